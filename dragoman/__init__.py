@@ -1,0 +1,71 @@
+"""dragoman: trains a translator from two text files, shows what it attends to, and ships it.
+
+    import dragoman
+    translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
+    translator = dragoman.load("runs/de-en")
+    translator("Wo ist der Bahnhof?")
+    translator(["Guten Morgen.", "Danke!"])
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import DragomanError
+from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from dragoman.decode.translator import Translator
+
+__all__ = ["DragomanError", "__version__", "load", "train"]
+
+
+def load(model: str | Path, device: str = "auto", engine: str = "auto") -> "Translator":
+    """A translator from a bundle's folder; folders joined by commas make an ensemble."""
+    from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
+
+    return load(model, device, engine)
+
+
+def train(
+    source: str | Path,
+    target: str | Path = "",
+    out: str | Path = "",
+    *,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    valid: tuple[str | Path, str | Path] | None = None,
+    test: tuple[str | Path, str | Path] | None = None,
+    source_language: str = "",
+    target_language: str = "",
+    config: str | Path | None = None,
+    init: str | Path | None = None,
+    device: str = "auto",
+    resume: bool = False,
+) -> "Translator":
+    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in `out`."""
+    from dragoman.config import Corpus
+    from dragoman.errors import ConfigError, RunError
+    from dragoman.training.run import train
+
+    if not out:
+        raise ConfigError("train needs `out`, the folder for the run.")
+
+    def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
+        return (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),) if sides else ()
+
+    outcome = train(
+        out,
+        corpora=corpus((source, target)),
+        valid=corpus(valid),
+        test=corpus(test),
+        preset=preset,
+        config_file=config,
+        settings=settings,
+        init=init,
+        device=device,
+        resume=resume,
+    )
+    if not outcome.finished:
+        raise RunError(f"the run in {out} was interrupted; go on with resume=True.")
+    return load(out, device)

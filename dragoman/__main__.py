@@ -1,0 +1,6 @@
+"""`python -m dragoman`."""
+
+from dragoman.cli.app import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""A bundle: the folder that holds a trained translator. Read and written without torch.
+
+    manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
+    model.safetensors   weights
+    config.toml         every setting used
+    shared.spm (or source.spm, target.spm), languages.json      text to ids
+    card.json           where it comes from: corpus, scores, cost
+
+Loading runs no code and opens no name that is not in the list above.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from dragoman.config import Config, from_tree, write_toml
+from dragoman.errors import BundleError, ConfigError
+from dragoman.files import storage_errors, write_atomically
+from dragoman.text.codec import LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
+from dragoman.version import __version__
+
+FORMAT = 1
+MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    config: Config
+    codec: Codec
+    weights: Mapping[str, np.ndarray]
+    card: Mapping[str, Any]
+
+
+def write_bundle(folder: Path, bundle: Bundle) -> None:
+    """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
+    files = {
+        WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
+        CONFIG: write_toml(bundle.config).encode(),
+        CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
+        **bundle.codec.to_files(),
+    }
+    facts = {name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()}
+    manifest = {"format": FORMAT, "dragoman": __version__, "files": facts}
+    with storage_errors(f"writing the model into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for name, raw in files.items():
+            write_atomically(folder / name, raw)
+        write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+
+
+def read_bundle(folder: str | Path) -> Bundle:
+    """Read and verify a bundle; every way in which it can be wrong has its own words."""
+    folder = Path(folder)
+    files = {name: _verified(folder / name, facts) for name, facts in read_manifest(folder).items()}
+    for name in (WEIGHTS, CONFIG):
+        if name not in files:
+            raise BundleError(f"{folder / MANIFEST} does not list {name}: the bundle is incomplete.")
+    try:
+        config = _config(files[CONFIG])
+        codec = Codec.from_files(files, config.text.vocabulary)
+        weights = safetensors.numpy.load(files[WEIGHTS])
+        card = json.loads(files.get(CARD, b"{}"))
+    except (ConfigError, BundleError) as error:
+        raise BundleError(f"{folder}: {error}") from None
+    except (ValueError, safetensors.SafetensorError) as error:
+        raise BundleError(f"{folder}: a file of the bundle cannot be read ({error}).") from None
+    return Bundle(config, codec, weights, card)
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """The files that a bundle lists, with size and hash."""
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such model folder.")
+    try:
+        manifest = json.loads(path.read_bytes())
+        version, files = manifest["format"], dict(manifest["files"])
+    except FileNotFoundError:
+        unfinished = (folder / "checkpoints").is_dir()
+        remedy = "its training has not ended: go on with dragoman train --resume." if unfinished else "not a model folder."
+        raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{path} cannot be read ({error}).") from None
+    if version != FORMAT:
+        raise BundleError(f"{path} has format {version!r}; dragoman {__version__} reads format {FORMAT}.")
+    if unknown := sorted(files.keys() - KNOWN_FILES):
+        raise BundleError(f"{path} lists {unknown[0]!r}, which is not part of a bundle.")
+    return files
+
+
+def _verified(path: Path, facts: Mapping[str, Any]) -> bytes:
+    if path.is_symlink() and path.resolve().parent != path.parent.resolve():
+        raise BundleError(f"{path} is a link that leads out of the bundle.")
+    try:
+        raw = path.read_bytes()
+        size, digest = int(facts["size"]), str(facts["sha256"])
+    except OSError as error:
+        raise BundleError(f"{path}: {error.strerror}.") from None
+    except (KeyError, TypeError, ValueError):
+        raise BundleError(f"{path.parent / MANIFEST} says neither size nor hash of {path.name}.") from None
+    if len(raw) != size:
+        raise BundleError(f"{path} has {len(raw):,} bytes, its manifest says {size:,}: the file is damaged.")
+    if hashlib.sha256(raw).hexdigest() != digest:
+        raise BundleError(f"{path} does not match its SHA-256 in the manifest: the file is damaged.")
+    return raw
+
+
+def _config(raw: bytes) -> Config:
+    return from_tree(tomllib.loads(raw.decode()))

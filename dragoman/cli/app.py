@@ -1,0 +1,57 @@
+"""The commands put together, and how errors leave them.
+
+Results go to standard output, everything else to standard error. Exit status: 0, 1 for a user's mistake (one line that
+names place, value and remedy), 2 for wrong usage.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from dragoman.cli import check, evaluate, info, score, train, translate
+from dragoman.errors import DragomanError
+from dragoman.version import __version__
+
+app = typer.Typer(
+    name="dragoman",
+    help="Train a translator from two text files, see what it attends to, ship it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("train")(train.command)
+app.command("translate")(translate.command)
+app.command("evaluate")(evaluate.command)
+app.command("score")(score.command)
+app.command("check")(check.command)
+app.command("info")(info.command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app()
+    except DragomanError as error:
+        print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone, as in `dragoman translate ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,60 @@
+"""`dragoman evaluate`"""
+
+import json
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import Device, EngineName, From, Json, Set, To
+from dragoman.config import parse_set, replace
+from dragoman.decode.translator import Request, load
+from dragoman.errors import ConfigError, CorpusError
+from dragoman.text.parallel import read_lines
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
+    references: Annotated[list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")],
+    models: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")] = None,
+    hypotheses: Annotated[list[str] | None, typer.Option("--hyp", help="A file of translations to score; may be repeated.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence.")] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Score without regard to case.")] = False,
+    from_: From = "",
+    to: To = "",
+    json_: Json = False,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+    set_: Set = None,
+) -> None:
+    """Score models or files of translations with BLEU, chrF and TER; two or more are compared by paired bootstrap.
+
+    Example: `dragoman evaluate examples/valid.de.gz examples/valid.en.gz --model runs/demo`
+    """
+    from dragoman.evaluate import metrics
+
+    if not models and not hypotheses:
+        raise ConfigError("there is nothing to evaluate: give --model M or --hyp FILE.")
+    sources = list(read_lines(source))
+    refs = [list(read_lines(path)) for path in references]
+    systems: list[tuple[str, list[str]]] = []
+    for model in models or []:
+        translator = load(model, device, engine)
+        settings = parse_set(set_ or []) | ({"decoding.beam": beam} if beam is not None else {})
+        request = Request(to=to, source_language=from_, decoding=replace(translator.config, settings).decoding)
+        systems.append((model, translator(sources, request)))
+    systems += [(path, list(read_lines(path))) for path in hypotheses or []]
+    for name, lines in [*zip(references, refs, strict=True), *systems]:
+        if len(lines) != len(sources):
+            raise CorpusError(f"{source} has {len(sources)} lines, {name} {len(lines)}: they must go line by line.")
+    comparisons = {c.system: c for c in metrics.compare(systems, refs, lowercase)} if len(systems) > 1 else {}
+    for name, outputs in systems:
+        found = metrics.score(outputs, refs, lowercase=lowercase)
+        p_values = comparisons[name].p_values if name in comparisons else {}
+        if json_:
+            rows = [{"metric": s.name, "score": s.value, "signature": s.signature} for s in found]
+            print(json.dumps({"system": name, "scores": rows, "p_values": p_values}))
+            continue
+        for result in found:
+            chance = p_values.get(result.name)
+            beside = f"  p = {chance:.4f} against {systems[0][0]}" if chance is not None else ""
+            print(f"{name}  {result}{beside}")

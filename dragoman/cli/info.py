@@ -1,0 +1,64 @@
+"""`dragoman info`"""
+
+import json
+import platform
+from importlib import metadata, util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.bundle import Bundle, read_bundle
+from dragoman.cli.options import Json
+from dragoman.config import describe_settings
+from dragoman.version import __version__
+
+LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="[M]", help="Folder of a trained model.")] = "",
+    settings: Annotated[bool, typer.Option("--settings", help="List every setting with its default.")] = False,
+    json_: Json = False,
+) -> None:
+    """Show a model's card, or, without one, the installation.
+
+    Example: `dragoman info runs/demo`
+    """
+    if settings:
+        for name, default, doc in describe_settings():
+            print(f"{name} = {default!r}  # {doc}")
+        return
+    facts = _model(Path(model), read_bundle(model)) if model else _installation()
+    if json_:
+        print(json.dumps(facts, ensure_ascii=False))
+        return
+    for name, value in facts.items():
+        print(f"{name}: {value}")
+
+
+def _model(folder: Path, bundle: Bundle) -> dict[str, Any]:
+    card, config = dict(bundle.card), bundle.config.model
+    size = sum(array.nbytes for array in bundle.weights.values())
+    facts: dict[str, Any] = {
+        "model": str(folder),
+        "languages": f"{'/'.join(card.pop('from', [])) or '?'} → {'/'.join(card.pop('to', [])) or '?'}",
+        "architecture": f"{config.architecture}, {config.encoder_layers}+{config.decoder_layers} layers, "
+        f"width {config.width}, {config.heads} heads, norm {config.norm}",
+        "vocabulary": f"{len(bundle.codec.source):,} source and {len(bundle.codec.target):,} target pieces",
+        "size": f"{size / 2**20:.1f} MiB of weights",
+    }
+    scores = card.pop("scores", [])
+    scored_on = card.pop("scored_on", "")
+    for entry in scores:
+        facts[f"{scored_on} {entry['name']}"] = f"{entry['value']:.2f} ({entry['signature']})"
+    for name, value in card.items():
+        facts[name.replace("_", " ")] = f"{value:.4g}" if isinstance(value, float) else value
+    return facts
+
+
+def _installation() -> dict[str, Any]:
+    facts: dict[str, Any] = {"dragoman": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    for library in LIBRARIES:
+        facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
+    return facts

@@ -1,0 +1,40 @@
+"""`dragoman score`"""
+
+import json
+import math
+import sys
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import Device, EngineName, Json, Model, To
+from dragoman.decode.translator import WINDOW_LINES, load
+from dragoman.text.parallel import read_pairs
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin).")],
+    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")] = "",
+    model: Model = ...,  # type: ignore[assignment]
+    to: To = "",
+    json_: Json = False,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+) -> None:
+    """Print the log-probability that a model gives each translation, and its number of pieces.
+
+    Example: `dragoman score examples/valid.de.gz examples/valid.en.gz --model runs/demo`
+    """
+    translator = load(model, device, engine)
+    pairs, total, pieces = read_pairs(source, target), 0.0, 0
+    while window := list(islice(pairs, WINDOW_LINES)):
+        scored = translator.score([pair.source for pair in window], [pair.target for pair in window], to)
+        for log_probs in scored:
+            total, pieces = total + float(log_probs.sum()), pieces + len(log_probs)
+            if json_:
+                print(json.dumps({"log_prob": float(log_probs.sum()), "log_probs": log_probs.tolist()}))
+            else:
+                print(f"{log_probs.sum():.4f}\t{len(log_probs)}")
+    if pieces:
+        print(f"perplexity {math.exp(-total / pieces):.3f} over {pieces:,} pieces", file=sys.stderr)

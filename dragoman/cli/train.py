@@ -1,0 +1,53 @@
+"""`dragoman train`"""
+
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import Device, From, Set, To
+from dragoman.config import PRESETS, Corpus, parse_set
+
+Files = tuple[str, str]
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Source sentences, one a line (.gz), or one .tsv file, or - for stdin.")
+    ] = "",
+    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")] = "",
+    out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
+    valid: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")] = None,
+    test: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored at the end.")] = None,
+    from_: From = "",
+    to: To = "",
+    preset: Annotated[str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="F.toml", help="Settings from a file.")] = None,
+    set_: Set = None,
+    init: Annotated[str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")] = None,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+) -> None:
+    """Train a translator from two text files.
+
+    Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset tiny --set training.max_steps=300`
+    """
+    from dragoman.training.run import train
+
+    if not out:
+        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+
+    def corpus(files: Files | None) -> tuple[Corpus, ...]:
+        return (Corpus(files[0], files[1], from_, to),) if files and files[0] else ()
+
+    train(
+        out,
+        corpora=corpus((source, target)),
+        valid=corpus(valid),
+        test=corpus(test),
+        preset=preset,
+        config_file=config,
+        settings=parse_set(set_ or []),
+        init=init,
+        device=device,
+        resume=resume,
+    )

@@ -1,0 +1,1 @@
+"""Parallel text as ids on disk, and the order in which training sees it."""

@@ -1,0 +1,1 @@
+"""From a model's next-word probabilities to a translation."""

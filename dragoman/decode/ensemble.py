@@ -1,0 +1,63 @@
+"""Several engines as one: their probabilities are averaged at every step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dragoman.engine.interface import Engine, Forbidden, Step, top_k
+from dragoman.text.vocabulary import Vocabulary
+
+
+class Ensemble:
+    """An engine whose state is the states of its members; all must share their vocabularies."""
+
+    def __init__(self, members: Sequence[Engine]):
+        self.members = list(members)
+
+    @property
+    def target(self) -> Vocabulary:
+        return self.members[0].target
+
+    @property
+    def has_attention(self) -> bool:
+        return all(member.has_attention for member in self.members)
+
+    @property
+    def max_length(self) -> int | None:
+        return min((m.max_length for m in self.members if m.max_length is not None), default=None)
+
+    def start(self, sources: Sequence[Sequence[int]]) -> list[object]:
+        return [member.start(sources) for member in self.members]
+
+    def step(
+        self,
+        state: list[object],
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        k: int | None,
+        *,
+        attention: bool = False,
+        forbid: Forbidden | None = None,
+    ) -> Step:
+        steps = [
+            member.step(s, parents, tokens, None, attention=attention, forbid=forbid)
+            for member, s in zip(self.members, state, strict=True)
+        ]
+        states = [step.state for step in steps]
+        log_probs = _log_mean([step.log_probs for step in steps])
+        weights = [step.attention for step in steps if step.attention is not None]
+        looked_at = np.mean(weights, axis=0) if weights else None
+        if k is None:
+            return Step(states, None, log_probs, looked_at)
+        best, values = top_k(log_probs, k)
+        return Step(states, best, values, looked_at)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        scores = [member.score(sources, targets) for member in self.members]
+        return [_log_mean(list(of_one_sentence)) for of_one_sentence in zip(*scores, strict=True)]
+
+
+def _log_mean(log_probs: Sequence[np.ndarray]) -> np.ndarray:
+    """log((p1 + ... + pn) / n), from logarithms."""
+    mean: np.ndarray = np.logaddexp.reduce(np.stack(log_probs), axis=0) - np.log(len(log_probs))
+    return mean

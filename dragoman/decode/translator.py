@@ -1,0 +1,269 @@
+"""Text to text: what everything that translates goes through.
+
+Lines are taken in windows, sorted by length, translated in batches and put back in order. A text too long for the model
+is split at sentence ends and its parts are joined again. An empty line stays empty.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from dragoman.bundle import read_bundle
+from dragoman.config import Config, DecodingConfig
+from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.search import Hypothesis, Observer, Sampling, beam_search, sample
+from dragoman.engine.interface import Engine
+from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.text.codec import Codec, words_of_pieces
+from dragoman.text.segments import split_to_fit
+
+WINDOW_LINES = 2048
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a text."""
+
+    text: str
+    score: float
+    pieces: tuple[str, ...] = ()
+    log_probs: tuple[float, ...] = ()  # of each piece, and of the end
+    alignment: tuple[tuple[int, int], ...] = ()  # (source word, target word), counted from 0
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text and its translations, best first."""
+
+    source: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+    @property
+    def score(self) -> float:
+        return self.candidates[0].score
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to translate; the settings of search come from the model where none are given."""
+
+    to: str = ""
+    source_language: str = ""
+    decoding: DecodingConfig | None = None
+    nbest: int = 1
+    prefix: str = ""
+    alignments: bool = False
+    sampling: Sampling | None = None
+    observer: Observer | None = None
+
+
+class Translator:
+    def __init__(self, engine: Engine, codec: Codec, config: Config):
+        self.engine, self.codec, self.config = engine, codec, config
+
+    @overload
+    def __call__(self, text: str, request: Request = ...) -> str: ...
+    @overload
+    def __call__(self, text: Sequence[str], request: Request = ...) -> list[str]: ...
+    def __call__(self, text: str | Sequence[str], request: Request = Request()) -> str | list[str]:
+        """One text, or a list of texts, translated."""
+        if isinstance(text, str):
+            return self.translate([text], request)[0].text
+        return [translation.text for translation in self.translate(text, request)]
+
+    def translate(self, texts: Iterable[str], request: Request = Request()) -> list[Translation]:
+        return list(self.stream(texts, request))
+
+    def stream(
+        self, lines: Iterable[str], request: Request = Request(), window: int | None = None
+    ) -> Iterator[Translation]:
+        """Translations in the order of the lines; memory holds one window of them."""
+        self._check(request)
+        lines, first = iter(lines), 0
+        while taken := list(islice(lines, window or WINDOW_LINES)):
+            yield from self._window(taken, first, request)
+            first += len(taken)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], to: str = "") -> list[np.ndarray]:
+        """Log-probability of each piece of each target, its end included, given its source."""
+        left = self.codec.encode_source(sources, self._target_language(Request(to=to)))
+        right = self.codec.encode_target(targets)
+        for number, ids in enumerate([*left, *right]):
+            if len(ids) >= self._longest:
+                raise TranslationError(
+                    f"sentence {number % len(left) + 1} has {len(ids)} pieces, the model takes {self._longest}: split it."
+                )
+        scores: list[np.ndarray] = [np.zeros(0)] * len(left)
+        lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
+        for rows in _batches(lengths, self.config.decoding.batch_tokens):
+            for row, found in zip(rows, self.engine.score([left[r] for r in rows], [right[r] for r in rows]), strict=True):
+                scores[row] = found
+        return scores
+
+    def attention(self, text: str, translation: str | None = None, request: Request = Request()) -> dict[str, object]:
+        """Every layer and head for a text and its translation (the model's own unless given).
+
+        "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
+        (L, H, T, S) the weights; row t of the last two is where the decoder looked to say target piece t.
+        """
+        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.engine, "attention_weights", None)
+        if weights_of is None:
+            raise TranslationError("this engine does not show attention: load one model, with engine='torch'.")
+        target_text = self(text, request) if translation is None else translation
+        source = self.codec.encode_source([text], self._target_language(request))[0]
+        target = self.codec.encode_target([target_text])[0]
+        return {
+            "source": [self.codec.source.pieces[i] for i in source],
+            "target": [*(self.codec.target.pieces[i] for i in target), self.codec.target.pieces[self.codec.target.eos]],
+            **weights_of(source, target),
+        }
+
+    @property
+    def _longest(self) -> int:
+        """The most source pieces taken at once, their end included."""
+        limit = self.config.decoding.max_source_length
+        return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
+
+    def _check(self, request: Request) -> None:
+        known = self.codec.languages.sources
+        if request.source_language and known and request.source_language not in known:
+            raise TranslationError(
+                f"this model does not translate from {request.source_language!r}; it can: {', '.join(known)}."
+            )
+        self._target_language(request)
+        if request.nbest < 1:
+            raise ConfigError(f"nbest is {request.nbest}: it must be at least 1.")
+
+    def _target_language(self, request: Request) -> str:
+        languages = self.codec.languages
+        if request.to and languages.targets and request.to not in languages.targets:
+            raise TranslationError(
+                f"this model does not translate into {request.to!r}; it can: {', '.join(languages.targets)}."
+            )
+        return request.to or languages.default_target(request.source_language)
+
+    def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
+        to = self._target_language(request)
+        encode = self.codec.encode_source
+        parts: list[tuple[int, list[int]]] = []  # (line, ids)
+        for line, (text, ids) in enumerate(zip(lines, encode(lines, to), strict=True)):
+            if not text.strip():
+                continue
+            if len(ids) <= self._longest:
+                parts.append((line, ids))
+            else:
+                pieces = split_to_fit(text, lambda part: len(encode([part], to)[0]) <= self._longest)
+                parts += [(line, part) for part in encode(pieces, to)]
+        found: list[tuple[Candidate, ...]] = [()] * len(parts)
+        for rows in _batches([len(ids) for _, ids in parts], (request.decoding or self.config.decoding).batch_tokens):
+            outputs = self._search([parts[row] for row in rows], first, request)
+            for row, hypotheses in zip(rows, outputs, strict=True):
+                found[row] = tuple(self._candidate(parts[row][1], h, request) for h in hypotheses)
+        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
+        for (line, _), candidates in zip(parts, found, strict=True):
+            of_line[line].append(candidates)
+        return [Translation(text, _join(of_line[line])) for line, text in enumerate(lines)]
+
+    def _search(self, parts: Sequence[tuple[int, list[int]]], first: int, request: Request) -> list[list[Hypothesis]]:
+        sources, settings = [ids for _, ids in parts], request.decoding or self.config.decoding
+        prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else None
+        prefixes = [prefix] * len(sources) if prefix else None
+        if request.sampling is not None:
+            keys = [first + line for line, _ in parts]
+            return sample(
+                self.engine, sources, settings, request.sampling,
+                nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
+            )  # fmt: skip
+        return beam_search(
+            self.engine, sources, settings,
+            nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
+        )  # fmt: skip
+
+    def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
+        pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
+        alignment: tuple[tuple[int, int], ...] = ()
+        if request.alignments and hypothesis.attention is not None:
+            alignment = align_words([self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention)
+        text = self.codec.decode_target(hypothesis.tokens)
+        return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
+
+
+def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Translator:
+    """A translator from a bundle's folder; several, joined by commas, make an ensemble.
+
+    The torch engine is the only one yet, so `engine` can be "auto" or "torch".
+    """
+    from dragoman.engine.torch_engine import TorchEngine  # here, so that importing dragoman does not import torch
+
+    if engine not in ("auto", "torch"):
+        raise ConfigError(f"engine {engine!r} is unknown; it can be auto, torch.")
+    folders = [part for part in str(model).split(",") if part]
+    if not folders:
+        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
+    bundles = [read_bundle(folder) for folder in folders]
+    engines = [TorchEngine.from_bundle(bundle, device) for bundle in bundles]
+    codec = bundles[0].codec
+    for folder, bundle in zip(folders, bundles, strict=True):
+        if bundle.codec.to_files() != codec.to_files():
+            raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
+    return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
+
+
+def align_words(source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """For each target word the source word that its pieces looked at most, as (source, target) pairs.
+
+    >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
+    ((0, 0),)
+    """
+    source_words, target_words = np.array(words_of_pieces(source)), np.array(words_of_pieces(target))
+    links = []
+    for word in range(target_words.max(initial=-1) + 1):
+        looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)
+        mass = [looked[: len(source)][source_words == s].sum() for s in range(source_words.max(initial=-1) + 1)]
+        if mass:
+            links.append((int(np.argmax(mass)), word))
+    return tuple(links)
+
+
+def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Row numbers grouped by length under a budget of padded tokens, longest first (memory shows at once)."""
+    group: list[int] = []
+    longest = 0
+    for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
+        if group and (len(group) + 1) * max(longest, lengths[row]) > tokens:
+            yield group
+            group, longest = [], 0
+        group.append(row)
+        longest = max(longest, lengths[row])
+    if group:
+        yield group
+
+
+def _join(parts: list[tuple[Candidate, ...]]) -> tuple[Candidate, ...]:
+    """The candidates of a text from those of its parts: the best with the best, the second with the second, ..."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return (Candidate("", 0.0),)
+    count = max(map(len, parts))
+    return tuple(_concatenate([part[min(i, len(part) - 1)] for part in parts]) for i in range(count))
+
+
+def _concatenate(parts: list[Candidate]) -> Candidate:
+    return Candidate(
+        " ".join(part.text for part in parts),
+        sum(part.score for part in parts),
+        tuple(piece for part in parts for piece in part.pieces),
+        tuple(value for part in parts for value in part.log_probs),
+    )

@@ -1,0 +1,1 @@
+"""What runs a model for search: `start` with sentences, then `step` by `step`."""

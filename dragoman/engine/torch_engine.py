@@ -1,0 +1,99 @@
+"""The engine for every architecture, on CPU and GPU: wraps a bundle's weights or a module that is being trained."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dragoman.bundle import Bundle
+from dragoman.data.batches import collate, pad
+from dragoman.engine.interface import Forbidden, Step
+from dragoman.errors import ConfigError
+from dragoman.model.build import Model, build_model
+from dragoman.model.weights import set_weights
+from dragoman.text.vocabulary import Vocabulary
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device of a name; auto: a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name not in available:
+        raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
+    if not available[name]:
+        raise ConfigError(f"device {name!r} is not available here; try --device auto.")
+    return torch.device(name)
+
+
+class TorchEngine:
+    def __init__(self, model: Model, source: Vocabulary, target: Vocabulary, device: torch.device):
+        self.model, self.source, self.target, self.device = model, source, target, device
+        self._never = torch.tensor([target.pad, target.bos], device=device)
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":
+        codec, where = bundle.codec, pick_device(device)
+        model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
+        set_weights(model, {name: torch.from_numpy(array) for name, array in bundle.weights.items()})
+        return cls(model.to(where).eval(), codec.source, codec.target, where)
+
+    @property
+    def has_attention(self) -> bool:
+        return True
+
+    @property
+    def max_length(self) -> int | None:
+        positions = self.model.config.positions
+        return positions.max_length if positions.kind == "learned" else None
+
+    @property
+    def attention_layer(self) -> int:
+        """The layer whose cross-attention speaks for alignment: the last but one, which aligns best (Garg et al. 2019)."""
+        return max(0, len(self.model.decoder) - 2)
+
+    @torch.inference_mode()
+    def start(self, sources: Sequence[Sequence[int]]) -> Any:
+        return self.model.start(self._tensor(pad(sources, self.source.pad)))
+
+    @torch.inference_mode()
+    def step(
+        self,
+        state: Any,
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        k: int | None,
+        *,
+        attention: bool = False,
+        forbid: Forbidden | None = None,
+    ) -> Step:
+        state = state.select(parents)
+        hidden, weights = self.model.step(state, self._tensor(tokens), self.attention_layer if attention else None)
+        log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (R, V)
+        log_probs[:, self._never] = -torch.inf
+        if forbid is not None:
+            log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf
+        looked_at = weights.float().cpu().numpy() if weights is not None else None
+        if k is None:
+            return Step(state, None, log_probs.cpu().numpy(), looked_at)
+        best = log_probs.topk(min(k, log_probs.shape[1]), dim=-1)
+        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at)
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        batch = collate(sources, targets, np.arange(len(sources)), self.source.pad, self.target)
+        hidden = self.model(self._tensor(batch.source), self._tensor(batch.target_in))
+        log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (B, T, V)
+        chosen = log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()  # (B, T)
+        return [row[:length] for row, length in zip(chosen, batch.target_lengths, strict=True)]
+
+    @torch.inference_mode()
+    def attention_weights(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S)."""
+        batch = collate([source], [target], np.arange(1), self.source.pad, self.target)
+        records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
+        return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -1,0 +1,29 @@
+"""Every error that a user can cause.
+
+The command line prints one of these as a single line and exits with 1; anything else that escapes is a defect of
+dragoman and shows its traceback. A message gives the place, the value found there and the remedy.
+"""
+
+
+class DragomanError(Exception):
+    """Root of the tree: catch this to catch whatever dragoman refuses."""
+
+
+class ConfigError(DragomanError):
+    """A setting is unknown, of the wrong type, out of range, or does not go with another one."""
+
+
+class CorpusError(DragomanError):
+    """A text file cannot be read, or its sides do not belong together."""
+
+
+class BundleError(DragomanError):
+    """A model folder is missing, incomplete, damaged or of another format."""
+
+
+class RunError(DragomanError):
+    """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk full."""
+
+
+class TranslationError(DragomanError):
+    """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention to show."""

@@ -1,0 +1,77 @@
+"""Corpus scores by sacreBLEU, each with the signature that makes it comparable (Post 2018), and paired bootstrap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+METRICS = ("BLEU", "chrF2", "TER")
+
+
+@dataclass(frozen=True)
+class Score:
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f}  ({self.signature})"
+
+
+def _metrics(lowercase: bool) -> dict[str, BLEU | CHRF | TER]:
+    return {
+        "BLEU": BLEU(lowercase=lowercase),
+        "chrF2": CHRF(lowercase=lowercase),
+        "TER": TER(case_sensitive=not lowercase),
+    }
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    metrics: Sequence[str] = METRICS,
+    lowercase: bool = False,
+) -> list[Score]:
+    """Scores of a system's output against one or several references, each as long as the output."""
+    made = _metrics(lowercase)
+    scores = []
+    for name in metrics:
+        result = made[name].corpus_score(list(hypotheses), [list(r) for r in references])
+        scores.append(Score(name, float(result.score), str(made[name].get_signature())))
+    return scores
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    return score(hypotheses, [references], ["BLEU"])[0].value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system beside the first one: its scores and, per metric, the chance that the difference is luck."""
+
+    system: str
+    scores: list[Score]
+    p_values: dict[str, float | None]
+
+
+def compare(
+    systems: Sequence[tuple[str, Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    lowercase: bool = False,
+    samples: int = 1000,
+) -> list[Comparison]:
+    """Paired bootstrap resampling (Koehn 2004) of every system against the first."""
+    from sacrebleu.significance import PairedTest
+
+    made = {name: metric for name, metric in _metrics(lowercase).items() if name != "TER"}
+    named = [(name, list(outputs)) for name, outputs in systems]
+    test = PairedTest(
+        named, made, references=[list(r) for r in references], test_type="bs", n_samples=samples, n_jobs=1
+    )
+    signatures, table = test()
+    comparisons = []
+    for row, (name, _) in enumerate(named):
+        found = {metric: table[metric][row] for metric in made}
+        scores = [Score(m, float(found[m].score), str(signatures[m])) for m in made]
+        comparisons.append(Comparison(name, scores, {m: found[m].p_value for m in made}))
+    return comparisons

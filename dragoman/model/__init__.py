@@ -1,0 +1,1 @@
+"""The models: mathematics as functions, weights as modules, variants as entries of tables."""

@@ -1,0 +1,28 @@
+"""From a configuration to an initialised model."""
+
+from dataclasses import replace
+
+import torch
+
+from dragoman.config import ModelConfig
+from dragoman.model.transformer import Transformer
+from dragoman.text.vocabulary import Vocabulary
+
+ARCHITECTURES: dict[str, type[Transformer]] = {"transformer": Transformer}
+Model = Transformer
+"""What every architecture is to the engine and to training: forward, start, step, logits, multiplications."""
+
+
+def build_model(config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0) -> Model:
+    """A model with fresh weights, the same for the same seed."""
+    if config.tied == "auto":
+        config = replace(config, tied="all" if shared else "target")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ARCHITECTURES[config.architecture](config, source, target)
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Weights, shared ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+

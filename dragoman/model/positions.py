@@ -1,0 +1,56 @@
+"""Where a word stands, as a vector added to the word's own ("Attention Is All You Need", section 3.5).
+
+    T positions, D features. Positions count from 0. Attention alone does not see order: without these, permuting the
+    input permutes the output.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ModelConfig
+from dragoman.errors import TranslationError
+
+
+def sinusoids(length: int, width: int, base: float = 10000.0) -> Tensor:
+    """PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same). (length, D)"""
+    pairs = torch.arange(0, width, 2, dtype=torch.float64)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] / base ** (pairs / width)  # (length, D/2)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+
+
+class Sinusoidal(nn.Module):
+    """Nothing to learn, any length: the table grows when a longer sentence comes."""
+
+    table: Tensor
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.width, self.base = config.width, config.positions.base
+        self.register_buffer("table", sinusoids(256, self.width, self.base), persistent=False)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        end = start + x.shape[1]
+        if end > len(self.table):
+            self.table = sinusoids(2 * end, self.width, self.base).to(self.table)
+        return x + self.table[start:end]  # (B, T, D)
+
+
+class Learned(nn.Module):
+    """One vector per position, up to a largest length."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(config.positions.max_length, config.width))
+        nn.init.normal_(self.table, std=config.width**-0.5)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        end = start + x.shape[1]
+        if end > len(self.table):
+            raise TranslationError(
+                f"a sentence reaches position {end}, but the learned positions end at {len(self.table)} "
+                f"(model.positions.max_length): split it, or train with a larger one."
+            )
+        return x + self.table[start:end]  # (B, T, D)
+
+
+POSITIONS: dict[str, type[Sinusoidal] | type[Learned]] = {"sinusoidal": Sinusoidal, "learned": Learned}

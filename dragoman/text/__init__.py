@@ -1,0 +1,1 @@
+"""From text to pieces and back: strings only, never torch."""

@@ -1,0 +1,139 @@
+"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of sentences.
+
+A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A target is its
+pieces alone; whoever shifts it adds `<s>` and `</s>`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dragoman.config import TextConfig
+from dragoman.errors import BundleError, TranslationError
+from dragoman.text.subword import SEGMENTERS, WORD_START, Segmenter
+from dragoman.text.vocabulary import Vocabulary, language_tag
+
+SHARED_FILE, SOURCE_FILE, TARGET_FILE, LANGUAGES_FILE = "shared.spm", "source.spm", "target.spm", "languages.json"
+
+
+@dataclass(frozen=True)
+class Languages:
+    """Codes of what a model reads and writes; empty where nobody said. `tagged`: the source names the target."""
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    @property
+    def tagged(self) -> bool:
+        return len(self.targets) > 1
+
+    def default_target(self, source: str = "") -> str:
+        """The target where nobody names one: English, or German if the source is English; else the first."""
+        wanted = "de" if source == "en" else "en"
+        return wanted if wanted in self.targets else (self.targets[0] if self.targets else "")
+
+
+@dataclass(frozen=True)
+class Codec:
+    source_segmenter: Segmenter
+    target_segmenter: Segmenter
+    languages: Languages
+
+    @classmethod
+    def learn(
+        cls,
+        source_sentences: Iterable[str],
+        target_sentences: Iterable[str],
+        settings: TextConfig,
+        languages: Languages,
+    ) -> "Codec":
+        learn = SEGMENTERS[settings.vocabulary].learn
+        tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
+        if settings.shared:
+
+            def both() -> Iterable[str]:
+                yield from source_sentences
+                yield from target_sentences
+
+            shared = learn(both(), settings, tags)
+            return cls(shared, shared, languages)
+        return cls(learn(source_sentences, settings, tags), learn(target_sentences, settings), languages)
+
+    @property
+    def shared(self) -> bool:
+        return self.source_segmenter is self.target_segmenter
+
+    @property
+    def source(self) -> Vocabulary:
+        return self.source_segmenter.vocabulary
+
+    @property
+    def target(self) -> Vocabulary:
+        return self.target_segmenter.vocabulary
+
+    def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
+        return self._frame(self.source_segmenter.encode(texts), to)
+
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.target_segmenter.encode(texts)
+
+    def encode_with_dropout(
+        self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Both sides of some pairs, segmented anew as the seed says."""
+        left = self.source_segmenter.encode_with_dropout(sources, rate, 2 * seed)
+        right = self.target_segmenter.encode_with_dropout(targets, rate, 2 * seed + 1)
+        return [self._frame([ids], to)[0] for ids, to in zip(left, tos, strict=True)], right
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        return self.target_segmenter.decode(ids)
+
+    def to_files(self) -> dict[str, bytes]:
+        """What a bundle keeps of this."""
+        languages = {"source": self.languages.sources, "target": self.languages.targets}
+        files = {LANGUAGES_FILE: (json.dumps(languages) + "\n").encode()}
+        if self.shared:
+            return files | {SHARED_FILE: self.source_segmenter.to_bytes()}
+        return files | {SOURCE_FILE: self.source_segmenter.to_bytes(), TARGET_FILE: self.target_segmenter.to_bytes()}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
+        read = SEGMENTERS[kind]
+        try:
+            named = json.loads(files[LANGUAGES_FILE])
+            languages = Languages(tuple(map(str, named["source"])), tuple(map(str, named["target"])))
+            if SHARED_FILE in files:
+                shared = read(files[SHARED_FILE])
+                return cls(shared, shared, languages)
+            return cls(read(files[SOURCE_FILE]), read(files[TARGET_FILE]), languages)
+        except KeyError as error:
+            raise BundleError(f"{error.args[0]} is missing.") from None
+        except (ValueError, TypeError) as error:
+            raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
+
+    def _frame(self, sequences: Sequence[list[int]], to: str) -> list[list[int]]:
+        tag = [self._tag(to)] if self.languages.tagged else []
+        return [[*tag, *ids, self.source.eos] for ids in sequences]
+
+    def _tag(self, to: str) -> int:
+        if to not in self.languages.targets:
+            known = ", ".join(self.languages.targets)
+            raise TranslationError(f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}.")
+        return self.source.ids[language_tag(to)]
+
+
+def words_of_pieces(pieces: Sequence[str]) -> list[int]:
+    """For each piece the number of the word that it belongs to; -1 for special pieces.
+
+    >>> words_of_pieces(["▁Guten", "▁Mor", "gen", "</s>"])
+    [0, 1, 1, -1]
+    """
+    words, current = [], -1
+    for piece in pieces:
+        if piece in {"</s>", "<s>", "<pad>"} or (piece.startswith(">>") and piece.endswith("<<")):
+            words.append(-1)
+            continue
+        if piece.startswith(WORD_START) or current < 0:
+            current += 1
+        words.append(current)
+    return words

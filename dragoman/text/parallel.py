@@ -1,0 +1,138 @@
+"""Parallel text from files: plain, `.gz`, `.tsv` (both sides in one file), or `-` for standard input.
+
+Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence never shifts one side
+against the other. Line numbers count from 1. Both sides must end together: nothing is silently left out.
+"""
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from dragoman.errors import CorpusError
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?")
+
+
+class Pair(NamedTuple):
+    line: int
+    source: str
+    target: str
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its place."""
+    with _open(path) as file:
+        try:
+            for number, raw in enumerate(file, start=1):
+                if number == 1:
+                    raw = raw.removeprefix(b"\xef\xbb\xbf")
+                yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}).") from None
+
+
+def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
+    """Pairs from two files, or from one `.tsv` file (or standard input) when there is no `target`."""
+    if not target:
+        yield from _read_tsv(source)
+        return
+    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+        if left is None or right is None:
+            raise CorpusError(_where_the_sides_part(source, target))
+        yield Pair(number, left, right)
+
+
+def language_of(path: str | Path) -> str:
+    """The language that a file name ends in, or "".
+
+    >>> language_of("corpus/train.de.gz"), language_of("notes.txt")
+    ('de', '')
+    """
+    suffix = Path(str(path).removesuffix(".gz")).suffix.removeprefix(".")
+    return suffix if suffix not in {"txt", "tsv", "csv", "tok"} and _LANGUAGE.fullmatch(suffix) else ""
+
+
+def languages_of_tsv(path: str | Path) -> tuple[str, str]:
+    """The two languages that the name of a `.tsv` file gives, or empty texts.
+
+    >>> languages_of_tsv("tatoeba.de-en.tsv.gz")
+    ('de', 'en')
+    """
+    stem = Path(str(path).removesuffix(".gz")).stem
+    found = re.search(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})$", stem)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def _read_tsv(path: str | Path) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise CorpusError(f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target.")
+        yield Pair(number, columns[0], columns[1])
+
+
+def _open(path: str | Path) -> BinaryIO:
+    if str(path) == "-":
+        return sys.stdin.buffer
+    try:
+        return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+    except FileNotFoundError:
+        raise CorpusError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be opened ({error.strerror}).") from None
+
+
+def _decode(raw: bytes, path: str | Path, number: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusError(
+            f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is 0x{raw[error.start]:02x}. "
+            f"Convert the file, for example with iconv -t UTF-8."
+        ) from None
+
+
+def _where_the_sides_part(source: str | Path, target: str | Path) -> str:
+    """Words for two files of different length, with the line that seems to have no partner.
+
+    Suppose that the surplus lines of the longer side stand together. For each place where they could stand, add up how
+    badly the lines before it fit line to line and the lines behind it fit with that shift; the best place wins.
+    """
+    left, right = _features(read_lines(source)), _features(read_lines(target))
+    swapped = len(left) < len(right)
+    longer, shorter = (right, left) if swapped else (left, right)
+    name, other = (target, source) if swapped else (source, target)
+    surplus = len(longer) - len(shorter)
+    before = _misfit(longer[: len(shorter)], shorter)  # cost of pairing line i with line i
+    behind = _misfit(longer[surplus:], shorter)  # cost of pairing line i + surplus with line i
+    costs = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(behind[::-1])[::-1], [0.0]])
+    place = int(np.argmin(costs))
+    text = next(line for number, line in enumerate(read_lines(name)) if number == place)
+    return (
+        f"{name} has {len(longer)} lines, {other} {len(shorter)}: line {place + 1} of {name} "
+        f"({_shorten(text)!r}) seems to have no partner. Run dragoman check {source} {target}."
+    )
+
+
+def _features(lines: Iterable[str]) -> np.ndarray:
+    """Per line: log length, sum of digits, final punctuation; what survives translation. (lines, 3)"""
+    rows = [
+        (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0) for line in lines
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def _misfit(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    differ = left != right
+    return np.abs(left[:, 0] - right[:, 0]) + 2.0 * differ[:, 1] + 0.5 * differ[:, 2]
+
+
+def _shorten(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,47 @@
+"""What training costs: floating-point operations, memory, and the micro-batch that fits."""
+
+import os
+
+import torch
+
+from dragoman.config import Config
+from dragoman.data.batches import Batch
+from dragoman.model.build import Model, parameter_count
+
+BYTES_PER_WEIGHT = 16  # float32 weight, gradient and Adam's two moments
+SHARE_OF_FREE_MEMORY = 0.4
+
+
+def training_flops(model: Model, batch: Batch) -> float:
+    """Operations of forward and backward: a multiply-add is two, and backward costs twice forward."""
+    return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
+
+
+def bytes_per_position(config: Config, target_vocabulary: int) -> float:
+    """A generous estimate of what one source or target position keeps in memory until backward."""
+    model = config.model
+    layers = max(model.encoder_layers, model.decoder_layers * 1.5)
+    activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
+    return activations + 4 * 4 * target_vocabulary / 2  # every other position is a target one with logits
+
+
+def free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    pages = os.sysconf_names.get("SC_AVPHYS_PAGES")  # Linux alone says what is free; elsewhere take half of all
+    free = os.sysconf("SC_AVPHYS_PAGES") if pages else os.sysconf("SC_PHYS_PAGES") // 2
+    return free * os.sysconf("SC_PAGE_SIZE")
+
+
+def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.device) -> int:
+    """Padded positions that can be computed at once."""
+    if config.training.micro_batch_tokens:
+        return config.training.micro_batch_tokens
+    fits = SHARE_OF_FREE_MEMORY * free_memory(device) / bytes_per_position(config, target_vocabulary)
+    return max(1024, int(fits))
+
+
+def memory_estimate(model: Model, config: Config, target_vocabulary: int, micro_batch_tokens: int) -> float:
+    """Bytes for weights, optimiser and one micro-batch."""
+    positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)  # both sides, a little padding
+    return BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(config, target_vocabulary)

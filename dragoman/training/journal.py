@@ -1,0 +1,131 @@
+"""What a run tells: a live progress bar for people, JSON lines and TensorBoard for machines.
+
+Values are averaged over the steps since the last entry; every checkpoint closes an entry, so that a resumed run writes
+the same log as an unbroken one (times apart).
+"""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+LOG = "log.jsonl"
+
+
+class Journal:
+    def __init__(self, folder: Path, console: Console, step: int, last_step: int, log_every: int):
+        self._folder, self._console, self._log_every = folder, console, log_every
+        _forget_after(folder / LOG, step)
+        self._log = open(folder / LOG, "a", encoding="utf-8")  # noqa: SIM115 (lives as long as the run)
+        self._board = _tensorboard(folder, step)
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            self._bar = Progress(
+                TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"), BarColumn(bar_width=None),
+                TextColumn("{task.fields[shown]}"), TimeRemainingColumn(), console=console,
+            )  # fmt: skip
+            self._task = self._bar.add_task("train", total=last_step, completed=step, shown="")
+            self._bar.start()
+        self._last_step = last_step
+        self._open_entry()
+
+    def step(self, step: int, epoch: int, loss: float, surprise: float, tokens: int, norm: float, rate: float) -> None:
+        """Take in one optimiser step: sums of loss and of -log p over its tokens."""
+        self._loss += loss
+        self._surprise += surprise
+        self._tokens += tokens
+        self._norms.append(norm)
+        self._rate, self._epoch = rate, epoch
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, shown=self._shown())
+        if step % self._log_every == 0:
+            self.close_entry(step)
+
+    def close_entry(self, step: int) -> None:
+        """Write the averages since the last entry."""
+        if not self._tokens:
+            return
+        self._write(
+            step,
+            "train",
+            {
+                "epoch": self._epoch,
+                "loss": self._loss / self._tokens,
+                "perplexity": perplexity(self._surprise / self._tokens),
+                "learning_rate": self._rate,
+                "gradient_norm": sum(self._norms) / len(self._norms),
+                "tokens": self._tokens,
+                "tokens_per_s": round(self._speed(), 1),
+            },
+        )
+        if self._bar is None:
+            self._console.print(f"step {step:,}/{self._last_step:,}  {self._shown()}")
+        self._open_entry()
+
+    def validation(self, step: int, values: dict[str, float]) -> None:
+        self._write(step, "valid", values)
+        shown = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
+        self.say(f"step {step:,}: validation {shown}")
+        self._started = time.monotonic()  # speed is that of training alone
+
+    def say(self, text: str) -> None:
+        self._console.print(text)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._log.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _open_entry(self) -> None:
+        self._loss = self._surprise = 0.0
+        self._tokens, self._norms = 0, list[float]()
+        self._started = time.monotonic()
+
+    def _speed(self) -> float:
+        return self._tokens / max(time.monotonic() - self._started, 1e-9)
+
+    def _shown(self) -> str:
+        surprise = self._surprise / self._tokens
+        return (
+            f"loss {self._loss / self._tokens:.3f}  ppl {perplexity(surprise):.2f}  "
+            f"{self._speed():,.0f} tokens/s  rate {self._rate:.2e}"
+        )
+
+    def _write(self, step: int, kind: str, values: dict[str, Any]) -> None:
+        self._log.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
+        self._log.flush()
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+
+
+def perplexity(surprise: float) -> float:
+    """e^(mean of -log p); infinite rather than an overflow."""
+    return math.exp(surprise) if surprise < 700 else math.inf
+
+
+def _forget_after(log: Path, step: int) -> None:
+    """Drop what a killed run wrote after its last checkpoint."""
+    if log.exists():
+        kept = []
+        for line in log.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                continue  # a line cut off by a kill
+        log.write_text("".join(kept), encoding="utf-8")
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)  # type: ignore[no-untyped-call]

@@ -1,0 +1,37 @@
+"""The course of the learning rate: up in a line to its peak at the last step of the warm-up, then down."""
+
+from collections.abc import Callable
+
+from dragoman.config import TrainingConfig
+
+
+def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
+    """peak · min(step/warmup, √(warmup/step)), steps counted from 1.
+
+    >>> inverse_sqrt(50, 1.0, 100), inverse_sqrt(400, 1.0, 100)
+    (0.5, 0.5)
+    """
+    warmup = max(warmup, 1)
+    return peak * min(step / warmup, (warmup / step) ** 0.5)
+
+
+def noam(step: int, factor: float, warmup: int, width: int) -> float:
+    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need", section 5.3."""
+    warmup = max(warmup, 1)
+    return factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def constant(step: int, rate: float, warmup: int) -> float:
+    return rate * min(1.0, step / max(warmup, 1))
+
+
+SCHEDULES: dict[str, Callable[[int, TrainingConfig, int], float]] = {
+    "inverse-sqrt": lambda step, t, width: inverse_sqrt(step, t.learning_rate, t.warmup_steps),
+    "noam": lambda step, t, width: noam(step, t.learning_rate, t.warmup_steps, width),
+    "constant": lambda step, t, width: constant(step, t.learning_rate, t.warmup_steps),
+}
+
+
+def learning_rate(step: int, training: TrainingConfig, width: int) -> float:
+    """The rate of a step, counted from 1."""
+    return SCHEDULES[training.schedule](step, training, width)

@@ -1,0 +1,152 @@
+"""Checkpoints: everything a run needs to go on as if nothing had happened, in safetensors and JSON.
+
+    checkpoints/step-00001000/model.safetensors       weights
+                              optimiser.safetensors   Adam's moments
+                              progress.json           step, place in the data, best score, ...
+
+A checkpoint is written into a folder with another name, flushed to the disk and renamed: what bears the final name is
+whole. Randomness needs no state, it is a function of (seed, step).
+"""
+
+import json
+import re
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from dragoman.data.batches import Position
+from dragoman.errors import RunError
+from dragoman.files import storage_errors, sync_folder, write_durably
+from dragoman.model.weights import get_weights, set_weights
+
+WEIGHTS, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
+_NAME = re.compile(r"step-(\d{8})")
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    micro_batch_tokens: int = 0
+    target_tokens: int = 0
+    flops: float = 0.0
+    elapsed_s: float = 0.0
+    best_bleu: float = -1.0
+    best_step: int = 0
+    best_flops: float = 0.0
+    validations_since_best: int = 0
+    finished: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Progress":
+        return cls(**{**values, "position": Position(**values["position"])})
+
+
+class Checkpoints:
+    """The checkpoints of a run: the newest to resume from, a window of them to average, the best one."""
+
+    def __init__(self, folder: Path, window: int):
+        self.folder, self._window = folder, window
+
+    def steps(self) -> list[int]:
+        """Steps of the whole checkpoints, oldest first."""
+        found = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+        final = self._path(progress.step)
+        aside = final.with_name(final.name + ".partial")
+        with storage_errors(f"saving step {progress.step}"):
+            shutil.rmtree(aside, ignore_errors=True)
+            try:
+                aside.mkdir(parents=True)
+                write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(get_weights(model))))
+                write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(_moments(model, optimiser))))
+                write_durably(aside / PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
+                shutil.rmtree(final, ignore_errors=True)
+                aside.rename(final)
+                sync_folder(self.folder)
+            except OSError:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
+            self._prune(progress)
+
+    def newest(self) -> Progress | None:
+        steps = self.steps()
+        return self._progress(steps[-1]) if steps else None
+
+    def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        set_weights(model, self.weights(step))
+        _set_moments(model, optimiser, self._load(step, OPTIMISER))
+
+    def weights(self, step: int) -> dict[str, Tensor]:
+        return self._load(step, WEIGHTS)
+
+    def average(self) -> tuple[dict[str, Tensor], list[int]]:
+        """The mean of the last checkpoints' weights, and which these are."""
+        steps = self.steps()[-self._window :]
+        total: dict[str, Tensor] = {}
+        for step in steps:
+            for name, tensor in self.weights(step).items():
+                total[name] = tensor.double() + total[name] if name in total else tensor.double()
+        return {name: (tensor / len(steps)).float() for name, tensor in total.items()}, steps
+
+    def _prune(self, progress: Progress) -> None:
+        """Keep the window and the best; only the newest keeps its optimiser."""
+        steps = self.steps()
+        for step in steps[:-1]:
+            if step in steps[-self._window :] or step == progress.best_step:
+                (self._path(step) / OPTIMISER).unlink(missing_ok=True)
+            else:
+                shutil.rmtree(self._path(step))
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+    def _progress(self, step: int) -> Progress:
+        try:
+            return Progress.from_json(json.loads((self._path(step) / PROGRESS).read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self._path(step) / PROGRESS} cannot be read ({error}): remove that folder.") from None
+
+    def _load(self, step: int, name: str) -> dict[str, Tensor]:
+        path = self._path(step) / name
+        try:
+            return safetensors.torch.load(path.read_bytes())
+        except (OSError, safetensors.SafetensorError) as error:
+            raise RunError(f"{path} cannot be read ({error}): remove its folder to go on from the one before.") from None
+
+
+def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's state by parameter name: `name|exp_avg`, ..."""
+    return {
+        f"{name}|{key}": torch.as_tensor(value)
+        for name, parameter in model.named_parameters()
+        for key, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def _set_moments(model: nn.Module, optimiser: torch.optim.Optimizer, moments: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        mine = {key.partition("|")[2]: value for key, value in moments.items() if key.partition("|")[0] == name}
+        for key, value in mine.items():
+            # the step counter stays in the type and place that the optimiser chose; moments follow their parameter
+            optimiser.state[parameter][key] = value.to(parameter.device) if value.dim() or _fused(optimiser) else value
+
+
+def _fused(optimiser: torch.optim.Optimizer) -> bool:
+    return bool(optimiser.defaults.get("fused"))

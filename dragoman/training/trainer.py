@@ -1,0 +1,212 @@
+"""One training run in memory: steps, validations, checkpoints, until it is time to stop.
+
+Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The gradient is divided once,
+by the target tokens of the whole step, so that the number of micro-batches does not change it.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from dragoman.config import Config
+from dragoman.data.batches import Batch
+from dragoman.data.prepare import Prepared, Sentences
+from dragoman.decode.translator import Request, Translator
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.errors import RunError
+from dragoman.evaluate.metrics import bleu
+from dragoman.model.build import Model
+from dragoman.training.cost import training_flops
+from dragoman.training.journal import Journal
+from dragoman.training.loader import Loader
+from dragoman.training.loss import smoothed_cross_entropy
+from dragoman.training.schedule import learning_rate
+from dragoman.training.state import Checkpoints, Progress
+
+
+def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.optim.Optimizer:
+    training = config.training
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=0.0,
+        betas=(training.beta1, training.beta2),
+        eps=training.epsilon,
+        weight_decay=training.weight_decay,
+        fused=device.type in ("cuda", "cpu"),
+    )
+
+
+class Trainer:
+    def __init__(
+        self,
+        config: Config,
+        data: Prepared,
+        model: Model,
+        device: torch.device,
+        checkpoints: Checkpoints,
+        progress: Progress,
+    ):
+        self.config, self.data, self.model, self.device = config, data, model.to(device), device
+        self.checkpoints, self.progress = checkpoints, progress
+        self.optimiser = make_optimiser(model, config, device)
+        if progress.step:
+            checkpoints.restore(progress.step, model, self.optimiser)
+        self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
+        self.translator = Translator(TorchEngine(model, data.codec.source, data.codec.target, device), data.codec, config)
+        self.last_step = self._last_step()
+
+    def run(self, journal: Journal, interrupted: Callable[[], bool]) -> None:
+        """Train until the last step, until validation no longer improves, or until interrupted."""
+        started = time.monotonic() - self.progress.elapsed_s
+        for position, batches in self.loader.from_position(self.progress.position):
+            if self.progress.step >= self.last_step or self._out_of_patience():
+                self.progress.finished = True
+                break
+            self.step(batches, journal)
+            self.progress.position, self.progress.elapsed_s = position, time.monotonic() - started
+            if self._due(self.config.training.validate_every):
+                self.validate(journal)
+                self.save(journal)
+            elif self._due(self.config.training.checkpoint_every) or interrupted():
+                self.save(journal)
+            if interrupted():
+                break
+
+    def step(self, batches: list[Batch], journal: Journal) -> None:
+        """One optimiser step over its micro-batches."""
+        progress, training = self.progress, self.config.training
+        number, tokens = progress.step + 1, sum(batch.tokens for batch in batches)
+        loss, surprise = self.accumulate(batches, number, tokens)
+        limit = training.clip_norm or math.inf
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise RunError(self._not_finite(batches, number, loss))
+        rate = learning_rate(number, training, self.config.model.width)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        progress.step, progress.target_tokens = number, progress.target_tokens + tokens
+        progress.flops += sum(training_flops(self.model, batch) for batch in batches)
+        journal.step(number, progress.position.epoch, loss, surprise, tokens, norm, rate)
+
+    def accumulate(self, batches: list[Batch], step: int, tokens: int) -> tuple[float, float]:
+        """Gradients of a step, divided by its tokens; the sums of the loss and of -log p."""
+        self.model.train()
+        losses, surprises = [], []
+        for number, batch in enumerate(batches):
+            torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
+            loss, surprise = self._loss(batch)
+            (loss / tokens).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+            surprises.append(surprise)
+        return float(torch.stack(losses).sum()), float(torch.stack(surprises).sum())
+
+    def validate(self, journal: Journal) -> None:
+        """Perplexity and BLEU on the validation set; note whether this is the best so far."""
+        if not self.data.valid.sources:
+            return
+        journal.close_entry(self.progress.step)
+        progress = self.progress
+        surprise, score = self.valid_surprise(), self.valid_bleu()
+        journal.validation(progress.step, {"perplexity": math.exp(min(surprise, 700)), "BLEU": score})
+        if score > progress.best_bleu:
+            progress.best_bleu, progress.best_step, progress.best_flops = score, progress.step, progress.flops
+            progress.validations_since_best = 0
+        else:
+            progress.validations_since_best += 1
+
+    def save(self, journal: Journal) -> None:
+        journal.close_entry(self.progress.step)
+        self.checkpoints.save(self.model, self.optimiser, self.progress)
+
+    def valid_bleu(self) -> float:
+        return bleu(self.translate(self.data.valid, self.config.training.validation_beam), self.data.valid.targets)
+
+    def valid_surprise(self) -> float:
+        """Mean -log p of the validation set's pieces."""
+        self.model.eval()
+        scores = np.concatenate([part for part in self._scored(self.data.valid)])
+        return float(-scores.mean())
+
+    def translate(self, sentences: Sentences, beam: int) -> list[str]:
+        self.model.eval()
+        outputs = [""] * len(sentences.sources)
+        for to in dict.fromkeys(sentences.tos):
+            rows = [row for row, language in enumerate(sentences.tos) if language == to]
+            decoding = replace(self.config.decoding, beam=beam)
+            request = Request(to=to if self.data.codec.languages.tagged else "", decoding=decoding)
+            for row, text in zip(rows, self.translator([sentences.sources[row] for row in rows], request), strict=True):
+                outputs[row] = text
+        return outputs
+
+    def seconds_per_step(self) -> float:
+        """Forward and backward of the next step, tried twice and the second time measured; nothing is changed."""
+        _, batches = self.loader.step_at(self.progress.position)
+        for _ in range(2):
+            started = time.monotonic()
+            self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
+            elapsed = time.monotonic() - started
+        self.optimiser.zero_grad(set_to_none=True)
+        return elapsed
+
+    def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        source, target_in, target_out, real = (
+            torch.from_numpy(array).to(self.device, non_blocking=True)
+            for array in (batch.source, batch.target_in, batch.target_out, batch.real)
+        )
+        with self._autocast():
+            hidden = self.model(source, target_in).flatten(0, 1)[real]  # (N, D): padding never meets the vocabulary
+            logits = self.model.logits(hidden)
+        return smoothed_cross_entropy(logits, target_out.flatten()[real], self.config.training.label_smoothing)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        precision = self.config.training.precision
+        bf16_here = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        if precision == "bf16" or (precision == "auto" and bf16_here):
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+    def _scored(self, sentences: Sentences) -> list[np.ndarray]:
+        scores: list[np.ndarray] = []
+        tagged = self.data.codec.languages.tagged
+        for to in dict.fromkeys(sentences.tos):
+            rows = [row for row, language in enumerate(sentences.tos) if language == to]
+            sources, targets = [sentences.sources[r] for r in rows], [sentences.targets[r] for r in rows]
+            scores += self.translator.score(sources, targets, to if tagged else "")
+        return scores
+
+    def _last_step(self) -> int:
+        training = self.config.training
+        if not training.max_epochs:
+            return training.max_steps
+        return min(training.max_steps, max(1, math.ceil(training.max_epochs * self.loader.steps_in_epoch())))
+
+    def _due(self, every: int) -> bool:
+        return self.progress.step == self.last_step or (every > 0 and self.progress.step % every == 0)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.config.training.patience
+        return bool(patience) and self.progress.validations_since_best >= patience
+
+    def _not_finite(self, batches: list[Batch], step: int, loss: float) -> str:
+        store, corpora = self.data.train, self.config.data.corpora
+        places: dict[str, list[int]] = {}
+        for index in np.concatenate([batch.indices for batch in batches]):
+            places.setdefault(corpora[store.corpora[index]].source, []).append(int(store.lines[index]))
+        named = "; ".join(f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items())
+        kept = self.checkpoints.steps()
+        saved = f"the checkpoint of step {kept[-1]} is intact" if kept else "no checkpoint was written yet"
+        return (
+            f"step {step}: the loss is {loss} or its gradient is not finite; {saved}. "
+            f"Try a lower training.learning_rate or a longer warm-up. The batch: {named}."
+        )
+
+
+def _dropout_seed(seed: int, step: int, micro_batch: int) -> int:
+    return int(np.random.SeedSequence((seed, step, micro_batch)).generate_state(1)[0])
