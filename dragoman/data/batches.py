@@ -35,24 +35,33 @@ class Batch:
         return len(self.real)
 
 
-def collate(
-    sources: Sequence[Sequence[int] | np.ndarray],
-    targets: Sequence[Sequence[int] | np.ndarray],
-    indices: np.ndarray,
-    source_pad: int,
-    target: Vocabulary,
+def make_batch(
+    source: np.ndarray,
+    source_lengths: np.ndarray,
+    target: np.ndarray,
+    target_lengths: np.ndarray,
+    vocabulary: Vocabulary,
+    indices: np.ndarray | None = None,
 ) -> Batch:
-    """Sequences padded on the right, the target shifted by one."""
-    target_lengths = np.array([len(y) + 1 for y in targets])
-    source = pad(sources, source_pad)
-    target_in = pad([[target.bos, *y] for y in targets], target.pad)
-    target_out = pad([[*y, target.eos] for y in targets], target.pad)
-    within = np.arange(target_out.shape[1])[None, :] < target_lengths[:, None]  # (B, T)
-    source_lengths = np.array([len(x) for x in sources])
-    return Batch(source, target_in, target_out, np.flatnonzero(within), source_lengths, target_lengths, indices)
+    """From rows padded on the right, the target's without its ends: shift it, mark what is real."""
+    rows = len(target)
+    target_in = np.concatenate([np.full((rows, 1), vocabulary.bos), target], axis=1)
+    target_out = np.concatenate([target, np.full((rows, 1), vocabulary.pad)], axis=1)
+    target_out[np.arange(rows), target_lengths] = vocabulary.eos
+    real = np.arange(target_out.shape[1]) <= target_lengths[:, None]  # (B, T)
+    chosen = np.arange(rows) if indices is None else indices
+    return Batch(source, target_in, target_out, np.flatnonzero(real), source_lengths, target_lengths + 1, chosen)
 
 
-def pad(sequences: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
+def collate(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], source: Vocabulary, target: Vocabulary
+) -> Batch:
+    """A batch from sequences."""
+    source_lengths, target_lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)])
+    return make_batch(pad(sources, source.pad), source_lengths, pad(targets, target.pad), target_lengths, target)
+
+
+def pad(sequences: Sequence[Sequence[int]], value: int) -> np.ndarray:
     """Rows of one length. (B, longest)
 
     >>> pad([[5, 6], [7]], 0).tolist()

@@ -83,11 +83,11 @@ class Store:
             self._ids = {side: _map(folder / f"{side}.ids", dtype) for side in _SIDES}
             self._text = {side: _map(folder / f"{side}.txt", np.dtype(np.uint8)) for side in _SIDES}
             self._ends = {
-                name: np.load(folder / f"{name}.ends.npy", mmap_mode="r")
+                name: np.asarray(np.load(folder / f"{name}.ends.npy", mmap_mode="r"))
                 for name in ("source.ids", "target.ids", "source.txt", "target.txt")
             }
-            self.lines = np.load(folder / "lines.npy", mmap_mode="r")
-            self.corpora = np.load(folder / "corpora.npy", mmap_mode="r")
+            self.lines = np.asarray(np.load(folder / "lines.npy", mmap_mode="r"))
+            self.corpora = np.asarray(np.load(folder / "corpora.npy", mmap_mode="r"))
         except (OSError, ValueError, KeyError) as error:
             raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
         self.source_lengths = np.diff(self._ends["source.ids"], prepend=0)
@@ -96,17 +96,27 @@ class Store:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def source(self, index: int) -> np.ndarray:
-        return self._ids["source"][self._slice("source.ids", index)]
+    def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
+        """Source ids of some pairs as rows, padded on the right. (B, longest)"""
+        return self._rows("source", self.source_lengths, indices, pad)
 
-    def target(self, index: int) -> np.ndarray:
-        return self._ids["target"][self._slice("target.ids", index)]
+    def targets(self, indices: np.ndarray, pad: int) -> np.ndarray:
+        return self._rows("target", self.target_lengths, indices, pad)
 
     def source_text(self, index: int) -> str:
         return bytes(self._text["source"][self._slice("source.txt", index)]).decode()
 
     def target_text(self, index: int) -> str:
         return bytes(self._text["target"][self._slice("target.txt", index)]).decode()
+
+    def _rows(self, side: str, lengths: np.ndarray, indices: np.ndarray, pad: int) -> np.ndarray:
+        mine = lengths[indices]
+        starts = self._ends[f"{side}.ids"][indices] - mine
+        columns = np.arange(mine.max(initial=0))
+        real = columns < mine[:, None]  # (B, longest)
+        rows = np.full(real.shape, pad, dtype=np.int64)
+        rows[real] = self._ids[side][(starts[:, None] + columns)[real]]
+        return rows
 
     def _slice(self, name: str, index: int) -> slice:
         ends = self._ends[name]
@@ -115,4 +125,4 @@ class Store:
 
 def _map(path: Path, dtype: np.dtype) -> np.ndarray:
     """The file as an array that the system pages in as needed (an empty file cannot be mapped)."""
-    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype=dtype)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.zeros(0, dtype=dtype)

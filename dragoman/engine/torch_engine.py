@@ -24,6 +24,8 @@ def pick_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
     if not available[name]:
         raise ConfigError(f"device {name!r} is not available here; try --device auto.")
+    if name == "cuda":  # cuDNN's attention plans anew for every shape, and our batches have thousands of shapes
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device(name)
 
 
@@ -82,7 +84,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        batch = collate(sources, targets, np.arange(len(sources)), self.source.pad, self.target)
+        batch = collate(sources, targets, self.source, self.target)
         hidden = self.model(self._tensor(batch.source), self._tensor(batch.target_in))
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (B, T, V)
         chosen = log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()  # (B, T)
@@ -91,7 +93,7 @@ class TorchEngine:
     @torch.inference_mode()
     def attention_weights(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
         """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S)."""
-        batch = collate([source], [target], np.arange(1), self.source.pad, self.target)
+        batch = collate([source], [target], self.source, self.target)
         records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 

@@ -2,13 +2,12 @@
 
 Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no text is unknown.
 BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece draws from one generator per thread and reads
-its seed only when the thread first draws; a fresh thread for each batch therefore makes the segmentation a function of
-the seed given.
+its seed only when the thread first draws; its encoder of lists starts a fresh thread for each call, which makes the
+segmentation of a list a function of the seed given (with one thread: several share the list as they come).
 """
 
 import io
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import sentencepiece
@@ -87,13 +86,10 @@ class BytePairs:
         return list(self._processor.encode(list(texts)))
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
-        def draw() -> list[list[int]]:
-            sentencepiece.set_random_generator_seed(seed % 2**32)
-            encode = self._processor.encode
-            return [encode(text, enable_sampling=True, alpha=rate, nbest_size=-1) for text in texts]
-
-        with ThreadPoolExecutor(max_workers=1) as fresh_thread:
-            return fresh_thread.submit(draw).result()
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        return list(
+            self._processor.encode(list(texts), enable_sampling=True, alpha=rate, nbest_size=-1, num_threads=1)
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))

@@ -3,11 +3,12 @@
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch, BatchPlan, Position, collate, micro_batches, rng
+from dragoman.data.batches import Batch, BatchPlan, Position, collate, make_batch, micro_batches, rng
 from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
 from dragoman.text.codec import Codec
@@ -68,23 +69,35 @@ class Loader:
             stopped.set()
 
     def _make(self, position: Position, indices: np.ndarray) -> list[Batch]:
-        sources, targets = self._ids(position, indices)
-        lengths = np.array([len(s) for s in sources]), np.array([len(t) + 1 for t in targets])
+        if self._config.text.dropout:
+            return self._segmented_anew(position, indices)
+        store, codec = self._store, self._codec
+        sources, targets = store.source_lengths[indices], store.target_lengths[indices]
         return [
-            collate(sources[part], targets[part], indices[part], self._codec.source.pad, self._codec.target)
-            for part in micro_batches(*lengths, self._micro_batch_tokens)
+            make_batch(
+                store.sources(indices[part], codec.source.pad),
+                sources[part],
+                store.targets(indices[part], codec.target.pad),
+                targets[part],
+                codec.target,
+                indices[part],
+            )
+            for part in micro_batches(sources, targets + 1, self._micro_batch_tokens)
         ]
 
-    def _ids(self, position: Position, indices: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        store, rate = self._store, self._config.text.dropout
-        if not rate:
-            return [store.source(i) for i in indices], [store.target(i) for i in indices]
+    def _segmented_anew(self, position: Position, indices: np.ndarray) -> list[Batch]:
+        """The same from the text, by BPE-dropout; its seed is the place in the data."""
+        store, codec = self._store, self._codec
         seed = int(rng(self._config.training.seed, position.epoch, position.batch).integers(2**31))
-        sources, targets = self._codec.encode_with_dropout(
+        sources, targets = codec.encode_with_dropout(
             [store.source_text(i) for i in indices],
             [store.target_text(i) for i in indices],
-            [self._tos[store.corpora[i]] for i in indices],
-            rate,
+            [self._tos[number] for number in store.corpora[indices]],
+            self._config.text.dropout,
             seed,
         )
-        return [np.array(s) for s in sources], [np.array(t) for t in targets]
+        lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)]) + 1
+        return [
+            replace(collate(sources[part], targets[part], codec.source, codec.target), indices=indices[part])
+            for part in micro_batches(*lengths, self._micro_batch_tokens)
+        ]
