@@ -1,10 +1,10 @@
 """dragoman: trains a translator from two text files, shows what it attends to, and ships it.
 
-    import dragoman
-    translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
-    translator = dragoman.load("runs/de-en")
-    translator("Wo ist der Bahnhof?")
-    translator(["Guten Morgen.", "Danke!"])
+import dragoman
+translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
+translator = dragoman.load("runs/de-en")
+translator("Wo ist der Bahnhof?")
+translator(["Guten Morgen.", "Danke!"])
 """
 
 from collections.abc import Mapping

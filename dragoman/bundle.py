@@ -86,7 +86,9 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
         version, files = manifest["format"], dict(manifest["files"])
     except FileNotFoundError:
         unfinished = (folder / "checkpoints").is_dir()
-        remedy = "its training has not ended: go on with dragoman train --resume." if unfinished else "not a model folder."
+        remedy = (
+            "its training has not ended: go on with dragoman train --resume." if unfinished else "not a model folder."
+        )
         raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{path} cannot be read ({error}).") from None

@@ -110,8 +110,12 @@ class TrainingConfig:
         0, "source and target positions computed at once, padding included; 0: from free memory", at_least=0
     )
     label_smoothing: float = _setting(0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0)
-    schedule: str = _setting("inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant"))
-    learning_rate: float = _setting(5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0)
+    schedule: str = _setting(
+        "inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant")
+    )
+    learning_rate: float = _setting(
+        5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
+    )
     warmup_steps: int = _setting(4000, "steps until the peak", at_least=0)
     beta1: float = _setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = _setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
@@ -163,7 +167,9 @@ class Config:
                 f"each head gets width/heads features."
             )
         if model.positions.kind == "sinusoidal" and model.width % 2:
-            raise ConfigError(f"model.width={model.width} is odd: sinusoidal positions come in pairs of sine and cosine.")
+            raise ConfigError(
+                f"model.width={model.width} is odd: sinusoidal positions come in pairs of sine and cosine."
+            )
         if model.tied == "all" and not self.text.shared:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."

@@ -45,5 +45,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         if error.errno == errno.ENOSPC:
-            raise RunError(f"{doing}: the disk is full{where}. What was saved before is intact; free some space.") from None
+            raise RunError(
+                f"{doing}: the disk is full{where}. What was saved before is intact; free some space."
+            ) from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

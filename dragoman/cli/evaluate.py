@@ -15,8 +15,12 @@ from dragoman.text.parallel import read_lines
 def command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
     references: Annotated[list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")],
-    models: Annotated[list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")] = None,
-    hypotheses: Annotated[list[str] | None, typer.Option("--hyp", help="A file of translations to score; may be repeated.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")
+    ] = None,
+    hypotheses: Annotated[
+        list[str] | None, typer.Option("--hyp", help="A file of translations to score; may be repeated.")
+    ] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence.")] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Score without regard to case.")] = False,
     from_: From = "",

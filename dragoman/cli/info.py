@@ -58,7 +58,11 @@ def _model(folder: Path, bundle: Bundle) -> dict[str, Any]:
 
 
 def _installation() -> dict[str, Any]:
-    facts: dict[str, Any] = {"dragoman": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    facts: dict[str, Any] = {
+        "dragoman": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
     for library in LIBRARIES:
         facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
     return facts

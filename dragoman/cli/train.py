@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Train a translator from two text files.
 
-    Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset tiny --set training.max_steps=300`
+    Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset tiny`
     """
     from dragoman.training.run import train
 

@@ -30,7 +30,9 @@ def command(
     sample: Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")] = False,
     temperature: Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")] = 0,
-    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")] = 1.0,
+    top_p: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="With --sample.")] = 1,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
     alignments: Annotated[bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")] = False,
@@ -98,4 +100,3 @@ def _destination(output: str) -> Iterator[TextIO]:
         with open(aside, "w", encoding="utf-8") as file:
             yield file
         aside.replace(output)
-

@@ -1,6 +1,6 @@
 """What search adds to a sum of log-probabilities (Wu et al. 2016, section 7): penalties for length and coverage.
 
-    score(Y|X) = log P(Y|X) / length(n) + coverage,      n pieces of Y, its end included
+score(Y|X) = log P(Y|X) / length(n) + coverage,      n pieces of Y, its end included
 """
 
 from collections.abc import Callable

@@ -2,10 +2,10 @@
 
     N sentences, R rows (live hypotheses of all sentences), k candidates a row, t steps so far.
 
-All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum of log-probabilities:
-an end among the best `beam` completes a hypothesis, the best `beam` others live on. A sentence is done when
-`patience * beam` hypotheses are complete, or when no live one can still beat the best complete ones. Greedy is a beam of
-one. A hypothesis that reaches the largest length counts as it stands.
+All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum of
+log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others live on. A sentence is
+done when `patience * beam` hypotheses are complete, or when no live one can still beat the best complete ones. Greedy
+is a beam of one. A hypothesis that reaches the largest length counts as it stands.
 """
 
 from collections.abc import Callable, Sequence
@@ -241,7 +241,8 @@ def _rank_within(groups: np.ndarray, counted: np.ndarray) -> np.ndarray:
     """
     before = np.cumsum(counted) - counted
     first = np.searchsorted(groups, groups, side="left")
-    return before - before[first]
+    ranks: np.ndarray = before - before[first]
+    return ranks
 
 
 def _candidates(
@@ -286,11 +287,13 @@ class _Finished:
             self._hypotheses[rows.sentences[row]].append(hypothesis)
 
     def full(self, rows: _Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over; live hypotheses at the largest length are taken as they stand."""
+        """For each sentence, whether its search is over; at the largest length, live hypotheses count as they stand."""
         over = np.ones(len(self._hypotheses), dtype=bool)
         for sentence in np.unique(rows.sentences[lives]):
             mine = lives & (rows.sentences == sentence)
-            done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(sentence, rows.totals[mine].max())
+            done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
+                sentence, rows.totals[mine].max()
+            )
             if not done and length >= self._limits.longest[sentence]:
                 self.add(rows, mine, complete=False)
                 done = True
@@ -298,7 +301,7 @@ class _Finished:
         return over
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """No live hypothesis can beat the `nbest` complete ones: totals only fall, the divisor only grows to its last."""
+        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at the last."""
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
@@ -327,7 +330,9 @@ def _observe(
     new_row = np.where(alive, np.cumsum(alive) - 1, -1)
     kept = np.where(found >= 0, new_row[found], -1)
     ended = (found >= 0) & picked.ended[found]
-    observer(BeamStep(number, rows.sentences[parents], parents, flat, rows.totals[parents] + log_probs.ravel(), kept, ended))
+    observer(
+        BeamStep(number, rows.sentences[parents], parents, flat, rows.totals[parents] + log_probs.ravel(), kept, ended)
+    )
 
 
 def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Generator) -> int:

@@ -75,8 +75,8 @@ class Translator:
     @overload
     def __call__(self, text: str, request: Request = ...) -> str: ...
     @overload
-    def __call__(self, text: Sequence[str], request: Request = ...) -> list[str]: ...
-    def __call__(self, text: str | Sequence[str], request: Request = Request()) -> str | list[str]:
+    def __call__(self, text: list[str], request: Request = ...) -> list[str]: ...
+    def __call__(self, text: str | list[str], request: Request = Request()) -> str | list[str]:
         """One text, or a list of texts, translated."""
         if isinstance(text, str):
             return self.translate([text], request)[0].text
@@ -102,12 +102,14 @@ class Translator:
         for number, ids in enumerate([*left, *right]):
             if len(ids) >= self._longest:
                 raise TranslationError(
-                    f"sentence {number % len(left) + 1} has {len(ids)} pieces, the model takes {self._longest}: split it."
+                    f"sentence {number % len(left) + 1} has {len(ids)} pieces, the model takes {self._longest - 1}."
                 )
         scores: list[np.ndarray] = [np.zeros(0)] * len(left)
         lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
         for rows in _batches(lengths, self.config.decoding.batch_tokens):
-            for row, found in zip(rows, self.engine.score([left[r] for r in rows], [right[r] for r in rows]), strict=True):
+            for row, found in zip(
+                rows, self.engine.score([left[r] for r in rows], [right[r] for r in rows]), strict=True
+            ):
                 scores[row] = found
         return scores
 

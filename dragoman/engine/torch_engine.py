@@ -52,7 +52,7 @@ class TorchEngine:
 
     @property
     def attention_layer(self) -> int:
-        """The layer whose cross-attention speaks for alignment: the last but one, which aligns best (Garg et al. 2019)."""
+        """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
         return max(0, len(self.model.decoder) - 2)
 
     @torch.inference_mode()

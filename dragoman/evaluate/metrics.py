@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 METRICS = ("BLEU", "chrF2", "TER")
 
@@ -64,14 +67,14 @@ def compare(
     from sacrebleu.significance import PairedTest
 
     made = {name: metric for name, metric in _metrics(lowercase).items() if name != "TER"}
-    named = [(name, list(outputs)) for name, outputs in systems]
+    named: list[tuple[str, Sequence[str]]] = [(name, list(outputs)) for name, outputs in systems]
     test = PairedTest(
         named, made, references=[list(r) for r in references], test_type="bs", n_samples=samples, n_jobs=1
     )
     signatures, table = test()
     comparisons = []
     for row, (name, _) in enumerate(named):
-        found = {metric: table[metric][row] for metric in made}
+        found: dict[str, Any] = {metric: table[metric][row] for metric in made}
         scores = [Score(m, float(found[m].score), str(signatures[m])) for m in made]
         comparisons.append(Comparison(name, scores, {m: found[m].p_value for m in made}))
     return comparisons

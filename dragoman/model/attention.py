@@ -100,7 +100,7 @@ class PaperHeads(nn.Module):
         return joined
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)  # (B, H, T, K)
 
     def reset(self) -> None:
         """Glorot's range for each of the four D x D matrices."""
@@ -151,9 +151,7 @@ class Attention(nn.Module):
     def keys_values(self, memory: Tensor) -> KeysValues:
         return self.project.keys_values(memory)
 
-    def _attend(
-        self, q: Tensor, seen: KeysValues, mask: Tensor | None, causal: bool, record: Record | None
-    ) -> Tensor:
+    def _attend(self, q: Tensor, seen: KeysValues, mask: Tensor | None, causal: bool, record: Record | None) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         if record is None and self.similarity is scaled_dot:
             y = fused_attention(q, seen.k, seen.v, mask, causal, dropout)

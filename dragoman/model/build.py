@@ -25,4 +25,3 @@ def build_model(config: ModelConfig, source: Vocabulary, target: Vocabulary, sha
 def parameter_count(model: torch.nn.Module) -> int:
     """Weights, shared ones counted once."""
     return sum(parameter.numel() for parameter in model.parameters())
-

@@ -1,7 +1,7 @@
 """Where a word stands, as a vector added to the word's own ("Attention Is All You Need", section 3.5).
 
-    T positions, D features. Positions count from 0. Attention alone does not see order: without these, permuting the
-    input permutes the output.
+T positions, D features. Positions count from 0. Attention alone does not see order: without these, permuting the
+input permutes the output.
 """
 
 import torch

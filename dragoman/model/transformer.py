@@ -8,6 +8,7 @@ translation (one position at a time, nothing computed twice), `logits` behind ei
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, KeysValues, Record
+from dragoman.model.attention import Attention, KeysValues, PaperHeads, Record
 from dragoman.model.layers import PLACEMENTS, FeedForward, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
@@ -128,8 +129,12 @@ class Transformer(nn.Module):
         self.config, self.pad = config, source.pad
         self.source_embedding = Embedding(config, len(source))
         self.target_embedding = Embedding(config, len(target))
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = cast(
+            list[EncoderLayer], nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        )
+        self.decoder = cast(
+            list[DecoderLayer], nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.width, len(target), bias=False)
         if config.tied in ("all", "target"):
@@ -141,7 +146,7 @@ class Transformer(nn.Module):
     def reset(self) -> None:
         """Glorot's range for matrices; embeddings of variance 1/D, so that √D E[x] has variance 1."""
         for module in self.modules():
-            if hasattr(module, "reset") and module is not self:
+            if isinstance(module, PaperHeads | FeedForward):
                 module.reset()
         nn.init.xavier_uniform_(self.output.weight)
         for embedding in (self.source_embedding, self.target_embedding):
@@ -186,8 +191,10 @@ class Transformer(nn.Module):
         sentences = np.arange(len(source))
         return TransformerState(0, [None] * len(self.decoder), keys_values, mask, sentences, keys_values, mask)
 
-    def step(self, state: TransformerState, tokens: Tensor, attention_layer: int | None = None) -> tuple[Tensor, Tensor | None]:
-        """Each row's last token (R,) in, hidden states (R, D) out, with the attention (R, S) of a layer, heads averaged."""
+    def step(
+        self, state: TransformerState, tokens: Tensor, attention_layer: int | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's attention (R, S)."""
         x = self.target_embedding(tokens[:, None], state.length)  # (R, 1, D)
         record: Record = []
         for number, layer in enumerate(self.decoder):
@@ -212,9 +219,9 @@ class Transformer(nn.Module):
         sources, targets = float(s.sum()), float(t.sum())
         within, across, before = float((s * s).sum()), float((s * t).sum()), float((t * (t + 1)).sum() / 2)
         total = targets * self.output.in_features * self.output.out_features
-        for layer in self.encoder:
-            total += layer.attention.multiplications(sources, sources, within)
-            total += layer.feed_forward.multiplications(sources)
+        for encoder_layer in self.encoder:
+            total += encoder_layer.attention.multiplications(sources, sources, within)
+            total += encoder_layer.feed_forward.multiplications(sources)
         for layer in self.decoder:
             total += layer.attention.multiplications(targets, targets, before)
             total += layer.cross.multiplications(targets, sources, across)

@@ -118,7 +118,9 @@ class Codec:
     def _tag(self, to: str) -> int:
         if to not in self.languages.targets:
             known = ", ".join(self.languages.targets)
-            raise TranslationError(f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}.")
+            raise TranslationError(
+                f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}."
+            )
         return self.source.ids[language_tag(to)]
 
 

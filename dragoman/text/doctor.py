@@ -36,7 +36,9 @@ class Survey:
     empty: Finding = field(default_factory=lambda: Finding("pairs with an empty side, left out of training"))
     repeated: Finding = field(default_factory=lambda: Finding("pairs that stood there before"))
     same: Finding = field(default_factory=lambda: Finding("pairs with the same text on both sides"))
-    lopsided: Finding = field(default_factory=lambda: Finding(f"pairs with one side {LARGEST_RATIO:.0f} times the other"))
+    lopsided: Finding = field(
+        default_factory=lambda: Finding(f"pairs with one side {LARGEST_RATIO:.0f} times the other")
+    )
     broken: Finding = field(default_factory=lambda: Finding("pairs with a replacement character (broken encoding)"))
 
     @property

@@ -131,7 +131,8 @@ def _features(lines: Iterable[str]) -> np.ndarray:
 
 def _misfit(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     differ = left != right
-    return np.abs(left[:, 0] - right[:, 0]) + 2.0 * differ[:, 1] + 0.5 * differ[:, 2]
+    misfit: np.ndarray = np.abs(left[:, 0] - right[:, 0]) + 2.0 * differ[:, 1] + 0.5 * differ[:, 2]
+    return misfit
 
 
 def _shorten(text: str, width: int = 40) -> str:

@@ -87,9 +87,7 @@ class BytePairs:
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
         sentencepiece.set_random_generator_seed(seed % 2**32)
-        return list(
-            self._processor.encode(list(texts), enable_sampling=True, alpha=rate, nbest_size=-1, num_threads=1)
-        )
+        return list(self._processor.encode(list(texts), enable_sampling=True, alpha=rate, nbest_size=-1, num_threads=1))
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))

@@ -26,7 +26,9 @@ class Loader:
         self._micro_batch_tokens = micro_batch_tokens
         weights = np.array([corpus.weight for corpus in corpora])[np.asarray(store.corpora)]
         training = config.training
-        self._plan = BatchPlan(store.source_lengths, store.target_lengths, training.batch_tokens, training.seed, weights)
+        self._plan = BatchPlan(
+            store.source_lengths, store.target_lengths, training.batch_tokens, training.seed, weights
+        )
 
     def steps_in_epoch(self, epoch: int = 0) -> int:
         return len(self._plan.epoch(epoch))

@@ -1,6 +1,6 @@
 """Cross-entropy against a smoothed target (Szegedy et al. 2016): 1-ε on the right word, ε spread over all V words.
 
-    loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
+loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
 """
 
 import torch

@@ -6,7 +6,6 @@ The folder is locked while a run works in it; the lock is the system's and dies 
 """
 
 import fcntl
-import os
 import shutil
 import signal
 import sys
@@ -27,7 +26,7 @@ from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, RunError
 from dragoman.evaluate.metrics import Score, score
 from dragoman.files import storage_errors, write_atomically
-from dragoman.model.build import Model, build_model, parameter_count
+from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
 from dragoman.training.cost import fitting_micro_batch, memory_estimate
 from dragoman.training.journal import Journal
@@ -101,7 +100,9 @@ def _run(
     if start is not None:
         set_weights(model, {name: torch.from_numpy(array) for name, array in start.weights.items()})
     checkpoints = Checkpoints(folder / "checkpoints", config.training.average)
-    progress = checkpoints.newest() or Progress(micro_batch_tokens=fitting_micro_batch(config, len(codec.target), device))
+    progress = checkpoints.newest() or Progress(
+        micro_batch_tokens=fitting_micro_batch(config, len(codec.target), device)
+    )
     trainer = Trainer(config, data, model, device, checkpoints, progress)
     if _is_finished(trainer, folder):
         console.print(f"{folder}: this run is finished (step {progress.step:,}); nothing to do.")
@@ -233,7 +234,7 @@ def _same_files(old: Any, new: Any) -> bool:
     """The same corpora, although named from another folder."""
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
-    paths = [[os.path.abspath(c["source"]) for c in corpora] for corpora in (old, new)]
+    paths = [[Path(c["source"]).resolve() for c in corpora] for corpora in (old, new)]
     return paths[0] == paths[1]
 
 

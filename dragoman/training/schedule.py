@@ -12,13 +12,13 @@ def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
     (0.5, 0.5)
     """
     warmup = max(warmup, 1)
-    return peak * min(step / warmup, (warmup / step) ** 0.5)
+    return float(peak * min(step / warmup, (warmup / step) ** 0.5))
 
 
 def noam(step: int, factor: float, warmup: int, width: int) -> float:
     """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need", section 5.3."""
     warmup = max(warmup, 1)
-    return factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    return float(factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
 def constant(step: int, rate: float, warmup: int) -> float:

@@ -124,7 +124,9 @@ class Checkpoints:
         try:
             return safetensors.torch.load(path.read_bytes())
         except (OSError, safetensors.SafetensorError) as error:
-            raise RunError(f"{path} cannot be read ({error}): remove its folder to go on from the one before.") from None
+            raise RunError(
+                f"{path} cannot be read ({error}): remove its folder to go on from the one before."
+            ) from None
 
 
 def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

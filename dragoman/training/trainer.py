@@ -1,7 +1,7 @@
 """One training run in memory: steps, validations, checkpoints, until it is time to stop.
 
-Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The gradient is divided once,
-by the target tokens of the whole step, so that the number of micro-batches does not change it.
+Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The gradient is divided
+once, by the target tokens of the whole step, so that the number of micro-batches does not change it.
 """
 
 import math
@@ -57,7 +57,9 @@ class Trainer:
         if progress.step:
             checkpoints.restore(progress.step, model, self.optimiser)
         self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
-        self.translator = Translator(TorchEngine(model, data.codec.source, data.codec.target, device), data.codec, config)
+        self.translator = Translator(
+            TorchEngine(model, data.codec.source, data.codec.target, device), data.codec, config
+        )
         self.last_step = self._last_step()
 
     def run(self, journal: Journal, interrupted: Callable[[], bool]) -> None:
@@ -131,7 +133,7 @@ class Trainer:
     def valid_surprise(self) -> float:
         """Mean -log p of the validation set's pieces."""
         self.model.eval()
-        scores = np.concatenate([part for part in self._scored(self.data.valid)])
+        scores = np.concatenate(self._scored(self.data.valid))
         return float(-scores.mean())
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
