@@ -82,6 +82,10 @@ class PaperHeads(nn.Module):
         self.width, self.heads = width, heads
         self.to_qkv = nn.Linear(width, 3 * width)
         self.to_out = nn.Linear(width, width)
+        for matrix in (*self.to_qkv.weight.chunk(3), self.to_out.weight):  # Glorot's range for each D x D
+            nn.init.xavier_uniform_(matrix)
+        nn.init.zeros_(self.to_qkv.bias)
+        nn.init.zeros_(self.to_out.bias)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         q, k, v = map(self._split, self.to_qkv(x).chunk(3, dim=-1))  # (B, H, T, K) each
@@ -101,14 +105,6 @@ class PaperHeads(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)  # (B, H, T, K)
-
-    def reset(self) -> None:
-        """Glorot's range for each of the four D x D matrices."""
-        for block in self.to_qkv.weight.chunk(3):
-            nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.to_out.weight)
-        nn.init.zeros_(self.to_qkv.bias)
-        nn.init.zeros_(self.to_out.bias)
 
     def multiplications(self, queries: float, keys: float) -> float:
         """Multiply-adds of the projections."""

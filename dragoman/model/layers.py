@@ -24,15 +24,13 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(config.feed_forward_width, config.width)
         self.activation = ACTIVATIONS[config.activation]
         self.drop = nn.Dropout(config.activation_dropout)
+        for linear in (self.inner, self.outer):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.outer(self.drop(self.activation(self.inner(x))))
         return y
-
-    def reset(self) -> None:
-        for linear in (self.inner, self.outer):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
 
     def multiplications(self, positions: float) -> float:
         return 2 * positions * self.inner.in_features * self.inner.out_features

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, KeysValues, PaperHeads, Record
+from dragoman.model.attention import Attention, KeysValues, Record
 from dragoman.model.layers import PLACEMENTS, FeedForward, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
@@ -84,6 +84,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
         self.words = nn.Embedding(vocabulary_size, config.width)
+        nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         self.positions = POSITIONS[config.positions.kind](config)
         self.drop = nn.Dropout(config.dropout)
         self.scale = math.sqrt(config.width)
@@ -137,20 +138,11 @@ class Transformer(nn.Module):
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.width, len(target), bias=False)
+        nn.init.normal_(self.output.weight, std=config.width**-0.5)
         if config.tied in ("all", "target"):
             self.output.weight = self.target_embedding.words.weight
         if config.tied == "all":
             self.source_embedding.words.weight = self.target_embedding.words.weight
-        self.reset()
-
-    def reset(self) -> None:
-        """Glorot's range for matrices; embeddings of variance 1/D, so that √D E[x] has variance 1."""
-        for module in self.modules():
-            if isinstance(module, PaperHeads | FeedForward):
-                module.reset()
-        nn.init.xavier_uniform_(self.output.weight)
-        for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.normal_(embedding.words.weight, std=self.config.width**-0.5)
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         """Hidden states from which `logits` tells each next word. (B, T, D)"""
