@@ -144,7 +144,7 @@ class DecodingConfig:
     min_length_ratio: float = _setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = _setting(0, "no run of this many pieces occurs twice; 0: any may", at_least=0)
     patience: float = _setting(1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1)
-    max_source_length: int = _setting(512, "pieces: a longer text is split at sentence ends", at_least=8)
+    max_source_length: int = _setting(512, "pieces: a longer text is split at sentence ends", at_least=2)
     batch_tokens: int = _setting(4096, "source pieces translated at once", at_least=1)
 
 

@@ -1,12 +1,14 @@
 """Cutting text into pieces: byte-pair encoding by SentencePiece (Sennrich et al. 2016; Kudo & Richardson 2018).
 
 Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no text is unknown.
-BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece draws from one generator per thread and reads
-its seed only when the thread first draws; its encoder of lists starts a fresh thread for each call, which makes the
-segmentation of a list a function of the seed given (with one thread: several share the list as they come).
+BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws differ from process
+to process whatever the seed, and a resumed run must see what an unbroken one sees. So it is done here:
+each word has a stock of variants, each a function of the word and its number, and the seed decides which are taken.
 """
 
 import io
+import random
+import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -18,6 +20,9 @@ from dragoman.text.vocabulary import Vocabulary
 
 SENTENCES_TO_LEARN_FROM = 2_000_000
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
+VARIANTS = 32  # segmentations of a word to draw from
+VARIANTS_REMEMBERED = 2_000_000
+_WORDS = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
 
 
 class Segmenter(Protocol):
@@ -49,6 +54,8 @@ class BytePairs:
             bos=self._processor.bos_id(),
             eos=self._processor.eos_id(),
         )
+        self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
+        self._variants: dict[tuple[str, int, float], tuple[int, ...]] = {}
 
     @classmethod
     def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "BytePairs":
@@ -82,12 +89,46 @@ class BytePairs:
             raise ConfigError(f"byte-pair encoding could not be learned ({error}).") from None
         return cls(model.getvalue())
 
+    def _is_text(self, i: int) -> bool:
+        p = self._processor
+        return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return list(self._processor.encode(list(texts)))
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
-        sentencepiece.set_random_generator_seed(seed % 2**32)
-        return list(self._processor.encode(list(texts), enable_sampling=True, alpha=rate, nbest_size=-1, num_threads=1))
+        words = [_WORDS.findall(text) for text in self._processor.normalize(list(texts))]
+        drawn = iter(random.Random(seed).choices(range(VARIANTS), k=sum(map(len, words))))
+        if len(self._variants) > VARIANTS_REMEMBERED:
+            self._variants.clear()
+        return [[i for word in sentence for i in self._variant(word, next(drawn), rate)] for sentence in words]
+
+    def _variant(self, word: str, number: int, rate: float) -> tuple[int, ...]:
+        """One of a word's segmentations by dropout: a function of its arguments, remembered."""
+        key = (word, number, rate)
+        if (found := self._variants.get(key)) is None:
+            found = self._variants[key] = self._spell(self.merge(word, rate, random.Random(f"{number} {word}")))
+        return found
+
+    def merge(self, word: str, rate: float, draw: random.Random) -> list[str]:
+        """Join neighbours by the best merge, over and over; each merge that could be made is dropped at random."""
+        parts = list(word)
+        while True:
+            best, place = len(self.vocabulary), -1
+            for i in range(len(parts) - 1):
+                rank = self._ids.get(parts[i] + parts[i + 1], best)  # the ids of pieces are the order of their merges
+                if rank < best and draw.random() >= rate:
+                    best, place = rank, i
+            if place < 0:
+                return parts
+            parts[place : place + 2] = [parts[place] + parts[place + 1]]
+
+    def _spell(self, parts: list[str]) -> tuple[int, ...]:
+        ids: list[int] = []
+        for part in parts:
+            known = self._ids.get(part)
+            ids += [known] if known is not None else [self.vocabulary.ids[f"<0x{byte:02X}>"] for byte in part.encode()]
+        return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))

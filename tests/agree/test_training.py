@@ -1,0 +1,161 @@
+"""Two roads to one gradient, one cost, one run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from dragoman.config import make_config
+from dragoman.data.batches import collate
+from dragoman.data.prepare import prepare
+from dragoman.errors import RunError
+from dragoman.model.build import build_model
+from dragoman.training.cost import training_flops
+from dragoman.training.journal import Journal
+from dragoman.training.loss import smoothed_cross_entropy
+from dragoman.training.run import train
+from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.trainer import Trainer
+from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
+
+
+def make_trainer(folder: Path, micro_batch_tokens: int, **settings: object) -> Trainer:
+    source, target = write_corpus(folder, "t", toy_pairs(200))
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    corpora = [{"source": str(source), "target": str(target)}]
+    config = make_config("tiny", settings={**SMALL, "text.size": 400, "data.corpora": corpora, **named})
+    data = prepare(config, folder / f"data{micro_batch_tokens}")
+    model = build_model(config.model, data.codec.source, data.codec.target, data.codec.shared, 1)
+    progress = Progress(micro_batch_tokens=micro_batch_tokens)
+    return Trainer(config, data, model, torch.device("cpu"), Checkpoints(folder / "checkpoints", 2), progress)
+
+
+def test_micro_batches_do_not_change_the_gradient(tmp_path) -> None:
+    gradients = []
+    for micro_batch_tokens in (100_000, 200):
+        trainer = make_trainer(tmp_path, micro_batch_tokens, model__dropout=0.0)
+        _, batches = trainer.loader.step_at(trainer.progress.position)
+        assert (len(batches) > 1) == (micro_batch_tokens == 200)
+        trainer.accumulate(batches, 1, sum(batch.tokens for batch in batches))
+        gradients.append({name: p.grad.clone() for name, p in trainer.model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], atol=1e-6, rtol=1e-4)
+
+
+def test_the_operations_we_count_are_those_that_torch_counts() -> None:
+    """Without padding and with every product counted (torch counts all of causal attention, we count what is seen)."""
+    model = small_model()
+    sources, targets = [[5, 6, 7, 3]] * 2, [[8, 9, 4, 5, 7]] * 2
+    batch = collate(sources, targets, vocabulary(23), vocabulary(23))
+    with FlopCounterMode(display=False) as counter:
+        hidden = model(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
+        logits = model.logits(hidden.flatten(0, 1))
+        smoothed_cross_entropy(logits, torch.from_numpy(batch.target_out).flatten(), 0.1)[0].backward()
+    linear = {  # multiply-adds, both sentences, one layer each: projections, feed-forward; and the vocabulary
+        "encoder": 8 * (4 * 32 * 32 + 2 * 32 * 64) * 2,
+        "decoder": (12 * (4 + 2) + 8 * 2) * 32 * 32 * 2 + 12 * 2 * 32 * 64 * 2,
+        "vocabulary": 12 * 32 * 23,
+    }
+    attention = 2 * 2 * 2 * 32 * (4 * 4 + 6 * 7 / 2 + 6 * 4)  # layers, sentences, two products
+    assert training_flops(model, batch) == pytest.approx(6 * (sum(linear.values()) + attention))
+    whole = 6 * (sum(linear.values()) + 2 * 2 * 2 * 32 * (4 * 4 + 6 * 6 + 6 * 4))
+    assert counter.get_total_flops() == pytest.approx(whole, rel=0.15)  # kernels differ in what they recompute
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> None:
+    trainer = make_trainer(tmp_path, 100_000)
+    trainer.checkpoints.save(trainer.model, trainer.optimiser, Progress(step=5))
+    with torch.no_grad():
+        trainer.model.output.weight[7] = torch.nan
+    journal = Journal(tmp_path, _quiet(), 0, 10, 5)
+    _, batches = trainer.loader.step_at(trainer.progress.position)
+    with pytest.raises(RunError) as caught:
+        trainer.step(batches, journal)
+    journal.close()
+    message = str(caught.value)
+    lines = sorted(int(trainer.data.train.lines[i]) for i in batches[0].indices)
+    assert "step 1: the loss is nan" in message
+    assert "checkpoint of step 5 is intact" in message
+    assert f"t.de lines {lines[0]}, {lines[1]}" in message
+    assert trainer.checkpoints.steps() == [5]
+
+
+def _quiet():
+    from rich.console import Console
+
+    return Console(file=open(os.devnull, "w"))
+
+
+def run_command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+    python = [sys.executable, "-m", "dragoman", "train"]
+    dropout = ["--set", "text.dropout=0.1", "--set", "model.dropout=0.2"]
+    return [*python, *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
+
+
+def without_times(log: Path) -> list[dict]:
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries]
+
+
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
+    """SIGKILL in the middle of training, dropout and BPE-dropout on: same weights to the bit, same log."""
+    corpus = write_corpus(tmp_path, "t", toy_pairs(300))
+    subprocess.run(run_command(corpus, tmp_path / "whole"), check=True, capture_output=True)
+    process = subprocess.Popen(run_command(corpus, tmp_path / "killed"), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("checkpoints/step-0000000[3-9]")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    subprocess.run(run_command(corpus, tmp_path / "killed", "--resume"), check=True, capture_output=True)
+    for name in ("model.safetensors", "shared.spm", "checkpoints/step-00000012/optimiser.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert without_times(tmp_path / "killed" / "log.jsonl") == without_times(tmp_path / "whole" / "log.jsonl")
+
+
+def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(300))
+    long_run = run_command(
+        corpus, tmp_path / "run", "--set", "training.max_steps=100000", "--set", "training.patience=0"
+    )
+    process = subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True)
+    while not list((tmp_path / "run").glob("checkpoints/step-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "--resume" in said
+    assert "Traceback" not in said
+    newest = Checkpoints(tmp_path / "run" / "checkpoints", 5).newest()
+    assert newest is not None
+    assert f"step {newest.step:,} is saved" in said
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:
+    from dragoman.config import Corpus
+
+    source, target = write_corpus(tmp_path, "t", toy_pairs(200))
+    raw = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        settings = {
+            **SMALL,
+            "training.max_steps": 3,
+            "training.batch_tokens": 200,
+            "training.seed": seed,
+            "text.size": 400,
+        }
+        corpora = (Corpus(str(source), str(target)),)
+        train(tmp_path / name, corpora=corpora, preset="tiny", settings=settings, device="cpu", console=_quiet())
+        raw.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert raw[0] == raw[1] != raw[2]

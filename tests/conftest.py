@@ -1,0 +1,115 @@
+"""What many tests share: a toy language, a small model with random weights, a trained run, the command line."""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from dragoman.cli.app import main
+from dragoman.config import Config, make_config
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.model.build import Model, build_model
+from dragoman.text.vocabulary import Vocabulary
+
+NUMBERS = {
+    "null": "zero", "eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five",
+    "sechs": "six", "sieben": "seven", "acht": "eight", "neun": "nine",
+}  # fmt: skip
+SMALL = {
+    "model.width": 32, "model.heads": 2, "model.feed_forward_width": 64,
+    "model.encoder_layers": 2, "model.decoder_layers": 2,
+}  # fmt: skip
+QUICK_RUN = [
+    "--preset", "tiny", "--device", "cpu",
+    "--set", "model.width=32", "--set", "model.heads=2", "--set", "model.feed_forward_width=64",
+    "--set", "training.batch_tokens=300", "--set", "training.max_steps=12", "--set", "training.validate_every=6",
+    "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set", "text.size=400",
+]  # fmt: skip
+
+
+def vocabulary(size: int) -> Vocabulary:
+    return Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"▁{i}" for i in range(4, size))))
+
+
+def small_config(**settings: object) -> Config:
+    """A small model without dropout; keyword `model__norm="pre"` sets model.norm."""
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return make_config("tiny", settings={**SMALL, "model.norm": "post", "model.dropout": 0.0, **named})
+
+
+def small_model(size: int = 23, seed: int = 5, **settings: object) -> Model:
+    """Random weights, larger than at the start of training, so that outputs differ visibly."""
+    pieces = vocabulary(size)
+    model = build_model(small_config(**settings).model, pieces, pieces, shared=True, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+    return model.eval()
+
+
+def small_engine(size: int = 23, seed: int = 5, **settings: object) -> TorchEngine:
+    return TorchEngine(small_model(size, seed, **settings), vocabulary(size), vocabulary(size), torch.device("cpu"))
+
+
+def toy_pairs(count: int, seed: int = 1, longest: int = 6) -> list[tuple[str, str]]:
+    """German numbers and their English names, word by word."""
+    draw = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        words = draw.choices(list(NUMBERS), k=draw.randint(1, longest))
+        lines.append((" ".join(words), " ".join(NUMBERS[word] for word in words)))
+    return lines
+
+
+def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / f"{name}.de", folder / f"{name}.en"
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
+        file.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return files
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    """The command line, in this process."""
+
+    def call(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned the toy language."""
+    from dragoman.config import Corpus
+    from dragoman.training.run import train
+
+    folder = tmp_path_factory.mktemp("trained")
+    source, target = write_corpus(folder, "train", toy_pairs(2000))
+    settings = {
+        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 240,
+        "training.validate_every": 120, "training.checkpoint_every": 60, "training.warmup_steps": 40,
+        "training.learning_rate": 1e-2, "data.valid_size": 50, "model.dropout": 0.0,
+    }  # fmt: skip
+    corpora = (Corpus(str(source), str(target)),)
+    outcome = train(folder / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")
+    assert outcome.finished
+    return folder / "run"

@@ -1,0 +1,48 @@
+import pytest
+
+from dragoman.config import make_config
+from dragoman.data.prepare import prepare
+from dragoman.errors import ConfigError, CorpusError
+from tests.conftest import toy_pairs, write_corpus
+
+
+def config(*corpora: tuple[object, object], **settings: object):
+    entries = [{"source": str(source), "target": str(target)} for source, target in corpora]
+    return make_config("tiny", settings={"data.corpora": entries, "text.size": 400, **settings})
+
+
+def test_held_out_text_is_not_trained_on(tmp_path) -> None:
+    files = write_corpus(tmp_path, "t", toy_pairs(400))
+    data = prepare(config(files), tmp_path / "data")
+    held = set(data.valid.sources) | set(data.valid.targets)
+    trained = {data.train.source_text(i) for i in range(len(data.train))}
+    trained |= {data.train.target_text(i) for i in range(len(data.train))}
+    assert len(data.valid.sources) == 20
+    assert not held & trained
+
+
+def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
+    pairs = [*toy_pairs(100), ("leer", ""), ("lang " * 50, "long " * 50)]
+    data = prepare(config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data")
+    assert 101 not in data.train.lines
+    assert 102 not in data.train.lines
+    assert any("empty side" in note and "101" in note for note in data.notes)
+    assert any("longer than data.max_length=30" in note for note in data.notes)
+
+
+def test_nothing_to_train_on_is_refused(tmp_path) -> None:
+    with pytest.raises(CorpusError, match="no pair to train on"):
+        prepare(config(write_corpus(tmp_path, "t", [("", ""), (" ", "x")])), tmp_path / "data")
+    with pytest.raises(CorpusError, match="longer than"):
+        prepare(config(write_corpus(tmp_path, "u", toy_pairs(9)), **{"data.max_length": 1}), tmp_path / "data2")
+
+
+def test_several_target_languages_are_tagged(tmp_path) -> None:
+    de_en = write_corpus(tmp_path, "t", toy_pairs(50))
+    data = prepare(config(de_en, de_en[::-1]), tmp_path / "data")
+    tags = {data.codec.source.pieces[int(data.train.sources([i], 0)[0, 0])] for i in range(len(data.train))}
+    assert tags == {">>en<<", ">>de<<"}
+    nameless = tmp_path / "plain.txt"
+    nameless.write_text((tmp_path / "t.en").read_text())
+    with pytest.raises(ConfigError, match="needs `to`"):
+        prepare(config(de_en, (de_en[0], nameless)), tmp_path / "data2")

@@ -1,0 +1,61 @@
+import pytest
+
+import dragoman
+from dragoman.config import replace
+from dragoman.decode.search import Sampling
+from dragoman.decode.translator import Request, Translator
+from dragoman.errors import TranslationError
+
+
+@pytest.fixture(scope="module")
+def translator(trained) -> Translator:
+    return dragoman.load(trained, device="cpu")
+
+
+def test_text_goes_in_and_text_comes_out_in_order(translator) -> None:
+    assert translator("eins zwei drei") == "one two three"
+    texts = ["acht", "", "neun neun eins sechs", "   ", "vier"]
+    assert translator(texts) == ["eight", "", "nine nine one six", "", "four"]
+
+
+def test_a_long_text_is_split_and_joined(translator) -> None:
+    narrow = Translator(
+        translator.engine, translator.codec, replace(translator.config, {"decoding.max_source_length": 6})
+    )
+    text = "eins zwei drei vier fünf sechs sieben acht neun"
+    assert len(translator.codec.encode_source([text])[0]) > 6
+    assert narrow(text) == "one two three four five six seven eight nine"
+
+
+def test_nbest_prefix_and_alignments(translator) -> None:
+    found = translator.translate(["eins zwei"], Request(nbest=3, alignments=True))[0]
+    assert len({candidate.text for candidate in found.candidates}) == 3
+    assert found.candidates[0].alignment == ((0, 0), (1, 1))
+    assert translator("eins zwei", Request(prefix="nine")).startswith("nine")
+
+
+def test_sampling_does_not_depend_on_the_batch(translator) -> None:
+    lines = ["eins zwei drei vier", "acht", "neun neun", "sechs sieben"]
+    request = Request(sampling=Sampling(temperature=2.0, seed=5))
+    together = [t.text for t in translator.stream(lines, request)]
+    assert together == [t.text for t in translator.stream(lines, request, window=1)]
+
+
+def test_scores_are_log_probabilities(translator) -> None:
+    right, wrong = translator.score(["eins zwei", "eins zwei"], ["one two", "nine nine"])
+    assert right.sum() > -1.0 > -5.0 > wrong.sum()
+    assert translator.translate(["eins zwei"])[0].candidates[0].log_probs == pytest.approx(right.tolist(), abs=1e-4)
+
+
+def test_attention_comes_as_arrays_with_its_axes(translator) -> None:
+    shown = translator.attention("eins zwei drei")
+    layers, heads = translator.config.model.decoder_layers, translator.config.model.heads
+    assert shown["cross"].shape == (layers, heads, len(shown["target"]), len(shown["source"]))
+    assert shown["source"][-1] == shown["target"][-1] == "</s>"
+
+
+def test_unknown_languages_are_refused(translator) -> None:
+    with pytest.raises(TranslationError, match=r"into 'fr'; it can: en"):
+        translator("eins", Request(to="fr"))
+    with pytest.raises(TranslationError, match=r"from 'fr'; it can: de"):
+        translator("eins", Request(source_language="fr"))

@@ -1,0 +1,104 @@
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import (
+    PRESETS,
+    Config,
+    Corpus,
+    DataConfig,
+    describe_settings,
+    flatten,
+    from_tree,
+    make_config,
+    parse_set,
+    write_toml,
+)
+from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.errors import ConfigError
+from dragoman.model.attention import HEADS, SIMILARITIES
+from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
+from dragoman.model.layers import ACTIVATIONS, NORMS, PLACEMENTS
+from dragoman.model.positions import POSITIONS
+from dragoman.text.subword import SEGMENTERS
+from dragoman.training.schedule import SCHEDULES
+from tests.conftest import vocabulary
+
+TABLES = {
+    "model.architecture": ARCHITECTURES,
+    "model.attention.similarity": SIMILARITIES,
+    "model.attention.heads_layout": HEADS,
+    "model.positions.kind": POSITIONS,
+    "model.activation": ACTIVATIONS,
+    "model.norm": PLACEMENTS,
+    "model.norm_kind": NORMS,
+    "text.vocabulary": SEGMENTERS,
+    "training.schedule": SCHEDULES,
+    "decoding.length_penalty": LENGTH_PENALTIES,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_choices_of_a_setting_are_the_entries_of_its_table(name: str) -> None:
+    doc = next(doc for setting, _, doc in describe_settings() if setting == name)
+    choices = doc.rpartition("(")[2].rstrip(")").split(", ")
+    assert set(choices) == set(TABLES[name])
+
+
+@given(st.text(max_size=20), st.floats(0, 1e6), st.integers(1, 10**6))
+def test_a_configuration_survives_toml(name: str, weight: float, steps: int) -> None:
+    config = Config(data=DataConfig(corpora=(Corpus(name, name, "de", "en", weight),)))
+    tree = tomllib.loads(write_toml(config))
+    tree["training"]["max_steps"] = steps
+    again = from_tree(tree)
+    assert again.data == config.data
+    assert again.training.max_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("model.widht=64", "did you mean model.width?"),
+        ("model.warmup=5", "did you mean training.warmup_steps?"),
+        ("model.norm=prenorm", "post, pre"),
+        ("model.width=wide", "expected a whole number"),
+        ("model.width=true", "expected a whole number"),
+        ("model.dropout=1.0", "must be below 1.0"),
+        ("training.max_steps=0", "must be at least 1"),
+        ("training.learning_rate=nan", "expected a number"),
+        ("model=3", "expected a table"),
+        ("model.width.x=3", "not a table"),
+        ("data.corpora=3", "list of tables"),
+        ("model.heads=3", "not a multiple"),
+        ("model", "section.key=value"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_a_hint(assignment: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=".*") as caught:
+        make_config("tiny", settings=parse_set([assignment]))
+    assert words in str(caught.value)
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ConfigError, match="text.shared"):
+        make_config(settings={"text.shared": False, "model.tied": "all"})
+    with pytest.raises(ConfigError, match=r"data\.max_length"):
+        make_config(settings={"model.positions.kind": "learned", "model.positions.max_length": 100})
+
+
+def test_later_sources_of_settings_win(tmp_path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('preset = "tiny"\n[model]\nwidth = 64\ndropout = 0.2\n')
+    config = make_config(None, file, {"model.dropout": 0.4})
+    assert config.model.encoder_layers == PRESETS["tiny"]["model.encoder_layers"]
+    assert (config.model.width, config.model.dropout) == (64, 0.4)
+    assert flatten(config)["training.warmup_steps"] <= 100
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("base", 65), ("big", 213)])
+def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: int) -> None:
+    pieces = vocabulary(37_000)
+    count = parameter_count(build_model(make_config(preset).model, pieces, pieces, shared=True))
+    assert count / 1e6 == pytest.approx(millions, rel=0.035)

@@ -1,0 +1,61 @@
+import gzip
+
+import pytest
+
+from dragoman.errors import CorpusError
+from dragoman.text.parallel import Pair, language_of, read_lines, read_pairs
+
+
+def test_lines_end_at_newlines_alone(tmp_path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes("\ufeffa\u2028b\r\n\nc\x0bd".encode())
+    assert list(read_lines(file)) == ["a\u2028b", "", "c\x0bd"]
+
+
+def test_gzip_and_tsv_are_read(tmp_path) -> None:
+    file = tmp_path / "a.de-en.tsv.gz"
+    file.write_bytes(gzip.compress("Ja.\tYes.\tignored\nNein.\tNo.\n".encode()))
+    assert list(read_pairs(file)) == [Pair(1, "Ja.", "Yes."), Pair(2, "Nein.", "No.")]
+
+
+def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
+    file = tmp_path / "a.de"
+    file.write_bytes(b"gut\nsch\xf6n\n")
+    with pytest.raises(CorpusError, match=r"a\.de line 2 is not UTF-8: byte 4 of the line is 0xf6"):
+        list(read_lines(file))
+
+
+@pytest.mark.parametrize("missing", [0, 7, 19])
+def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner(tmp_path, missing: int) -> None:
+    left = [f"{'Wort ' * (i * 7 % 5 + 1)}{i}." for i in range(20)]
+    right = [f"{'word ' * (i * 7 % 5 + 1)}{i}." for i in range(20)]
+    del right[missing]
+    (tmp_path / "t.de").write_text("\n".join(left) + "\n")
+    (tmp_path / "t.en").write_text("\n".join(right) + "\n")
+    for a, b in (("t.de", "t.en"), ("t.en", "t.de")):
+        with pytest.raises(CorpusError) as caught:
+            list(read_pairs(tmp_path / a, tmp_path / b))
+        assert "t.de has 20 lines" in str(caught.value)
+        assert f"line {missing + 1} of " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"no tab here\n", "line 1 has no tab"), (None, "no such file"), (b"\x1f\x8b", "cannot be read")],
+)
+def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: str) -> None:
+    file = tmp_path / ("a.tsv.gz" if content and content[0] == 0x1F else "a.tsv")
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CorpusError, match=words):
+        list(read_pairs(file))
+
+
+def test_languages_come_from_suffixes() -> None:
+    assert [language_of(n) for n in ("x/train.de", "a.pt_BR.gz", "plain", "a.txt", "a.zip2")] == [
+        "de",
+        "pt_BR",
+        "",
+        "",
+        "",
+    ]

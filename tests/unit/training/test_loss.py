@@ -1,0 +1,31 @@
+import math
+
+import pytest
+import torch
+
+from dragoman.training.loss import smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_loss_is_its_closed_form(smoothing: float) -> None:
+    """Σ_v q_v (-log p_v) with q = 1-ε+ε/V on the right word and ε/V elsewhere, summed word by word."""
+    logits = torch.randn(6, 9, dtype=torch.float64)
+    targets = torch.tensor([0, 8, 3, 3, 1, 5])
+    loss, surprise = smoothed_cross_entropy(logits, targets, smoothing)
+    expected = right = 0.0
+    for row, target in zip(logits.tolist(), targets.tolist(), strict=True):
+        total = math.log(sum(math.exp(z) for z in row))
+        q = [smoothing / 9 + (1 - smoothing if v == target else 0.0) for v in range(9)]
+        expected += sum(-q[v] * (row[v] - total) for v in range(9))
+        right -= row[target] - total
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert float(surprise) == pytest.approx(right, rel=1e-5)
+
+
+def test_a_confident_model_is_not_rewarded_without_end() -> None:
+    """The optimum of the smoothed loss is the smoothed distribution itself."""
+    q = torch.full((1, 9), 0.1 / 9)
+    q[0, 4] += 0.9
+    logits = q.log().requires_grad_()
+    smoothed_cross_entropy(logits, torch.tensor([4]), 0.1)[0].backward()
+    assert float(logits.grad.abs().max()) < 1e-6

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from dragoman.errors import RunError
+from dragoman.model.weights import get_weights
+from dragoman.training.state import Checkpoints, Progress
+from tests.conftest import small_model
+
+
+def optimiser_after_a_step(model) -> torch.optim.Optimizer:
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    model(torch.tensor([[5, 3]]), torch.tensor([[2, 7]])).sum().backward()
+    optimiser.step()
+    return optimiser
+
+
+def test_a_checkpoint_gives_back_weights_moments_and_progress(tmp_path) -> None:
+    model = small_model()
+    optimiser = optimiser_after_a_step(model)
+    checkpoints = Checkpoints(tmp_path, window=2)
+    checkpoints.save(model, optimiser, Progress(step=7, flops=1.5e9))
+    other = small_model(seed=9)
+    other_optimiser = torch.optim.AdamW(other.parameters(), lr=1e-2)
+    assert checkpoints.newest() == Progress(step=7, flops=1.5e9)
+    checkpoints.restore(7, other, other_optimiser)
+    for name, weight in get_weights(model).items():
+        assert torch.equal(weight, get_weights(other)[name])
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        for key, value in optimiser.state[mine].items():
+            assert torch.equal(value, other_optimiser.state[theirs][key])
+
+
+def test_the_window_the_best_and_the_newest_are_kept(tmp_path) -> None:
+    model = small_model()
+    optimiser = optimiser_after_a_step(model)
+    checkpoints = Checkpoints(tmp_path, window=2)
+    for step in range(1, 7):
+        checkpoints.save(model, optimiser, Progress(step=step, best_step=2 if step > 1 else 1))
+    assert checkpoints.steps() == [2, 5, 6]
+    assert [p.parent.name for p in tmp_path.glob("*/optimiser.safetensors")] == ["step-00000006"]
+
+
+def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
+    checkpoints = Checkpoints(tmp_path, window=2)
+    models = [small_model(seed=seed) for seed in (1, 2, 3)]
+    for step, model in enumerate(models, start=1):
+        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+    average, steps = checkpoints.average()
+    assert steps == [2, 3]
+    for name, weight in average.items():
+        expected = (get_weights(models[1])[name].double() + get_weights(models[2])[name].double()) / 2
+        torch.testing.assert_close(weight, expected.float())
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path, monkeypatch) -> None:
+    model = small_model()
+    optimiser = optimiser_after_a_step(model)
+    checkpoints = Checkpoints(tmp_path, window=2)
+    checkpoints.save(model, optimiser, Progress(step=1))
+
+    def full(path, raw) -> None:
+        if path.name == "optimiser.safetensors":
+            raise OSError(28, "No space left on device", str(path))
+        path.write_bytes(raw)
+
+    monkeypatch.setattr("dragoman.training.state.write_durably", full)
+    with pytest.raises(RunError, match="the disk is full"):
+        checkpoints.save(model, optimiser, Progress(step=2))
+    assert checkpoints.steps() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
