@@ -45,8 +45,10 @@ def train(
 ) -> "Translator":
     """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in `out`."""
     from dragoman.config import Corpus
-    from dragoman.errors import ConfigError, RunError
-    from dragoman.training.run import train
+    from dragoman.errors import ConfigError, RunError, needs_torch
+
+    with needs_torch():
+        from dragoman.training.run import train
 
     if not out:
         raise ConfigError("train needs `out`, the folder for the run.")

@@ -4,6 +4,9 @@ The command line prints one of these as a single line and exits with 1; anything
 dragoman and shows its traceback. A message gives the place, the value found there and the remedy.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DragomanError(Exception):
     """Root of the tree: catch this to catch whatever dragoman refuses."""
@@ -27,3 +30,18 @@ class RunError(DragomanError):
 
 class TranslationError(DragomanError):
     """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention to show."""
+
+
+class MissingPackageError(DragomanError):
+    """An optional package is needed and not installed."""
+
+
+@contextmanager
+def needs_torch() -> Iterator[None]:
+    """Around an import of what uses torch, which a plain installation does without."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingPackageError("this needs PyTorch: pip install 'dragoman[train]'.") from None

@@ -6,6 +6,7 @@ import typer
 
 from dragoman.cli.options import Device, From, Set, To
 from dragoman.config import PRESETS, Corpus, parse_set
+from dragoman.errors import needs_torch
 
 Files = tuple[str, str]
 
@@ -31,7 +32,8 @@ def command(
 
     Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset tiny`
     """
-    from dragoman.training.run import train
+    with needs_torch():
+        from dragoman.training.run import train
 
     if not out:
         raise typer.BadParameter("give a folder for the run.", param_hint="--out")

@@ -17,7 +17,7 @@ from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.search import Hypothesis, Observer, Sampling, beam_search, sample
 from dragoman.engine.interface import Engine
-from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
 from dragoman.text.codec import Codec, words_of_pieces
 from dragoman.text.segments import split_to_fit
 
@@ -206,8 +206,8 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Trans
 
     The torch engine is the only one yet, so `engine` can be "auto" or "torch".
     """
-    from dragoman.engine.torch_engine import TorchEngine  # here, so that importing dragoman does not import torch
-
+    with needs_torch():
+        from dragoman.engine.torch_engine import TorchEngine  # here, so that importing dragoman does not import torch
     if engine not in ("auto", "torch"):
         raise ConfigError(f"engine {engine!r} is unknown; it can be auto, torch.")
     folders = [part for part in str(model).split(",") if part]

@@ -14,7 +14,7 @@ def test_lines_end_at_newlines_alone(tmp_path) -> None:
 
 def test_gzip_and_tsv_are_read(tmp_path) -> None:
     file = tmp_path / "a.de-en.tsv.gz"
-    file.write_bytes(gzip.compress("Ja.\tYes.\tignored\nNein.\tNo.\n".encode()))
+    file.write_bytes(gzip.compress(b"Ja.\tYes.\tignored\nNein.\tNo.\n"))
     assert list(read_pairs(file)) == [Pair(1, "Ja.", "Yes."), Pair(2, "Nein.", "No.")]
 
 

@@ -1,0 +1,64 @@
+"""What the documents say runs, loads and exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import make_config
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_every_config_loads_and_names_its_command(path: Path) -> None:
+    make_config(file=path)
+    header = path.read_text().split("\n\n[")[0]
+    assert "dragoman train" in header
+    assert f"configs/{path.name}" in header
+
+
+def readme_commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.split("#")[0].strip() for line in lines if line.startswith("dragoman ")]
+
+
+def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> None:
+    """In their order, in an empty folder; training is cut to a few steps, figures that need a GPU are left out."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("examples", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    ran = 0
+    for command in readme_commands():
+        words = shlex.split(command)[1:]
+        if "corpora/" in command:
+            continue
+        if words[0] == "train":
+            words += ["--device", "cpu", "--set", "training.max_steps=3", "--set", "training.batch_tokens=300"]
+            words += ["--set", "training.validate_every=0"]
+        answer = dragoman(*words)
+        assert answer.code == 0, (command, answer.err)
+        ran += 1
+    assert ran >= 5
+
+
+def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
+    for command in ("train", "translate", "evaluate", "score", "check", "info"):
+        shown = dragoman(command, "--help").out
+        assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown
+
+
+def test_links_and_code_named_in_documents_exist() -> None:
+    for document in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = document.read_text()
+        for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
+            assert (document.parent / target).exists(), (document.name, target)
+        for file, name in re.findall(r"`((?:dragoman|tests)/[\w/]+\.py)(?:::(\w+))?`", text):
+            assert (ROOT / file).exists(), (document.name, file)
+            assert not name or re.search(rf"(def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M), (
+                file,
+                name,
+            )

@@ -1,0 +1,228 @@
+"""The command line as people use it, from two text files to scores, and every way they get it wrong."""
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
+
+
+def test_from_two_files_to_a_translator(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "train", [*toy_pairs(300), ("leer", ""), ("zu lang " * 200, "too long " * 200)])
+    answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN)
+    assert answer.code == 0
+    assert answer.out == ""
+    for words in (
+        "1 pairs with an empty side", "1 pairs longer than data.max_length=256",  # what is wrong with the corpus
+        "de → en", "pairs", "target tokens", "parameters", "vocabulary", "GiB", "12 steps", "validations",  # the plan
+        "loss", "ppl", "tokens/s", "rate", "validation perplexity",  # progress
+        "BLEU", "chrF2", "nrefs:1|case:mixed", "version:", "FLOPs", "try: dragoman translate --model",  # the end
+    ):  # fmt: skip
+        assert words in answer.err, words
+    bundle = {"manifest.json", "model.safetensors", "config.toml", "shared.spm", "languages.json", "card.json"}
+    assert bundle <= {path.name for path in (tmp_path / "run").iterdir()}
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert {entry["kind"] for entry in log} == {"train", "valid"}
+    again = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--resume")
+    assert again.code == 0
+    assert "finished" in again.err
+
+
+def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
+    model = ("--model", trained)
+    assert dragoman("translate", "eins zwei", "drei", *model).out == "one two\nthree\n"
+    source = tmp_path / "in.gz"
+    source.write_bytes(gzip.compress("vier\n\nfünf sechs\n".encode()))
+    answer = dragoman("translate", "--input", source, "--output", tmp_path / "out.txt", *model)
+    assert answer.code == 0
+    assert (tmp_path / "out.txt").read_text() == "four\n\nfive six\n"
+    rows = dragoman("translate", "eins", "--nbest", 3, *model).out.splitlines()
+    assert len(rows) == 3
+    scores = [float(row.split("\t")[0]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert dragoman("translate", "eins zwei", "--alignments", *model).out == "one two\t0-0 1-1\n"
+    answer = json.loads(dragoman("translate", "eins zwei", "--json", "--beam", 2, *model).out)
+    assert answer["source"] == "eins zwei"
+    assert answer["translations"][0]["text"] == "one two"
+    assert dragoman("translate", "eins", "--prefix", "nine", *model).out.startswith("nine")
+    drawn = [dragoman("translate", "eins zwei", "--sample", "--top-k", 1, "--seed", s, *model).out for s in (1, 2)]
+    assert drawn == ["one two\n", "one two\n"]
+    ensemble = f"{trained},{trained}"
+    assert dragoman("translate", "sieben acht", "--model", ensemble).out == "seven eight\n"
+
+
+def test_lines_come_from_standard_input(trained) -> None:
+    command = [sys.executable, "-m", "dragoman", "translate", "--model", str(trained), "--device", "cpu"]
+    done = subprocess.run(command, input="eins\nzwei drei\n", capture_output=True, text=True, check=True)
+    assert done.stdout == "one\ntwo three\n"
+
+
+def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
+    source, target = write_corpus(tmp_path, "test", toy_pairs(40, seed=9))
+    perfect, poor = tmp_path / "perfect.en", tmp_path / "poor.en"
+    shutil.copy(target, perfect)
+    poor.write_text("one\n" * 40)
+    answer = dragoman("evaluate", source, target, "--hyp", perfect)
+    assert f"{perfect}  BLEU 100.00  (nrefs:1|case:mixed|eff:no|tok:13a" in answer.out
+    answer = dragoman("evaluate", source, target, "--model", trained, "--hyp", poor, "--json")
+    first, second = (json.loads(line) for line in answer.out.splitlines())
+    assert {score["metric"] for score in first["scores"]} == {"BLEU", "chrF2", "TER"}
+    assert first["scores"][0]["score"] > 90 > second["scores"][0]["score"]
+    assert second["p_values"]["BLEU"] < 0.05
+    answer = dragoman("score", source, target, "--model", trained)
+    rows = [line.split("\t") for line in answer.out.splitlines()]
+    assert len(rows) == 40
+    assert all(float(row[0]) < 0 < int(row[1]) for row in rows)
+    assert "perplexity" in answer.err
+    answer = dragoman("info", trained)
+    for words in ("de → en", "parameters", "validation BLEU", "flops", "2+2 layers"):
+        assert words in answer.out
+    assert "dragoman: " in dragoman("info").out
+    assert "training.max_steps" in dragoman("info", "--settings").out
+    assert dragoman("check", source, target).out.startswith("40 pairs")
+
+
+def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "new", toy_pairs(200, seed=5))
+    options = ["--device", "cpu", "--set", "training.max_steps=2", "--set", "training.learning_rate=1e-5"]
+    answer = dragoman("train", *corpus, "--out", tmp_path / "tuned", "--init", trained, *options)
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "tuned" / "shared.spm").read_bytes() == (trained / "shared.spm").read_bytes()
+    assert dragoman("translate", "eins neun", "--model", tmp_path / "tuned").out == "one nine\n"
+
+
+def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(12))
+    answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2")
+    assert answer.code == 0, answer.err
+    assert dragoman("translate", "eins", "--model", tmp_path / "run").code == 0
+
+
+def test_a_tsv_from_standard_input_is_enough(tmp_path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "train",
+        "-",
+        "--out",
+        str(tmp_path / "run"),
+        "--from",
+        "de",
+        "--to",
+        "en",
+    ]
+    lines = "".join(f"{source}\t{target}\n" for source, target in toy_pairs(100))
+    options = [*QUICK_RUN, "--set", "training.max_steps=2"]
+    done = subprocess.run([*command, *options], input=lines, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "de → en" in done.stderr
+
+
+def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
+    """Name: (what the user typed, words that the one line must hold)."""
+    good = write_corpus(tmp_path, "good", toy_pairs(60))
+    short, broken, empty = tmp_path / "short.en", tmp_path / "broken.de", tmp_path / "empty.de"
+    short.write_text("".join(good[1].read_text().splitlines(keepends=True)[:-1]))
+    broken.write_bytes(good[0].read_bytes().replace("ü".encode(), b"\xfc"))
+    empty.write_text("")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.txt").write_text("precious")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "bad.toml").write_text("[model\n")
+    out = ["--out", tmp_path / "new", "--device", "cpu"]
+    return {
+        "sides of different length": (["train", good[0], short, *out], "has 60 lines"),
+        "invalid UTF-8": (["train", broken, good[1], *out], "is not UTF-8: byte"),
+        "no such file": (["train", tmp_path / "nope.de", good[1], *out], "no such file"),
+        "empty corpus": (["train", empty, empty, *out], "no pair to train on"),
+        "nothing to train on": (["train", *out], "nothing to train on"),
+        "folder with other things": (
+            ["train", *good, "--out", tmp_path / "taken"],
+            "is not empty (it holds thesis.txt)",
+        ),
+        "out is a file": (["train", *good, "--out", tmp_path / "file"], "opening the run"),
+        "unknown setting": (["train", *good, *out, "--set", "model.widht=1"], "did you mean model.width?"),
+        "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
+        "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
+        "vocabulary too small": (["train", *good, *out, "--set", "text.size=9"], "text.size=9 is too small"),
+        "no model named": (["translate", "x"], "no model was named"),
+        "no such model": (["translate", "x", "--model", tmp_path / "nope"], "no such model folder"),
+        "not a model": (["translate", "x", "--model", tmp_path / "taken"], "not a model folder"),
+        "unknown device": (["translate", "x", "--model", "m", "--device", "tpu"], "no such model folder"),
+        "nothing to evaluate": (["evaluate", good[0], good[1]], "nothing to evaluate"),
+        "reference of another length": (["evaluate", good[0], short, "--hyp", good[1]], "line by line"),
+    }
+
+
+MISTAKES = [
+    "sides of different length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
+    "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
+    "vocabulary too small", "no model named", "no such model", "not a model", "unknown device", "nothing to evaluate",
+    "reference of another length",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_gets_one_clear_line(dragoman, tmp_path, name: str) -> None:
+    arguments, words = mistakes(tmp_path)[name]
+    answer = dragoman(*arguments)
+    assert answer.code == 1, answer
+    said = [line for line in answer.err.splitlines() if not line.startswith("warning:")]
+    assert len(said) == 1
+    assert said[0].startswith("dragoman: ")
+    assert words in said[0]
+    assert answer.out == ""
+
+
+def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    command = ["train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2"]
+    assert dragoman(*command, "--resume").code == 0  # nothing to resume: from the beginning
+    assert "already holds a run" in dragoman(*command).err
+    other = dragoman(*command, "--resume", "--set", "model.dropout=0.5")
+    assert other.code == 1
+    assert "was started with model.dropout=0.1, not 0.5" in other.err
+    longer = dragoman(*command, "--resume", "--set", "training.max_steps=4")
+    assert longer.code == 0, longer.err
+    assert "resumed at step 2" in longer.err
+    elsewhere = write_corpus(tmp_path / "other", "t", toy_pairs(100))
+    moved = dragoman("train", *elsewhere, "--out", tmp_path / "run", "--resume")
+    assert moved.code == 1
+    assert "data.corpora" in moved.err
+
+
+def test_two_runs_do_not_share_a_folder(dragoman, tmp_path) -> None:
+    import fcntl
+
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    (tmp_path / "run").mkdir()
+    with open(tmp_path / "run" / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN)
+        assert answer.code == 1
+        assert "in use by another training process" in answer.err
+    assert dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=1").code == 0
+
+
+def test_usage_errors_exit_with_two(dragoman) -> None:
+    assert dragoman("train", "a", "b").code == 2
+    assert dragoman("translate", "--beam", "many").code == 2
+    assert dragoman("no-such-command").code == 2
+    assert dragoman("--version").out.startswith("dragoman ")
+
+
+def test_from_python(tmp_path) -> None:
+    import dragoman as package
+
+    source, target = write_corpus(tmp_path, "t", toy_pairs(100))
+    settings = {"model.norm": "pre", "training.max_steps": 2, "training.batch_tokens": 200, "text.size": 400}
+    translator = package.train(source, target, tmp_path / "run", preset="tiny", settings=settings, device="cpu")
+    assert translator.config.model.norm == "pre"
+    assert isinstance(translator("eins"), str)
+    with pytest.raises(package.DragomanError):
+        package.load(tmp_path / "nowhere")

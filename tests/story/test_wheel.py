@@ -1,0 +1,54 @@
+"""The built wheel, installed into an empty environment without torch."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(folder / "env", with_pip=True)
+    wheel = next(folder.glob("dragoman-*.whl"))
+    pip = [folder / "env/bin/pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel]
+    subprocess.run(pip, check=True, capture_output=True)
+    return folder / "env/bin"
+
+
+def run(program: Path, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
+    assert run(installed / "dragoman", "--version", cwd=tmp_path).stdout.startswith("dragoman ")
+    assert "torch: not installed" in run(installed / "dragoman", "info", cwd=tmp_path).stdout
+    (tmp_path / "a.de").write_text("Ja.\nNein.\n")
+    (tmp_path / "a.en").write_text("Yes.\nNo.\n")
+    assert run(installed / "dragoman", "check", "a.de", "a.en", cwd=tmp_path).stdout == "2 pairs\n"
+    scored = run(installed / "dragoman", "evaluate", "a.de", "a.en", "--hyp", "a.en", cwd=tmp_path)
+    assert "BLEU 100.00" in scored.stdout
+
+
+def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path) -> None:
+    for arguments in (["translate", "x", "--model", trained], ["train", "a.de", "a.en", "--out", "run"]):
+        done = run(installed / "dragoman", *arguments, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "pip install 'dragoman[train]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_importing_dragoman_imports_neither_torch_nor_training() -> None:
+    program = "import sys, dragoman; print([m for m in sys.modules if m == 'torch' or 'dragoman.training' in m])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
