@@ -28,7 +28,7 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto") -> "Tran
 
 
 def train(
-    source: str | Path,
+    source: str | Path = "",
     target: str | Path = "",
     out: str | Path = "",
     *,
@@ -54,7 +54,8 @@ def train(
         raise ConfigError("train needs `out`, the folder for the run.")
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
-        return (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),) if sides else ()
+        given = sides is not None and str(sides[0])
+        return (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),) if sides and given else ()
 
     outcome = train(
         out,

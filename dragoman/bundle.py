@@ -68,10 +68,10 @@ def read_bundle(folder: str | Path) -> Bundle:
         config = _config(files[CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
         weights = safetensors.numpy.load(files[WEIGHTS])
-        card = json.loads(files.get(CARD, b"{}"))
+        card = dict(json.loads(files.get(CARD, b"{}")))
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
-    except (ValueError, safetensors.SafetensorError) as error:
+    except (ValueError, TypeError, safetensors.SafetensorError) as error:
         raise BundleError(f"{folder}: a file of the bundle cannot be read ({error}).") from None
     return Bundle(config, codec, weights, card)
 
@@ -85,7 +85,7 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
         manifest = json.loads(path.read_bytes())
         version, files = manifest["format"], dict(manifest["files"])
     except FileNotFoundError:
-        unfinished = (folder / "checkpoints").is_dir()
+        unfinished = (folder / "run.toml").exists()
         remedy = (
             "its training has not ended: go on with dragoman train --resume." if unfinished else "not a model folder."
         )

@@ -11,6 +11,7 @@ test holds them against the tables beside that code.
 import dataclasses
 import difflib
 import json
+import math
 import tomllib
 import types
 import typing
@@ -41,7 +42,7 @@ class Corpus:
 @dataclass(frozen=True)
 class TextConfig:
     vocabulary: str = _setting("bpe", "how text is cut into pieces", choices=("bpe",))
-    size: int = _setting(8000, "pieces to learn; fewer if the corpus does not give as many", at_least=1)
+    size: int = _setting(8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000)
     shared: bool = _setting(True, "one vocabulary for both languages")
     dropout: float = _setting(0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0)
     coverage: float = _setting(
@@ -102,7 +103,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    seed: int = _setting(1, "everything random follows from it", at_least=0)
+    seed: int = _setting(1, "everything random follows from it", at_least=0, below=2**63)
+    init: str = _setting("", "folder of a trained model whose weights and pieces to start from")
     max_steps: int = _setting(100_000, "optimiser steps", at_least=1)
     max_epochs: float = _setting(0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0)
     batch_tokens: int = _setting(25_000, "target tokens in an optimiser step, over all ranks", at_least=1)
@@ -133,13 +135,13 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    beam: int = _setting(4, "hypotheses kept per sentence; 1: greedy", at_least=1)
+    beam: int = _setting(4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=1000)
     length_penalty: str = _setting(
         "gnmt", "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing", choices=("gnmt", "power", "none")
     )
-    alpha: float = _setting(0.6, "strength of the length penalty", at_least=0.0)
+    alpha: float = _setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
     coverage_penalty: float = _setting(0.0, "beta of the coverage penalty (needs attention)", at_least=0.0)
-    max_length_ratio: float = _setting(2.0, "target pieces per source piece at most ...", at_least=0.0)
+    max_length_ratio: float = _setting(2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0)
     max_length_extra: int = _setting(20, "... plus this many", at_least=1)
     min_length_ratio: float = _setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = _setting(0, "no run of this many pieces occurs twice; 0: any may", at_least=0)
@@ -226,14 +228,21 @@ def make_config(
     name = preset or own_preset
     tree: dict[str, Any] = {}
     if name is not None:
-        if name not in PRESETS:
-            raise ConfigError(f"preset {name!r} is unknown{_near(str(name), PRESETS)}.")
+        if not isinstance(name, str) or name not in PRESETS:
+            raise ConfigError(f"preset {name!r} is unknown{_near(name, PRESETS)}; it can be {', '.join(PRESETS)}.")
         for key, value in PRESETS[name].items():
             _put(tree, key, value)
     _merge(tree, from_file)
     for key, value in (settings or {}).items():
         _put(tree, key, value)
     return from_tree(tree)
+
+
+def explicit_settings(file: str | Path | None) -> dict[str, Any]:
+    """The dotted settings that a TOML file names."""
+    tree = read_toml(file) if file is not None else {}
+    tree.pop("preset", None)
+    return dict(_leaves(tree, ""))
 
 
 def parse_set(assignments: list[str]) -> dict[str, Any]:
@@ -351,8 +360,8 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str) -> Any
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
         raise ConfigError(f"{path} is {value!r}{_near(value, choices)}; it can be {', '.join(choices)}.")
-    if isinstance(value, float) and value != value:
-        raise ConfigError(f"{path} is nan: expected a number.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path} is {value}: expected a finite number.")
     if "at_least" in rules and value < rules["at_least"]:
         raise ConfigError(f"{path} is {value}: it must be at least {rules['at_least']}.")
     if "at_most" in rules and value > rules["at_most"]:
@@ -366,7 +375,7 @@ def _type_name(hint: type) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
 
 
-def _near(name: str, names: Any) -> str:
+def _near(name: Any, names: Any) -> str:
     close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
 

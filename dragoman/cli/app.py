@@ -4,6 +4,7 @@ Results go to standard output, everything else to standard error. Exit status: 0
 names place, value and remedy), 2 for wrong usage.
 """
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -47,11 +48,19 @@ def options(
 
 def main() -> None:
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except DragomanError as error:
         print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone, as in `dragoman translate ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EPIPE, errno.EDQUOT):
+            raise
+        if error.errno != errno.EPIPE:
+            print(f"dragoman: {error.strerror}.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        sys.exit(0 if error.errno == errno.EPIPE else 1)

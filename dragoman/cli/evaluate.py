@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Json, Set, To
-from dragoman.config import parse_set, replace
+from dragoman.cli.options import Device, EngineName, From, Json, Set, To, decoding_settings
 from dragoman.decode.translator import Request, load
 from dragoman.errors import ConfigError, CorpusError
 from dragoman.text.parallel import read_lines
@@ -43,17 +42,17 @@ def command(
     systems: list[tuple[str, list[str]]] = []
     for model in models or []:
         translator = load(model, device, engine)
-        settings = parse_set(set_ or []) | ({"decoding.beam": beam} if beam is not None else {})
-        request = Request(to=to, source_language=from_, decoding=replace(translator.config, settings).decoding)
+        request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
         systems.append((model, translator(sources, request)))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):
             raise CorpusError(f"{source} has {len(sources)} lines, {name} {len(lines)}: they must go line by line.")
-    comparisons = {c.system: c for c in metrics.compare(systems, refs, lowercase)} if len(systems) > 1 else {}
-    for name, outputs in systems:
+    if not sources:
+        raise CorpusError(f"{source} is empty: there is nothing to evaluate.")
+    compared = [c.p_values for c in metrics.compare(systems, refs, lowercase)] if len(systems) > 1 else [{}]
+    for (name, outputs), p_values in zip(systems, compared, strict=True):
         found = metrics.score(outputs, refs, lowercase=lowercase)
-        p_values = comparisons[name].p_values if name in comparisons else {}
         if json_:
             rows = [{"metric": s.name, "score": s.value, "signature": s.signature} for s in found]
             print(json.dumps({"system": name, "scores": rows, "p_values": p_values}))

@@ -29,12 +29,13 @@ def command(
         for name, default, doc in describe_settings():
             print(f"{name} = {default!r}  # {doc}")
         return
-    facts = _model(Path(model), read_bundle(model)) if model else _installation()
-    if json_:
-        print(json.dumps(facts, ensure_ascii=False))
-        return
-    for name, value in facts.items():
-        print(f"{name}: {value}")
+    folders = [part for part in model.split(",") if part]
+    for facts in [_model(Path(folder), read_bundle(folder)) for folder in folders] or [_installation()]:
+        if json_:
+            print(json.dumps(facts, ensure_ascii=False))
+            continue
+        for name, value in facts.items():
+            print(f"{name}: {value}")
 
 
 def _model(folder: Path, bundle: Bundle) -> dict[str, Any]:

@@ -4,6 +4,10 @@ from typing import Annotated
 
 import typer
 
+from dragoman.config import DecodingConfig, parse_set, replace
+from dragoman.decode.translator import Translator
+from dragoman.errors import ConfigError
+
 Model = Annotated[
     str, typer.Option("--model", "-m", help="Folder of a trained model; a comma joins several into an ensemble.")
 ]
@@ -16,3 +20,12 @@ Set = Annotated[
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+
+
+def decoding_settings(translator: Translator, assignments: list[str] | None, beam: int | None) -> DecodingConfig:
+    """The model's own settings of search, with those of the command line; a trained model's others are fixed."""
+    settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
+    for name in settings:
+        if not name.startswith("decoding."):
+            raise ConfigError(f"{name} cannot be set here: a trained model takes decoding.* alone.")
+    return replace(translator.config, settings).decoding

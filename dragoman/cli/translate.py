@@ -9,8 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Json, Model, Set, To
-from dragoman.config import parse_set, replace
+from dragoman.cli.options import Device, EngineName, From, Json, Model, Set, To, decoding_settings
 from dragoman.decode.search import Sampling
 from dragoman.decode.translator import Candidate, Request, Translation, load
 from dragoman.errors import ConfigError
@@ -45,14 +44,15 @@ def command(
 
     Example: `dragoman translate --model runs/demo "Wo ist der Bahnhof?"`
     """
+    if texts and input_:
+        raise ConfigError("give texts or --input, not both.")
     if not model:
         raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
     translator = load(model, device, engine)
-    settings = parse_set(set_ or []) | ({"decoding.beam": beam} if beam is not None else {})
     request = Request(
         to=to,
         source_language=from_,
-        decoding=replace(translator.config, settings).decoding,
+        decoding=decoding_settings(translator, set_, beam),
         nbest=nbest,
         prefix=prefix,
         alignments=alignments,
@@ -97,6 +97,9 @@ def _destination(output: str) -> Iterator[TextIO]:
         return
     aside = Path(output + ".partial")
     with storage_errors(f"writing {output}"):
-        with open(aside, "w", encoding="utf-8") as file:
-            yield file
-        aside.replace(output)
+        try:
+            with open(aside, "w", encoding="utf-8") as file:
+                yield file
+            aside.replace(output)
+        finally:
+            aside.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import numpy as np
 from dragoman.config import Config, Corpus
 from dragoman.data.batches import rng
 from dragoman.data.store import Item, Store, StoreWriter
-from dragoman.errors import ConfigError, CorpusError
+from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.doctor import Survey, is_usable, survey
 from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_pairs
@@ -63,18 +63,29 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
     """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what was written."""
     corpora = name_languages(config.data.corpora)
-    languages = codec.languages if codec else languages_of(corpora)
+    languages = languages_of(corpora)
+    if codec is not None and not codec.languages.tagged and languages.targets:
+        codec = replace(codec, languages=languages)
     surveys = [_survey(corpus) for corpus in corpora]
     if not sum(s.pairs - s.empty.count for s in surveys):
         raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
     held_out = set[tuple[int, int]]() if config.data.valid else _hold_out(corpora, surveys, config)
     valid, valid_texts = _held_out_sentences(corpora, held_out) if held_out else (_EMPTY, set[str]())
 
+    shared = len(valid.sources) and sum(
+        _is_held_out(pair, valid_texts) for corpus in corpora for pair in read_pairs(corpus.source, corpus.target)
+    ) - len(valid.sources)
+
     def training_pairs() -> Iterator[tuple[int, Pair]]:
         for number, corpus in enumerate(corpora):
             for pair in read_pairs(corpus.source, corpus.target):
                 if is_usable(pair) and not _is_held_out(pair, valid_texts):
                     yield number, pair
+
+    if next(training_pairs(), None) is None:
+        raise CorpusError(
+            f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
+        )
 
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
@@ -88,6 +99,8 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
         )
     too_long, longest = _encode(training_pairs(), corpora, codec, config.data.max_length, aside / "train")
     notes = [f"{c.source}: {finding}" for c, s in zip(corpora, surveys, strict=True) for finding in s.findings]
+    if shared:
+        notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the longest {longest:,}) "
@@ -103,9 +116,12 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
 
 def open_prepared(config: Config, folder: Path) -> Prepared:
     """What an earlier `prepare` left in a folder."""
-    facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    codec, train = Codec.from_files(files, config.text.vocabulary), Store(folder / "train")
+    try:
+        facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        codec, train = Codec.from_files(files, config.text.vocabulary), Store(folder / "train")
+    except (OSError, ValueError, BundleError) as error:
+        raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
     if not len(train):
         raise CorpusError(
             f"there is no pair to train on: all are longer than data.max_length={config.data.max_length} pieces."

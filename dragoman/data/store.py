@@ -78,6 +78,7 @@ class Store:
     """A folder written by `StoreWriter`, opened for reading."""
 
     def __init__(self, folder: Path):
+        self.folder = folder
         try:
             dtype = np.dtype(json.loads((folder / "store.json").read_text())["dtype"])
             self._ids = {side: _map(folder / f"{side}.ids", dtype) for side in _SIDES}
@@ -90,6 +91,11 @@ class Store:
             self.corpora = np.asarray(np.load(folder / "corpora.npy", mmap_mode="r"))
         except (OSError, ValueError, KeyError) as error:
             raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
+        for name, ends in self._ends.items():
+            side, kind = name.split(".")
+            found = len(self._ids[side] if kind == "ids" else self._text[side])
+            if found != (ends[-1] if len(ends) else 0):
+                raise RunError(f"{folder / name} is damaged: it holds {found} items. Start the run afresh.")
         self.source_lengths = np.diff(self._ends["source.ids"], prepend=0)
         self.target_lengths = np.diff(self._ends["target.ids"], prepend=0)
 

@@ -265,7 +265,7 @@ class _Finished:
     def __init__(self, sentences: int, limits: _Limits, settings: DecodingConfig, beam: int, nbest: int):
         self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self._limits, self._settings, self._nbest = limits, settings, nbest
-        self._enough = max(1, round(beam * settings.patience))
+        self._enough = max(nbest, round(beam * settings.patience))
         self._penalty = LENGTH_PENALTIES[settings.length_penalty]
 
     def add(self, rows: _Rows, which: np.ndarray, complete: bool = True) -> None:
@@ -325,6 +325,8 @@ def _observe(
     """Report all candidates, the picked ones marked."""
     parents = np.repeat(np.arange(len(tokens)), tokens.shape[1])
     flat = tokens.ravel()
+    if not len(picked.parents):
+        return
     place = {(int(p), int(t)): i for i, (p, t) in enumerate(zip(picked.parents, picked.tokens, strict=True))}
     found = np.array([place.get((int(p), int(t)), -1) for p, t in zip(parents, flat, strict=True)])
     new_row = np.where(alive, np.cumsum(alive) - 1, -1)
@@ -344,7 +346,7 @@ def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Genera
     if sampling.top_k:
         probabilities[sampling.top_k :] = 0.0
     mass_before = np.cumsum(probabilities) - probabilities
-    probabilities[mass_before >= sampling.top_p] = 0.0
+    probabilities[1:][mass_before[1:] >= sampling.top_p] = 0.0  # the likeliest always stays
     chosen = np.searchsorted(np.cumsum(probabilities), generator.random() * probabilities.sum(), side="right")
     return int(order[min(chosen, np.flatnonzero(probabilities)[-1])])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -97,13 +97,14 @@ class Translator:
 
     def score(self, sources: Sequence[str], targets: Sequence[str], to: str = "") -> list[np.ndarray]:
         """Log-probability of each piece of each target, its end included, given its source."""
+        if len(sources) != len(targets):
+            raise TranslationError(f"there are {len(sources)} sources and {len(targets)} targets to score.")
         left = self.codec.encode_source(sources, self._target_language(Request(to=to)))
         right = self.codec.encode_target(targets)
-        for number, ids in enumerate([*left, *right]):
-            if len(ids) >= self._longest:
-                raise TranslationError(
-                    f"sentence {number % len(left) + 1} has {len(ids)} pieces, the model takes {self._longest - 1}."
-                )
+        limit = self.engine.max_length
+        for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
+            if limit is not None and len(ids) >= limit:
+                raise TranslationError(f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}.")
         scores: list[np.ndarray] = [np.zeros(0)] * len(left)
         lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
         for rows in _batches(lengths, self.config.decoding.batch_tokens):
@@ -131,10 +132,12 @@ class Translator:
             **weights_of(source, target),
         }
 
-    @property
-    def _longest(self) -> int:
+    def _settings(self, request: Request) -> DecodingConfig:
+        return request.decoding or self.config.decoding
+
+    def _longest(self, request: Request) -> int:
         """The most source pieces taken at once, their end included."""
-        limit = self.config.decoding.max_source_length
+        limit = self._settings(request).max_source_length
         return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
 
     def _check(self, request: Request) -> None:
@@ -156,33 +159,42 @@ class Translator:
         return request.to or languages.default_target(request.source_language)
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        to = self._target_language(request)
-        encode = self.codec.encode_source
-        parts: list[tuple[int, list[int]]] = []  # (line, ids)
+        parts = self._parts(lines, request)
+        found: list[tuple[Candidate, ...]] = [()] * len(parts)
+        for rows in _batches([len(part.ids) for part in parts], self._settings(request).batch_tokens):
+            outputs = self._search([parts[row] for row in rows], first, request)
+            for row, hypotheses in zip(rows, outputs, strict=True):
+                found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
+        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
+        words_of_line: list[list[int]] = [[] for _ in lines]
+        for part, candidates in zip(parts, found, strict=True):
+            of_line[part.line].append(candidates)
+            words_of_line[part.line].append(_count_words([self.codec.source.pieces[i] for i in part.ids]))
+        return [
+            Translation(text, _join(candidates, words))
+            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
+        ]
+
+    def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
+        """The lines as ids, long ones in several parts, empty ones left out."""
+        to, longest, encode = self._target_language(request), self._longest(request), self.codec.encode_source
+        parts: list[_Part] = []
         for line, (text, ids) in enumerate(zip(lines, encode(lines, to), strict=True)):
             if not text.strip():
                 continue
-            if len(ids) <= self._longest:
-                parts.append((line, ids))
+            if len(ids) <= longest:
+                parts.append(_Part(line, 0, ids))
             else:
-                pieces = split_to_fit(text, lambda part: len(encode([part], to)[0]) <= self._longest)
-                parts += [(line, part) for part in encode(pieces, to)]
-        found: list[tuple[Candidate, ...]] = [()] * len(parts)
-        for rows in _batches([len(ids) for _, ids in parts], (request.decoding or self.config.decoding).batch_tokens):
-            outputs = self._search([parts[row] for row in rows], first, request)
-            for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = tuple(self._candidate(parts[row][1], h, request) for h in hypotheses)
-        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
-        for (line, _), candidates in zip(parts, found, strict=True):
-            of_line[line].append(candidates)
-        return [Translation(text, _join(of_line[line])) for line, text in enumerate(lines)]
+                pieces = split_to_fit(text, lambda part: len(encode([part], to)[0]) <= longest)
+                parts += [_Part(line, number, part) for number, part in enumerate(encode(pieces, to))]
+        return parts
 
-    def _search(self, parts: Sequence[tuple[int, list[int]]], first: int, request: Request) -> list[list[Hypothesis]]:
-        sources, settings = [ids for _, ids in parts], request.decoding or self.config.decoding
-        prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else None
-        prefixes = [prefix] * len(sources) if prefix else None
+    def _search(self, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
+        sources, settings = [part.ids for part in parts], self._settings(request)
+        prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
+        prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if request.sampling is not None:
-            keys = [first + line for line, _ in parts]
+            keys = [(first + part.line) * 2**16 + part.number for part in parts]
             return sample(
                 self.engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
@@ -199,6 +211,14 @@ class Translator:
             alignment = align_words([self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention)
         text = self.codec.decode_target(hypothesis.tokens)
         return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
+
+
+class _Part(NamedTuple):
+    """A line, or a piece of one too long, on its way to the model."""
+
+    line: int
+    number: int
+    ids: list[int]
 
 
 def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Translator:
@@ -252,20 +272,31 @@ def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         yield group
 
 
-def _join(parts: list[tuple[Candidate, ...]]) -> tuple[Candidate, ...]:
+def _count_words(pieces: Sequence[str]) -> int:
+    return max(words_of_pieces(pieces), default=-1) + 1
+
+
+def _join(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
     """The candidates of a text from those of its parts: the best with the best, the second with the second, ..."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return (Candidate("", 0.0),)
     count = max(map(len, parts))
-    return tuple(_concatenate([part[min(i, len(part) - 1)] for part in parts]) for i in range(count))
+    return tuple(_concatenate([part[min(i, len(part) - 1)] for part in parts], source_words) for i in range(count))
 
 
-def _concatenate(parts: list[Candidate]) -> Candidate:
+def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
+    """One after the other, the word numbers of alignments shifted by the words before."""
+    alignment: list[tuple[int, int]] = []
+    source = target = 0
+    for part, words in zip(parts, source_words, strict=True):
+        alignment += [(s + source, t + target) for s, t in part.alignment]
+        source, target = source + words, target + _count_words(part.pieces)
     return Candidate(
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
         tuple(piece for part in parts for piece in part.pieces),
         tuple(value for part in parts for value in part.log_probs),
+        tuple(alignment),
     )

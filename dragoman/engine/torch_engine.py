@@ -32,7 +32,7 @@ def pick_device(name: str = "auto") -> torch.device:
 class TorchEngine:
     def __init__(self, model: Model, source: Vocabulary, target: Vocabulary, device: torch.device):
         self.model, self.source, self.target, self.device = model, source, target, device
-        self._never = torch.tensor([target.pad, target.bos], device=device)
+        self._never = torch.tensor(target.never, device=device)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":

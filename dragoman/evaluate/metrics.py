@@ -76,5 +76,6 @@ def compare(
     for row, (name, _) in enumerate(named):
         found: dict[str, Any] = {metric: table[metric][row] for metric in made}
         scores = [Score(m, float(found[m].score), str(signatures[m])) for m in made]
-        comparisons.append(Comparison(name, scores, {m: found[m].p_value for m in made}))
+        same = row > 0 and named[row][1] == named[0][1]  # the test would take no difference for a sure one
+        comparisons.append(Comparison(name, scores, {m: 1.0 if same else found[m].p_value for m in made}))
     return comparisons

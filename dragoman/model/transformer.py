@@ -117,7 +117,7 @@ class TransformerState:
         if not np.array_equal(sentences, self.sentences):
             rows = torch.from_numpy(sentences).to(self.mask.device)
             memory_rows, mask_rows = [kv.select(rows) for kv in self.memory], self.mask[rows]
-        past = self.past
+        past = list(self.past)
         if not np.array_equal(parents, np.arange(len(self.sentences))):
             rows = torch.from_numpy(parents).to(self.mask.device)
             past = [kv.select(rows) if kv is not None else None for kv in self.past]

@@ -72,17 +72,17 @@ class Codec:
         return self.target_segmenter.vocabulary
 
     def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
-        return self._frame(self.source_segmenter.encode(texts), to)
+        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), to)
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.target_segmenter.encode(texts)
+        return self.target_segmenter.encode([*map(_valid, texts)])
 
     def encode_with_dropout(
-        self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int
+        self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int, longest: int
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew as the seed says."""
-        left = self.source_segmenter.encode_with_dropout(sources, rate, 2 * seed)
-        right = self.target_segmenter.encode_with_dropout(targets, rate, 2 * seed + 1)
+        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer than allowed."""
+        left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 2)  # a tag and the end come with it
+        right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
         return [self._frame([ids], to)[0] for ids, to in zip(left, tos, strict=True)], right
 
     def decode_target(self, ids: Sequence[int]) -> str:
@@ -122,6 +122,18 @@ class Codec:
                 f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}."
             )
         return self.source.ids[language_tag(to)]
+
+
+def _valid(text: str) -> str:
+    """Text that can be written in UTF-8: lone surrogates, as from a broken argument, become "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _dropped(segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int) -> list[list[int]]:
+    encoded = segmenter.encode_with_dropout(texts, rate, seed)
+    return [
+        ids if len(ids) <= longest else segmenter.encode([text])[0] for text, ids in zip(texts, encoded, strict=True)
+    ]
 
 
 def words_of_pieces(pieces: Sequence[str]) -> list[int]:

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its place."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         try:
             for number, raw in enumerate(file, start=1):
                 if number == 1:
@@ -43,6 +43,8 @@ def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
     if not target:
         yield from _read_tsv(source)
         return
+    if str(source) == str(target) == "-":
+        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
     for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
         if left is None or right is None:
             raise CorpusError(_where_the_sides_part(source, target))
@@ -78,9 +80,10 @@ def _read_tsv(path: str | Path) -> Iterator[Pair]:
         yield Pair(number, columns[0], columns[1])
 
 
-def _open(path: str | Path) -> BinaryIO:
+def open_bytes(path: str | Path) -> BinaryIO:
+    """A file to read, unpacked if its name says so; "-" is standard input, which stays open."""
     if str(path) == "-":
-        return sys.stdin.buffer
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
     except FileNotFoundError:
@@ -105,6 +108,8 @@ def _where_the_sides_part(source: str | Path, target: str | Path) -> str:
     Suppose that the surplus lines of the longer side stand together. For each place where they could stand, add up how
     badly the lines before it fit line to line and the lines behind it fit with that shift; the best place wins.
     """
+    if not (Path(source).is_file() and Path(target).is_file()):
+        return f"{source} and {target} have different numbers of lines."
     left, right = _features(read_lines(source)), _features(read_lines(target))
     swapped = len(left) < len(right)
     longer, shorter = (right, left) if swapped else (left, right)
@@ -117,7 +122,7 @@ def _where_the_sides_part(source: str | Path, target: str | Path) -> str:
     text = next(line for number, line in enumerate(read_lines(name)) if number == place)
     return (
         f"{name} has {len(longer)} lines, {other} {len(shorter)}: line {place + 1} of {name} "
-        f"({_shorten(text)!r}) seems to have no partner. Run dragoman check {source} {target}."
+        f"({_shorten(text)!r}) seems to have no partner."
     )
 
 

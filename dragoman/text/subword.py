@@ -22,6 +22,7 @@ SENTENCES_TO_LEARN_FROM = 2_000_000
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 VARIANTS = 32  # segmentations of a word to draw from
 VARIANTS_REMEMBERED = 2_000_000
+LONGEST_REMEMBERED = 30  # characters
 _WORDS = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
 
 
@@ -98,16 +99,18 @@ class BytePairs:
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
         words = [_WORDS.findall(text) for text in self._processor.normalize(list(texts))]
-        drawn = iter(random.Random(seed).choices(range(VARIANTS), k=sum(map(len, words))))
+        draw = random.Random(seed)
         if len(self._variants) > VARIANTS_REMEMBERED:
             self._variants.clear()
-        return [[i for word in sentence for i in self._variant(word, next(drawn), rate)] for sentence in words]
+        return [[i for word in sentence for i in self._variant(word, draw.getrandbits(31), rate)] for sentence in words]
 
     def _variant(self, word: str, number: int, rate: float) -> tuple[int, ...]:
-        """One of a word's segmentations by dropout: a function of its arguments, remembered."""
-        key = (word, number, rate)
+        """A word's segmentation by dropout, as its number says; those of short words are few and remembered."""
+        if len(word) > LONGEST_REMEMBERED:  # a whole sentence, where a script has no spaces
+            return self._spell(self.merge(word, rate, random.Random(number)))
+        key = (word, number % VARIANTS, rate)
         if (found := self._variants.get(key)) is None:
-            found = self._variants[key] = self._spell(self.merge(word, rate, random.Random(f"{number} {word}")))
+            found = self._variants[key] = self._spell(self.merge(word, rate, random.Random(f"{key[1]} {word}")))
         return found
 
     def merge(self, word: str, rate: float, draw: random.Random) -> list[str]:

@@ -20,6 +20,13 @@ class Vocabulary:
         """Piece to id."""
         return {piece: number for number, piece in enumerate(self.pieces)}
 
+    @cached_property
+    def never(self) -> tuple[int, ...]:
+        """Ids that no translation holds: special ones, language tags, bytes that would break a line."""
+        barred = {f"<0x{byte:02X}>" for byte in (*range(0x20), 0x7F)}
+        tags = (i for piece, i in self.ids.items() if piece in barred or (piece[:2] == ">>" and piece[-2:] == "<<"))
+        return (self.pad, self.unk, self.bos, *tags)
+
 
 def language_tag(language: str) -> str:
     """The piece that tells a multilingual model its target language, the first of the source.

@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dragoman.files import write_atomically
+
 LOG = "log.jsonl"
 
 
@@ -105,6 +107,17 @@ class Journal:
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
 
+def duration(seconds: float) -> str:
+    """A time that people read: 95 s, 12 min, 3.5 h.
+
+    >>> duration(95), duration(720), duration(12600)
+    ('95 s', '12 min', '3.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def perplexity(surprise: float) -> float:
     """e^(mean of -log p); infinite rather than an overflow."""
     return math.exp(surprise) if surprise < 700 else math.inf
@@ -120,7 +133,7 @@ def _forget_after(log: Path, step: int) -> None:
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # a line cut off by a kill
-        log.write_text("".join(kept), encoding="utf-8")
+        write_atomically(log, "".join(kept).encode())
 
 
 def _tensorboard(folder: Path, step: int) -> Any:

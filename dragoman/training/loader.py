@@ -1,9 +1,18 @@
-"""Batches made ready in the background while the model computes."""
+"""Batches made ready ahead of the model.
 
-import queue
-import threading
+Taking ids from the store is a matter of a millisecond and happens in a thread. BPE-dropout segments every sentence
+anew, in Python; where there are cores to spare, processes of their own do that. Who makes a batch does not matter: it
+is a function of its place in the data.
+"""
+
+import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 
@@ -11,66 +20,23 @@ from dragoman.config import Config
 from dragoman.data.batches import Batch, BatchPlan, Position, collate, make_batch, micro_batches, rng
 from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
+from dragoman.errors import RunError
 from dragoman.text.codec import Codec
 
-READY_BATCHES = 8
+STEPS_AHEAD = 16
+CORES_FOR_PROCESSES = 8  # with fewer, the model needs them all
+PROCESSES = 4
 
 
-class Loader:
-    """Steps' worth of data, each as micro-batches, from a position on and without end."""
+class BatchMaker:
+    """The micro-batches of a step, as a function of its place in the data."""
 
     def __init__(self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int):
-        corpora = name_languages(config.data.corpora)
-        self._tos = [corpus.target_language for corpus in corpora]
+        self._tos = [corpus.target_language for corpus in name_languages(config.data.corpora)]
         self._store, self._codec, self._config = store, codec, config
         self._micro_batch_tokens = micro_batch_tokens
-        weights = np.array([corpus.weight for corpus in corpora])[np.asarray(store.corpora)]
-        training = config.training
-        self._plan = BatchPlan(
-            store.source_lengths, store.target_lengths, training.batch_tokens, training.seed, weights
-        )
 
-    def steps_in_epoch(self, epoch: int = 0) -> int:
-        return len(self._plan.epoch(epoch))
-
-    def step_at(self, position: Position) -> tuple[Position, list[Batch]]:
-        """The data of one step, made here and now."""
-        behind, indices = next(self._plan.from_position(position))
-        return behind, self._make(position, indices)
-
-    def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
-        """Each step's micro-batches with the position behind them, prepared ahead by a thread."""
-        ready: queue.Queue[tuple[Position, list[Batch]] | BaseException] = queue.Queue(READY_BATCHES)
-        stopped = threading.Event()
-
-        def work() -> None:
-            try:
-                before = position
-                for behind, indices in self._plan.from_position(position):
-                    item = (behind, self._make(before, indices))
-                    before = behind
-                    while not stopped.is_set():
-                        try:
-                            ready.put(item, timeout=0.1)
-                            break
-                        except queue.Full:
-                            continue
-                    if stopped.is_set():
-                        return
-            except BaseException as error:  # handed to the consumer, who raises it
-                ready.put(error)
-
-        threading.Thread(target=work, daemon=True, name="loader").start()
-        try:
-            while True:
-                item = ready.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            stopped.set()
-
-    def _make(self, position: Position, indices: np.ndarray) -> list[Batch]:
+    def make(self, position: Position, indices: np.ndarray) -> list[Batch]:
         if self._config.text.dropout:
             return self._segmented_anew(position, indices)
         store, codec = self._store, self._codec
@@ -97,9 +63,72 @@ class Loader:
             [self._tos[number] for number in store.corpora[indices]],
             self._config.text.dropout,
             seed,
+            self._config.data.max_length,
         )
         lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)]) + 1
         return [
             replace(collate(sources[part], targets[part], codec.source, codec.target), indices=indices[part])
             for part in micro_batches(*lengths, self._micro_batch_tokens)
         ]
+
+
+class Loader:
+    """Steps' worth of data from a position on and without end."""
+
+    def __init__(self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int):
+        self._store, self._codec, self._config = store, codec, config
+        self._micro_batch_tokens = micro_batch_tokens
+        self._maker = BatchMaker(store, codec, config, micro_batch_tokens)
+        weights = np.array([corpus.weight for corpus in config.data.corpora])[store.corpora]
+        self._plan = BatchPlan(
+            store.source_lengths, store.target_lengths, config.training.batch_tokens, config.training.seed, weights
+        )
+
+    def steps_in_epoch(self, epoch: int = 0) -> int:
+        return len(self._plan.epoch(epoch))
+
+    def step_at(self, position: Position) -> list[Batch]:
+        """The data of one step, made here and now."""
+        _, indices = next(self._plan.from_position(position))
+        return self._maker.make(position, indices)
+
+    def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
+        """Each step's micro-batches with the position behind them, some steps ahead of their use."""
+        before, plan = position, self._plan.from_position(position)
+        ready: deque[tuple[Position, Future[list[Batch]]]] = deque()
+        executor = self._executor()
+        try:
+            while True:
+                while len(ready) < STEPS_AHEAD:
+                    behind, indices = next(plan)
+                    ready.append((behind, self._submit(executor, before, indices)))
+                    before = behind
+                behind, future = ready.popleft()
+                yield behind, future.result()
+        except BrokenProcessPool:
+            raise RunError("a process that prepares batches was killed. Go on with --resume.") from None
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _executor(self) -> Executor:
+        if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
+            parts = (self._store.folder, self._codec.to_files(), self._config, self._micro_batch_tokens)
+            return ProcessPoolExecutor(PROCESSES, get_context("spawn"), _start_process, parts)
+        return ThreadPoolExecutor(1, "loader")
+
+    def _submit(self, executor: Executor, position: Position, indices: np.ndarray) -> "Future[list[Batch]]":
+        if isinstance(executor, ProcessPoolExecutor):
+            return executor.submit(_make_in_process, position, indices)
+        return executor.submit(self._maker.make, position, indices)
+
+
+_maker_of_process: list[BatchMaker] = []
+
+
+def _start_process(folder: Path, files: dict[str, bytes], config: Config, micro_batch_tokens: int) -> None:
+    codec = Codec.from_files(files, config.text.vocabulary)
+    _maker_of_process.append(BatchMaker(Store(folder), codec, config, micro_batch_tokens))
+
+
+def _make_in_process(position: Position, indices: np.ndarray) -> list[Batch]:
+    return _maker_of_process[0].make(position, indices)

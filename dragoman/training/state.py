@@ -42,7 +42,7 @@ class Progress:
     best_step: int = 0
     best_flops: float = 0.0
     validations_since_best: int = 0
-    finished: bool = False
+    interim: bool = False  # saved because of an interruption
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +59,7 @@ class Checkpoints:
         self.folder, self._window = folder, window
 
     def steps(self) -> list[int]:
-        """Steps of the whole checkpoints, oldest first."""
+        """Steps of the checkpoints, oldest first; 0 is the beginning."""
         found = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
         return sorted(int(match[1]) for match in found if match)
 
@@ -73,6 +73,7 @@ class Checkpoints:
                 write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(get_weights(model))))
                 write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(_moments(model, optimiser))))
                 write_durably(aside / PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
+                sync_folder(aside)
                 shutil.rmtree(final, ignore_errors=True)
                 aside.rename(final)
                 sync_folder(self.folder)
@@ -82,8 +83,12 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
+        """The progress of the newest checkpoint that still has its optimiser; None before the first."""
         steps = self.steps()
-        return self._progress(steps[-1]) if steps else None
+        whole = [step for step in steps if (self._path(step) / OPTIMISER).exists()]
+        if steps and not whole:
+            raise RunError(f"{self.folder}: no checkpoint there can be resumed from; start in another folder.")
+        return self._progress(whole[-1]) if whole else None
 
     def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         set_weights(model, self.weights(step))
@@ -93,8 +98,8 @@ class Checkpoints:
         return self._load(step, WEIGHTS)
 
     def average(self) -> tuple[dict[str, Tensor], list[int]]:
-        """The mean of the last checkpoints' weights, and which these are."""
-        steps = self.steps()[-self._window :]
+        """The mean of the last regular checkpoints' weights, and which these are."""
+        steps = self._regular()[-self._window :] or self.steps()[-1:]
         total: dict[str, Tensor] = {}
         for step in steps:
             for name, tensor in self.weights(step).items():
@@ -102,13 +107,17 @@ class Checkpoints:
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}, steps
 
     def _prune(self, progress: Progress) -> None:
-        """Keep the window and the best; only the newest keeps its optimiser."""
-        steps = self.steps()
-        for step in steps[:-1]:
-            if step in steps[-self._window :] or step == progress.best_step:
+        """Keep the window, the best, and the last two, which alone keep their optimisers."""
+        steps, window = self.steps(), self._regular()[-self._window :]
+        for step in steps[:-2]:
+            if step in window or step == progress.best_step:
                 (self._path(step) / OPTIMISER).unlink(missing_ok=True)
             else:
                 shutil.rmtree(self._path(step))
+
+    def _regular(self) -> list[int]:
+        """Neither the beginning nor saved because of an interruption."""
+        return [step for step in self.steps() if step and not self._progress(step).interim]
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"

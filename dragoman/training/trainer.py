@@ -28,6 +28,8 @@ from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 
+_GENTLER = "Try a lower training.learning_rate or a longer warm-up."
+
 
 def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.optim.Optimizer:
     training = config.training
@@ -50,11 +52,12 @@ class Trainer:
         device: torch.device,
         checkpoints: Checkpoints,
         progress: Progress,
+        restore: bool = False,
     ):
         self.config, self.data, self.model, self.device = config, data, model.to(device), device
         self.checkpoints, self.progress = checkpoints, progress
         self.optimiser = make_optimiser(model, config, device)
-        if progress.step:
+        if restore:
             checkpoints.restore(progress.step, model, self.optimiser)
         self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
         self.translator = Translator(
@@ -62,22 +65,27 @@ class Trainer:
         )
         self.last_step = self._last_step()
 
-    def run(self, journal: Journal, interrupted: Callable[[], bool]) -> None:
-        """Train until the last step, until validation no longer improves, or until interrupted."""
+    def run(self, journal: Journal, interrupted: Callable[[], bool]) -> bool:
+        """Train until the last step or until validation no longer improves: True; or until interrupted: False."""
         started = time.monotonic() - self.progress.elapsed_s
-        for position, batches in self.loader.from_position(self.progress.position):
-            if self.progress.step >= self.last_step or self._out_of_patience():
-                self.progress.finished = True
-                break
+        steps = self.loader.from_position(self.progress.position)
+        while not self.is_done():
+            position, batches = next(steps)
             self.step(batches, journal)
             self.progress.position, self.progress.elapsed_s = position, time.monotonic() - started
             if self._due(self.config.training.validate_every):
-                self.validate(journal)
+                self.validate_and_save(journal)
+            elif self._due(self.config.training.checkpoint_every):
                 self.save(journal)
-            elif self._due(self.config.training.checkpoint_every) or interrupted():
-                self.save(journal)
-            if interrupted():
-                break
+            elif interrupted():
+                self.save(journal, interim=True)
+            if interrupted() and not self.is_done():
+                return False
+        return True
+
+    def is_done(self) -> bool:
+        patience = self.config.training.patience
+        return self.progress.step >= self.last_step or 0 < patience <= self.progress.validations_since_best
 
     def step(self, batches: list[Batch], journal: Journal) -> None:
         """One optimiser step over its micro-batches."""
@@ -109,10 +117,16 @@ class Trainer:
             surprises.append(surprise)
         return float(torch.stack(losses).sum()), float(torch.stack(surprises).sum())
 
+    def validate_and_save(self, journal: Journal) -> None:
+        """The steps made are saved even if the validation fails."""
+        try:
+            if self.data.valid.sources:
+                self.validate(journal)
+        finally:
+            self.save(journal)
+
     def validate(self, journal: Journal) -> None:
         """Perplexity and BLEU on the validation set; note whether this is the best so far."""
-        if not self.data.valid.sources:
-            return
         journal.close_entry(self.progress.step)
         progress = self.progress
         surprise, score = self.valid_surprise(), self.valid_bleu()
@@ -123,18 +137,23 @@ class Trainer:
         else:
             progress.validations_since_best += 1
 
-    def save(self, journal: Journal) -> None:
-        journal.close_entry(self.progress.step)
+    def save(self, journal: Journal, interim: bool = False) -> None:
+        """Write a checkpoint; an interim one serves to resume and is not averaged."""
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+            raise RunError(f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. {_GENTLER}")
+        if not interim:
+            journal.close_entry(self.progress.step)
+        self.progress.interim = interim
         self.checkpoints.save(self.model, self.optimiser, self.progress)
 
     def valid_bleu(self) -> float:
         return bleu(self.translate(self.data.valid, self.config.training.validation_beam), self.data.valid.targets)
 
     def valid_surprise(self) -> float:
-        """Mean -log p of the validation set's pieces."""
+        """Mean -log p of the pieces of those validation pairs that would be let into training."""
         self.model.eval()
-        scores = np.concatenate(self._scored(self.data.valid))
-        return float(-scores.mean())
+        scores = self._scored(self.data.valid)
+        return float(-np.concatenate(scores).mean()) if scores else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
         self.model.eval()
@@ -149,7 +168,7 @@ class Trainer:
 
     def seconds_per_step(self) -> float:
         """Forward and backward of the next step, tried twice and the second time measured; nothing is changed."""
-        _, batches = self.loader.step_at(self.progress.position)
+        batches = self.loader.step_at(self.progress.position)
         for _ in range(2):
             started = time.monotonic()
             self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
@@ -178,10 +197,17 @@ class Trainer:
         scores: list[np.ndarray] = []
         tagged = self.data.codec.languages.tagged
         for to in dict.fromkeys(sentences.tos):
-            rows = [row for row, language in enumerate(sentences.tos) if language == to]
-            sources, targets = [sentences.sources[r] for r in rows], [sentences.targets[r] for r in rows]
-            scores += self.translator.score(sources, targets, to if tagged else "")
+            named = to if tagged else ""
+            of_language = [row for row, language in enumerate(sentences.tos) if language == to]
+            rows = [row for row in of_language if self._fits(sentences.sources[row], sentences.targets[row], named)]
+            sources, targets = [sentences.sources[row] for row in rows], [sentences.targets[row] for row in rows]
+            scores += self.translator.score(sources, targets, named)
         return scores
+
+    def _fits(self, source: str, target: str, to: str) -> bool:
+        longest = self.config.data.max_length
+        codec = self.data.codec
+        return len(codec.encode_source([source], to)[0]) <= longest and len(codec.encode_target([target])[0]) <= longest
 
     def _last_step(self) -> int:
         training = self.config.training
@@ -192,22 +218,20 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.progress.step == self.last_step or (every > 0 and self.progress.step % every == 0)
 
-    def _out_of_patience(self) -> bool:
-        patience = self.config.training.patience
-        return bool(patience) and self.progress.validations_since_best >= patience
-
     def _not_finite(self, batches: list[Batch], step: int, loss: float) -> str:
         store, corpora = self.data.train, self.config.data.corpora
         places: dict[str, list[int]] = {}
         for index in np.concatenate([batch.indices for batch in batches]):
             places.setdefault(corpora[store.corpora[index]].source, []).append(int(store.lines[index]))
         named = "; ".join(f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items())
-        kept = self.checkpoints.steps()
-        saved = f"the checkpoint of step {kept[-1]} is intact" if kept else "no checkpoint was written yet"
         return (
-            f"step {step}: the loss is {loss} or its gradient is not finite; {saved}. "
-            f"Try a lower training.learning_rate or a longer warm-up. The batch: {named}."
+            f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. {_GENTLER} "
+            f"The batch: {named}."
         )
+
+    def _last_saved(self) -> str:
+        kept = self.checkpoints.steps()
+        return f"the checkpoint of step {kept[-1]} is intact" if kept else "no checkpoint was written yet"
 
 
 def _dropout_seed(seed: int, step: int, micro_batch: int) -> int:

@@ -64,7 +64,7 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
     )
     everything = []
     for length in range(longest + 1):
-        for words in product([1, 4, 5, 6], repeat=length):
+        for words in product([4, 5, 6], repeat=length):
             scores = engine.score([source], [list(words)])[0]
             kept = scores if length < longest else scores[:length]  # at the largest length it counts as it stands
             divisor = ((5 + len(kept)) / 6) ** 0.7 if penalty == "gnmt" else 1.0

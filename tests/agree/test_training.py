@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -41,12 +42,27 @@ def test_micro_batches_do_not_change_the_gradient(tmp_path) -> None:
     gradients = []
     for micro_batch_tokens in (100_000, 200):
         trainer = make_trainer(tmp_path, micro_batch_tokens, model__dropout=0.0)
-        _, batches = trainer.loader.step_at(trainer.progress.position)
+        batches = trainer.loader.step_at(trainer.progress.position)
         assert (len(batches) > 1) == (micro_batch_tokens == 200)
         trainer.accumulate(batches, 1, sum(batch.tokens for batch in batches))
         gradients.append({name: p.grad.clone() for name, p in trainer.model.named_parameters()})
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-6, rtol=1e-4)
+
+
+def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> None:
+    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    made = []
+    for cores in (10**6, 1):  # more than there are: a thread; one is enough: processes
+        monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", cores)
+        steps = trainer.loader.from_position(trainer.progress.position)
+        made.append([next(steps) for _ in range(5)])
+        steps.close()
+    for (position, batches), (again, same) in zip(*made, strict=True):
+        assert position == again
+        for batch, other in zip(batches, same, strict=True):
+            assert np.array_equal(batch.source, other.source)
+            assert np.array_equal(batch.target_in, other.target_in)
 
 
 def test_the_operations_we_count_are_those_that_torch_counts() -> None:
@@ -75,7 +91,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
     with torch.no_grad():
         trainer.model.output.weight[7] = torch.nan
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
-    _, batches = trainer.loader.step_at(trainer.progress.position)
+    batches = trainer.loader.step_at(trainer.progress.position)
     with pytest.raises(RunError) as caught:
         trainer.step(batches, journal)
     journal.close()
@@ -129,7 +145,7 @@ def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
         corpus, tmp_path / "run", "--set", "training.max_steps=100000", "--set", "training.patience=0"
     )
     process = subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True)
-    while not list((tmp_path / "run").glob("checkpoints/step-*")):
+    while not list((tmp_path / "run").glob("checkpoints/step-*[1-9]")):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
@@ -140,6 +156,39 @@ def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
     newest = Checkpoints(tmp_path / "run" / "checkpoints", 5).newest()
     assert newest is not None
     assert f"step {newest.step:,} is saved" in said
+
+
+def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(300))
+    process = subprocess.Popen(run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / ".lock").exists():
+        time.sleep(0.005)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    subprocess.run(run_command(corpus, tmp_path / "run", "--resume"), check=True, capture_output=True)
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
+    """SIGINT between two checkpoints: the one it writes does not enter the average."""
+    corpus = write_corpus(tmp_path, "t", toy_pairs(300))
+    longer = ["--set", "training.max_steps=40", "--set", "training.checkpoint_every=16"]
+    subprocess.run(run_command(corpus, tmp_path / "whole", *longer), check=True, capture_output=True)
+    process = subprocess.Popen(run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "cut" / "log.jsonl"
+    while not (log.exists() and '"step": 20' in log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    assert "is saved" in process.communicate(timeout=60)[1]
+    subprocess.run(run_command(corpus, tmp_path / "cut", *longer, "--resume"), check=True, capture_output=True)
+    assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:

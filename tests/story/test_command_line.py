@@ -73,6 +73,8 @@ def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
     assert {score["metric"] for score in first["scores"]} == {"BLEU", "chrF2", "TER"}
     assert first["scores"][0]["score"] > 90 > second["scores"][0]["score"]
     assert second["p_values"]["BLEU"] < 0.05
+    answer = dragoman("evaluate", source, target, "--hyp", poor, "--hyp", poor, "--json")
+    assert json.loads(answer.out.splitlines()[1])["p_values"] == {"BLEU": 1.0, "chrF2": 1.0}
     answer = dragoman("score", source, target, "--model", trained)
     rows = [line.split("\t") for line in answer.out.splitlines()]
     assert len(rows) == 40
@@ -100,6 +102,28 @@ def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
     answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2")
     assert answer.code == 0, answer.err
     assert dragoman("translate", "eins", "--model", tmp_path / "run").code == 0
+
+
+def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 700, "one " * 700)])
+    answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--valid", *valid, *QUICK_RUN)
+    assert answer.code == 0, answer.err
+
+
+def test_a_wrong_test_file_shows_before_training(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--test", "nope.de", "nope.en", *QUICK_RUN)
+    assert answer.code == 1
+    assert answer.err == "dragoman: nope.de: no such file.\n"
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_a_mistake_does_not_block_the_folder(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    out = ["--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=1"]
+    assert dragoman("train", tmp_path / "typo.de", corpus[1], *out).code == 1
+    assert dragoman("train", *corpus, *out).code == 0
 
 
 def test_a_tsv_from_standard_input_is_enough(tmp_path) -> None:

@@ -74,6 +74,6 @@ def test_missing_and_unfinished_folders_have_their_own_words(tmp_path) -> None:
         read_bundle(tmp_path / "nowhere")
     with pytest.raises(BundleError, match="not a model folder"):
         read_bundle(tmp_path)
-    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "run.toml").touch()
     with pytest.raises(BundleError, match="--resume"):
         read_bundle(tmp_path)

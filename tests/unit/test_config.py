@@ -67,7 +67,7 @@ def test_a_configuration_survives_toml(name: str, weight: float, steps: int) -> 
         ("model.width=true", "expected a whole number"),
         ("model.dropout=1.0", "must be below 1.0"),
         ("training.max_steps=0", "must be at least 1"),
-        ("training.learning_rate=nan", "expected a number"),
+        ("training.learning_rate=nan", "expected a finite number"),
         ("model=3", "expected a table"),
         ("model.width.x=3", "not a table"),
         ("data.corpora=3", "list of tables"),

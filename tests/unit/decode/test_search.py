@@ -90,7 +90,7 @@ def test_samples_follow_the_models_distribution() -> None:
     source = [5, 6, 3]
     step = engine.step(engine.start([source]), np.array([0]), np.array([engine.target.bos]), None)
     probabilities = np.exp(step.log_probs[0])
-    probabilities /= probabilities.sum()  # <pad> and <s> never come
+    probabilities /= probabilities.sum()  # <pad>, <unk> and <s> never come
     drawn = sample(engine, [source], SETTINGS, Sampling(seed=3), nbest=4000)[0]
     first = Counter(h.tokens[0] if h.tokens else engine.target.eos for h in drawn)
     for token in np.argsort(-probabilities)[:3]:

@@ -25,6 +25,20 @@ def test_a_long_text_is_split_and_joined(translator) -> None:
     text = "eins zwei drei vier fünf sechs sieben acht neun"
     assert len(translator.codec.encode_source([text])[0]) > 6
     assert narrow(text) == "one two three four five six seven eight nine"
+    found = narrow.translate([text], Request(alignments=True))[0].candidates[0]
+    assert found.alignment == tuple((i, i) for i in range(9))
+    assert narrow(text, Request(prefix="zero")).split().count("zero") == 1
+    assert translator(text, Request(decoding=narrow.config.decoding)) == narrow(text)
+
+
+def test_no_translation_breaks_its_line(translator) -> None:
+    drawn = translator.translate(["eins"] * 300, Request(sampling=Sampling(temperature=5.0)))
+    assert not any(set(t.text) & set("\n\r\t") for t in drawn)
+
+
+def test_any_text_is_translated(translator) -> None:
+    for text in ("\ud800", "\0", "😀" * 50, "�", "\u2028", ">>en<<", "<s> </s> <pad>"):
+        assert isinstance(translator(text), str)
 
 
 def test_nbest_prefix_and_alignments(translator) -> None:

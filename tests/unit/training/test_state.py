@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 import torch
 
@@ -37,7 +39,8 @@ def test_the_window_the_best_and_the_newest_are_kept(tmp_path) -> None:
     for step in range(1, 7):
         checkpoints.save(model, optimiser, Progress(step=step, best_step=2 if step > 1 else 1))
     assert checkpoints.steps() == [2, 5, 6]
-    assert [p.parent.name for p in tmp_path.glob("*/optimiser.safetensors")] == ["step-00000006"]
+    kept = sorted(path.parent.name for path in tmp_path.glob("*/optimiser.safetensors"))
+    assert kept == ["step-00000005", "step-00000006"]
 
 
 def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
@@ -50,6 +53,29 @@ def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
     for name, weight in average.items():
         expected = (get_weights(models[1])[name].double() + get_weights(models[2])[name].double()) / 2
         torch.testing.assert_close(weight, expected.float())
+
+
+def test_an_interruption_does_not_enter_the_average(tmp_path) -> None:
+    checkpoints = Checkpoints(tmp_path, window=2)
+    model = small_model()
+    for step, interim in ((0, False), (3, False), (4, True), (6, False)):
+        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step, interim=interim))
+    assert checkpoints.average()[1] == [3, 6]
+
+
+def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_path) -> None:
+    checkpoints = Checkpoints(tmp_path, window=3)
+    model = small_model()
+    for step in (1, 2, 3):
+        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+    (tmp_path / "step-00000003" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(RunError, match="remove its folder"):
+        checkpoints.weights(3)
+    shutil.rmtree(tmp_path / "step-00000003")
+    assert checkpoints.newest().step == 2
+    shutil.rmtree(tmp_path / "step-00000002")
+    with pytest.raises(RunError, match="no checkpoint there can be resumed from"):
+        checkpoints.newest()
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path, monkeypatch) -> None:

@@ -1,0 +1,78 @@
+"""The end of a run: choose the weights, write the bundle, score it, say what to try next."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dragoman.bundle import Bundle, write_bundle
+from dragoman.data.prepare import Sentences
+from dragoman.evaluate.metrics import Score, score
+from dragoman.model.build import parameter_count
+from dragoman.model.weights import get_weights, set_weights
+from dragoman.training.journal import duration
+from dragoman.training.trainer import Trainer
+
+
+def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
+    """Leave a bundle in the folder and tell how good it is."""
+    config, progress, data = trainer.config, trainer.progress, trainer.data
+    chosen = _choose_weights(trainer, console)
+    scored_on = "test" if test.sources else "validation"
+    sentences = test if test.sources else data.valid
+    scores: tuple[Score, ...] = ()
+    if sentences.sources:
+        outputs = trainer.translate(sentences, config.decoding.beam)
+        scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
+    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trainer.model).items()}
+    write_bundle(folder, Bundle(config, data.codec, weights, _card(trainer, chosen, scored_on, scores)))
+    for result in scores:
+        console.print(f"{scored_on} {result}")
+    until_best = f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
+    console.print(
+        f"training cost {progress.flops:.3g} FLOPs in {duration(progress.elapsed_s)}{until_best}, "
+        f"{progress.target_tokens:,} target tokens"
+    )
+    example = sentences.sources[0] if sentences.sources else data.train.source_text(0)
+    console.print(f"try: dragoman translate --model {folder} {_quoted(example)}")
+    return scores
+
+
+def _choose_weights(trainer: Trainer, console: Console) -> str:
+    """Leave in the model the average of the last checkpoints if it is at least as good as the best one, else that."""
+    progress = trainer.progress
+    average, steps = trainer.checkpoints.average()
+    named = f"the average of steps {', '.join(map(str, steps))}" if len(steps) > 1 else f"step {steps[0]}"
+    set_weights(trainer.model, average)
+    if not progress.best_step or steps == [progress.best_step]:
+        return named
+    averaged = trainer.valid_bleu()
+    best = f"{progress.best_bleu:.2f} for the best, step {progress.best_step}"
+    console.print(f"validation BLEU {averaged:.2f} for {named}, {best}")
+    if averaged >= progress.best_bleu:
+        return named
+    set_weights(trainer.model, trainer.checkpoints.weights(progress.best_step))
+    return f"step {progress.best_step}"
+
+
+def _card(trainer: Trainer, chosen: str, scored_on: str, scores: tuple[Score, ...]) -> dict[str, Any]:
+    """Where the model comes from, for `dragoman info`."""
+    progress, languages = trainer.progress, trainer.data.codec.languages
+    return {
+        "from": list(languages.sources),
+        "to": list(languages.targets),
+        "weights": chosen,
+        "parameters": parameter_count(trainer.model),
+        "pairs": len(trainer.data.train),
+        "steps": progress.step,
+        "target_tokens": progress.target_tokens,
+        "flops": progress.flops,
+        "flops_until_best": progress.best_flops or progress.flops,
+        "training_seconds": round(progress.elapsed_s, 1),
+        "scored_on": scored_on,
+        "scores": [{"name": s.name, "value": round(s.value, 2), "signature": s.signature} for s in scores],
+    }
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

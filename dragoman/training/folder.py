@@ -1,0 +1,160 @@
+"""The folder of a run: whose it is, with which settings, and what may change when it is resumed.
+
+`run.toml` holds the run's settings. It is written when the data is prepared: a folder without it holds no run yet, and
+what an attempt that failed before left there is swept away. A lock keeps a second process out; it is the system's and
+dies with its process.
+"""
+
+import fcntl
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.bundle import MANIFEST, read_bundle
+from dragoman.config import (
+    PRESETS,
+    Config,
+    explicit_settings,
+    flatten,
+    from_tree,
+    make_config,
+    read_toml,
+    replace,
+    to_tree,
+    write_toml,
+)
+from dragoman.errors import ConfigError, RunError
+from dragoman.files import storage_errors, write_atomically
+from dragoman.text.parallel import open_bytes
+
+SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
+_LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
+CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
+    "training.max_steps", "training.max_epochs", "training.patience", "training.log_every", "training.validate_every",
+    "training.checkpoint_every", "training.average", "training.validation_beam", "data.test",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody asked for: the settings of a new run, or to be held against those of an old one."""
+
+    preset: str | None
+    file: str | Path | None
+    settings: Mapping[str, Any]
+
+    @property
+    def explicit(self) -> dict[str, Any]:
+        """Settings that were named, in the file or by hand; a preset only suggests."""
+        return explicit_settings(self.file) | dict(self.settings)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make the folder if need be and keep other processes out of it."""
+    with storage_errors(f"opening the run {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / LOCK, "w")  # noqa: SIM115 (held until the end)
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{folder} is in use by another training process.") from None
+        yield
+
+
+def holds_run(folder: Path) -> bool:
+    return (folder / SETTINGS).exists()
+
+
+def new_config(folder: Path, wishes: Wishes) -> Config:
+    """The settings of a run about to begin, in a folder swept for it."""
+    if holds_run(folder) or (folder / MANIFEST).exists():
+        raise RunError(f"{folder} already holds a run: go on with --resume, or choose another --out.")
+    if others := sorted(path.name for path in folder.iterdir() if path.name not in _LEFTOVERS):
+        raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
+    for name in _LEFTOVERS[1:]:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    config = make_config(wishes.preset, wishes.file, wishes.settings)
+    if config.training.init:  # the model and its pieces are the bundle's, but for what was named
+        bundle, named = read_bundle(config.training.init), wishes.explicit
+        inherited = {k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))}
+        config = replace(config, {k: v for k, v in inherited.items() if k not in named})
+    if not config.data.corpora:
+        raise ConfigError("there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file.")
+    if not any(corpus.weight for corpus in config.data.corpora):
+        raise ConfigError("there is nothing to train on: every corpus has weight 0.")
+    with storage_errors(f"opening the run {folder}"):
+        return _keep_what_passes(config, folder / "given")
+
+
+def resumed_config(folder: Path, wishes: Wishes) -> Config:
+    """The run's own settings, with those changed that may change; any other difference is refused."""
+    saved = from_tree(read_toml(folder / SETTINGS))
+    named = wishes.explicit
+    if wishes.preset is not None and not saved.training.init:
+        suggested = make_config(wishes.preset)  # complains of an unknown one
+        sizes = {key: flatten(suggested)[key] for key in PRESETS[wishes.preset] if key.startswith("model.")}
+        named = sizes | named
+    old, new = flatten(saved), flatten(replace(saved, named))
+    for key in new:
+        if key not in CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
+            raise RunError(
+                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: "
+                f"resume with the same settings, or start in another folder."
+            )
+    config = replace(saved, {key: new[key] for key in CHANGEABLE})
+    if config != saved:
+        write_settings(folder, config)
+    return config
+
+
+def write_settings(folder: Path, config: Config) -> None:
+    with storage_errors(f"writing the settings of {folder}"):
+        write_atomically(folder / SETTINGS, write_toml(config).encode())
+
+
+def _same_files(old: Any, new: Any) -> bool:
+    """The same corpora, although named from another folder; what came through a pipe cannot be compared."""
+    if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
+        return False
+    return all(
+        before["weight"] == after["weight"]
+        and all(
+            _passes(after[side]) or Path(before[side]).resolve() == Path(after[side]).resolve()
+            for side in ("source", "target")
+        )
+        for before, after in zip(old, new, strict=True)
+    )
+
+
+def _passes(name: str) -> bool:
+    """It can be read once only: standard input, a pipe."""
+    path = Path(name)
+    return name == "-" or (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir())
+
+
+def _keep_what_passes(config: Config, folder: Path) -> Config:
+    """Text that can be read only once becomes files of the run, which can be read again."""
+    given = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
+    sides = [corpus.source for many in given.values() for corpus in many]
+    sides += [corpus.target for many in given.values() for corpus in many]
+    if sides.count("-") > 1:
+        raise ConfigError("standard input can be one file only: give one .tsv on it, or name the other side's file.")
+    changed: dict[str, Any] = {}
+    for name, corpora in given.items():
+        trees = [to_tree(corpus) for corpus in corpora]
+        for number, tree in enumerate(trees):
+            for side in ("source", "target"):
+                if tree[side] and _passes(tree[side]):
+                    folder.mkdir(exist_ok=True)
+                    kept = folder / f"{name}-{number}.{side}"
+                    with open_bytes(tree[side]) as origin, open(kept, "wb") as file:
+                        shutil.copyfileobj(origin, file)
+                    tree[side] = str(kept)
+                    changed[f"data.{name}"] = trees
+    return replace(config, changed) if changed else config
