@@ -156,11 +156,20 @@ def _announce(trainer: Trainer, console: Console) -> None:
     )
     console.print(f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary {pieces}")
     console.print(
-        f"on {trainer.device.type}: about {memory / 2**30:.1f} GiB, {steps:,} steps of "
+        f"on {trainer.device.type}: about {_size(memory)}, {steps:,} steps of "
         f"{config.training.batch_tokens:,} target tokens, about {expected} and the validations"
     )
     if progress.step:
         console.print(f"resumed at step {progress.step:,}")
+
+
+def _size(count: float) -> str:
+    """Bytes that people read.
+
+    >>> _size(3e8), _size(5e9)
+    ('286 MiB', '4.7 GiB')
+    """
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
 class _Interrupted(BaseException):

@@ -34,7 +34,7 @@ def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> N
     ran = 0
     for command in readme_commands():
         words = shlex.split(command)[1:]
-        if "corpora/" in command:
+        if "multi30k" in command:  # a corpus that cannot come with the project
             continue
         if words[0] == "train":
             words += ["--device", "cpu", "--set", "training.max_steps=3", "--set", "training.batch_tokens=300"]

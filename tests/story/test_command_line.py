@@ -18,7 +18,7 @@ def test_from_two_files_to_a_translator(dragoman, tmp_path) -> None:
     assert answer.out == ""
     for words in (
         "1 pairs with an empty side", "1 pairs longer than data.max_length=256",  # what is wrong with the corpus
-        "de → en", "pairs", "target tokens", "parameters", "vocabulary", "GiB", "12 steps", "validations",  # the plan
+        "de → en", "pairs", "target tokens", "parameters", "vocabulary", "MiB", "12 steps", "validations",  # the plan
         "loss", "ppl", "tokens/s", "rate", "validation perplexity",  # progress
         "BLEU", "chrF2", "nrefs:1|case:mixed", "version:", "FLOPs", "try: dragoman translate --model",  # the end
     ):  # fmt: skip
