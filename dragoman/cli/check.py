@@ -1,29 +1,97 @@
 """`dragoman check`"""
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dragoman.cli.options import Json
-from dragoman.text.doctor import survey
-from dragoman.text.parallel import read_pairs
+from dragoman.errors import ConfigError, CorpusError
+from dragoman.files import storage_errors
+from dragoman.text.doctor import HeldOut, Report, examine, fix
+from dragoman.text.parallel import Pair, read_pairs
 
 
 def command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences, or one .tsv file.")],
     target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SRC,TGT", help="A validation or test set that training must not see; may be repeated."),
+    ] = None,
+    fix_: Annotated[
+        str, typer.Option("--fix", metavar="OUT", help="Folder for a cleaned copy and a log of changes.")
+    ] = "",
     json_: Json = False,
 ) -> None:
-    """Say what is wrong with a corpus: sides that part, empty lines, repetitions, broken characters.
+    """Say what is wrong with a corpus, and where; write a cleaned copy of it.
 
-    Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz`
+    Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """
-    result = survey(read_pairs(source, target))
-    if json_:
-        print(json.dumps({"pairs": result.pairs, "findings": [asdict(finding) for finding in result.findings]}))
+    held_out = HeldOut.of(read_pairs(*_two(files)) for files in against) if against else None
+    parts = _Parting(source, target)
+    report = examine(parts, held_out)
+    _print(report, parts.message, json_)
+    if fix_:
+        _write_fixed(source, target, report, held_out, Path(fix_))
+
+
+class _Parting:
+    """The pairs as far as both sides go; where they part is kept for the report."""
+
+    def __init__(self, source: str, target: str):
+        self._files, self.message = (source, target), ""
+
+    def __iter__(self) -> Iterator[Pair]:
+        try:
+            yield from read_pairs(*self._files)
+        except CorpusError as error:
+            if "lines" not in str(error):
+                raise
+            self.message = str(error)
+
+
+def _two(files: str) -> tuple[str, str]:
+    source, comma, target = files.partition(",")
+    if not comma and not source.removesuffix(".gz").endswith(".tsv"):
+        raise ConfigError(f"--against {files!r} is not of the form SRC,TGT.")
+    return source, target
+
+
+def _print(report: Report, parting: str, as_json: bool) -> None:
+    if as_json:
+        findings = {f.kind: {"count": f.count, "first_lines": f.lines} for f in report.findings}
+        print(json.dumps({"pairs": report.pairs, "findings": findings, "sides_part": parting or None}))
         return
-    print(f"{result.pairs:,} pairs")
-    for finding in result.findings:
+    print(f"{report.pairs:,} pairs")
+    if parting:
+        print(parting)
+    for finding in report.findings:
         print(finding)
+
+
+def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path) -> None:
+    """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as it was."""
+    sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
+    names = [Path(name.removesuffix(".gz")).name for name in sides]
+    kept = removed = 0
+    with storage_errors(f"writing the cleaned copy into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            open(folder / names[0], "w", encoding="utf-8") as left,
+            open(folder / names[1], "w", encoding="utf-8") as right,
+            open(folder / "changes.tsv", "w", encoding="utf-8") as log,
+        ):
+            for pair, reasons, result in fix(_Parting(source, target), report, held_out):
+                if result is not None:
+                    print(result.source, file=left)
+                    print(result.target, file=right)
+                    kept += 1
+                else:
+                    removed += 1
+                if reasons:
+                    done = "removed" if result is None else "mended"
+                    print(pair.line, done, reasons, repr(pair.source), repr(pair.target), sep="\t", file=log)
+    typer.echo(f"{kept:,} pairs kept, {removed:,} removed: {folder}", err=True)

@@ -17,7 +17,7 @@ from dragoman.data.batches import rng
 from dragoman.data.store import Item, Store, StoreWriter
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.text.codec import Codec, Languages
-from dragoman.text.doctor import Survey, is_usable, survey
+from dragoman.text.doctor import Report, examine, is_usable
 from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_pairs
 
 HELD_OUT_SHARE = 0.05
@@ -66,10 +66,10 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     languages = languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
-    surveys = [_survey(corpus) for corpus in corpora]
-    if not sum(s.pairs - s.empty.count for s in surveys):
+    reports = [examine(read_pairs(corpus.source, corpus.target), quick=True) for corpus in corpora]
+    if not sum(report.usable for report in reports):
         raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
-    held_out = set[tuple[int, int]]() if config.data.valid else _hold_out(corpora, surveys, config)
+    held_out = set[tuple[int, int]]() if config.data.valid else _hold_out(reports, config)
     valid, valid_texts = _held_out_sentences(corpora, held_out) if held_out else (_EMPTY, set[str]())
 
     shared = len(valid.sources) and sum(
@@ -98,7 +98,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
             languages,
         )
     too_long, longest = _encode(training_pairs(), corpora, codec, config.data.max_length, aside / "train")
-    notes = [f"{c.source}: {finding}" for c, s in zip(corpora, surveys, strict=True) for finding in s.findings]
+    notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
     if shared:
         notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
     if too_long:
@@ -156,15 +156,11 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
 _EMPTY = Sentences([], [], [])
 
 
-def _survey(corpus: Corpus) -> Survey:
-    return survey(read_pairs(corpus.source, corpus.target))
-
-
-def _hold_out(corpora: tuple[Corpus, ...], surveys: list[Survey], config: Config) -> set[tuple[int, int]]:
+def _hold_out(reports: list[Report], config: Config) -> set[tuple[int, int]]:
     """(corpus, line) of the pairs drawn for validation."""
-    pairs = sum(s.pairs for s in surveys)
+    pairs = sum(report.pairs for report in reports)
     size = min(config.data.valid_size, int(pairs * HELD_OUT_SHARE))
-    starts = np.cumsum([0, *(s.pairs for s in surveys)])
+    starts = np.cumsum([0, *(report.pairs for report in reports)])
     drawn = rng(config.training.seed).choice(pairs, size=size, replace=False)
     corpus_of = np.searchsorted(starts, drawn, side="right") - 1
     return {(int(c), int(i - starts[c]) + 1) for c, i in zip(corpus_of, drawn, strict=True)}

@@ -26,7 +26,7 @@ def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     data = prepare(config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data")
     assert 101 not in data.train.lines
     assert 102 not in data.train.lines
-    assert any("empty side" in note and "101" in note for note in data.notes)
+    assert any("an empty side" in note and "101" in note for note in data.notes)
     assert any("longer than data.max_length=30" in note for note in data.notes)
 
 

@@ -1,18 +1,99 @@
-from dragoman.text.doctor import survey
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.text.doctor import MEANINGS, HeldOut, examine, fix, mended
 from dragoman.text.parallel import Pair
+from dragoman.text.repeats import Repeats
+
+GERMAN = "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit einem großen Garten."
+ENGLISH = "I do not know why the dog sleeps and the cat does not. This is a beautiful house with a big garden."
 
 
-def test_each_trouble_is_counted_with_its_lines() -> None:
-    good = [Pair(1, "Guten Tag.", "Good day."), Pair(2, "Danke.", "Thanks.")]
-    bad = [
-        Pair(3, "Danke.", "Thanks."),
-        Pair(4, "", "Nothing there."),
-        Pair(5, "OK", "OK"),
-        Pair(6, "kurz", "a very long translation of a very short word indeed"),
-        Pair(7, "kaputt \ufffd", "broken"),
+def healthy(count: int = 200) -> list[Pair]:
+    draw = random.Random(1)
+    left, right = GERMAN.rstrip(".").split(), ENGLISH.rstrip(".").split()
+    return [
+        Pair(i, " ".join(draw.choices(left, k=6)) + f" {i}.", " ".join(draw.choices(right, k=6)) + f" {i}.")
+        for i in range(1, count + 1)
     ]
-    assert survey(good).findings == []
-    found = survey(good + bad)
-    assert found.pairs == 7
-    lines = [found.repeated, found.empty, found.same, found.lopsided, found.broken]
-    assert [finding.lines for finding in lines] == [[3], [4], [5], [6], [7]]
+
+
+TROUBLES = {
+    "empty": ("", " "),
+    "one side empty": ("", "Nothing there."),
+    "repeated": tuple(healthy()[4][1:]),
+    "nearly repeated": (healthy()[4].source.upper(), healthy()[4].target + "!"),
+    "too long": ("Wort " * 600, "word " * 600),
+    "lopsided": ("kurz", "a very long translation of a very short word indeed, is it not"),
+    "same on both sides": ("Angela Merkel", "Angela Merkel"),
+    "source in the other language": ("This is the house that I do not know.", "Das ist ein Haus, sagt sie."),
+    "target in the other language": ("Der Hund weiß nicht, warum.", "Ich weiß nicht, warum der Hund schläft."),
+    "broken encoding": ("Das ist schÃ¶n.", "That is beautiful."),
+    "control characters": ("Das ist\x07 gut.", "That is good."),
+    "markup on one side": ("Das ist <b>gut</b>.", "That is good."),
+    "not normalised": ("scho\u0308n gut", "quite fine"),
+}
+
+
+def test_a_healthy_corpus_gets_no_complaint() -> None:
+    assert examine(healthy()).findings == []
+
+
+@pytest.mark.parametrize("kind", TROUBLES)
+def test_each_trouble_is_found_with_its_line(kind: str) -> None:
+    report = examine([*healthy(), Pair(201, *TROUBLES[kind])])
+    assert report.by_kind[kind].count == 1
+    assert report.by_kind[kind].lines == [201]
+
+
+def test_every_trouble_has_a_meaning_and_every_meaning_a_test() -> None:
+    held_out = {f"{what} in held-out set" for what in ("source", "target", "pair")}
+    assert set(MEANINGS) == set(TROUBLES) | held_out
+
+
+def test_held_out_text_is_found_on_either_side_whatever_its_case() -> None:
+    pairs = healthy()
+    held = HeldOut.of([[Pair(1, pairs[0].source.lower(), "other"), Pair(2, "anders", pairs[1].target), pairs[2]]])
+    report = examine(pairs, held)
+    found = {kind: report.by_kind[kind].lines for kind in report.by_kind}
+    assert found == {
+        "source in held-out set": [1],
+        "target in held-out set": [2],
+        "pair in held-out set": [3],
+    }
+
+
+def test_a_fixed_corpus_is_healthy_and_every_change_has_its_reason() -> None:
+    broken = [Pair(200 + i, *sides) for i, sides in enumerate(TROUBLES.values(), start=1)]
+    pairs = [*healthy(), *broken]
+    results = list(fix(pairs, examine(pairs)))
+    kept = [result for _, _, result in results if result is not None]
+    assert len(kept) == 200 + 2  # control characters and Unicode forms are mended, the rest goes
+    assert [pair.line for pair, reasons, result in results if result is None and not reasons] == []
+    again = [pair._replace(line=i) for i, pair in enumerate(kept, start=1)]
+    assert examine(again).findings == []
+
+
+def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr("dragoman.text.repeats._BUFFERED", 100)
+    draw = np.random.default_rng(1)
+    keys = [str(k) for k in draw.integers(0, 700, size=2000)]
+    first: dict[str, int] = {}
+    expected = []
+    with Repeats() as repeats:
+        for line, key in enumerate(keys, start=1):
+            repeats.add(key, line)
+            if key in first:
+                expected.append((line, first[key]))
+            first.setdefault(key, line)
+        found = sorted(tuple(row) for part in repeats.lines() for row in part.tolist())
+    assert found == expected
+
+
+@given(st.text(max_size=60))
+def test_mending_twice_is_mending_once(text: str) -> None:
+    assert mended(mended(text)) == mended(text)
