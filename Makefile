@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all check bench clean
+.PHONY: setup demo test test-all fuzz torture check bench clean
 
 setup: $(READY)
 
@@ -26,6 +26,13 @@ test: setup
 test-all: setup check
 	$(BIN)/python -m pytest
 
+# Thousands of random cases for text, settings and bundles; then kills, damage and full disks in full number.
+fuzz: setup
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
+
+torture: setup fuzz
+	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 $(BIN)/python -m pytest tests/torture
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,6 +41,7 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
+	$(BIN)/python benchmarks/doctor.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

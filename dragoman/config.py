@@ -75,17 +75,17 @@ class PositionsConfig:
     kind: str = _setting("sinusoidal", "how a position becomes a vector", choices=("sinusoidal", "learned"))
     join: str = _setting("add", "how that vector joins the word's", choices=("add",))
     base: float = _setting(10000.0, "base of the wavelengths of sinusoidal positions", at_least=1.0)
-    max_length: int = _setting(512, "largest length of learned positions", at_least=1)
+    max_length: int = _setting(512, "largest length of learned positions", at_least=1, at_most=1_000_000)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     architecture: str = _setting("transformer", "the kind of model", choices=("transformer",))
-    width: int = _setting(512, "features of a position (D, d_model)", at_least=1)
-    heads: int = _setting(8, "attention heads (H)", at_least=1)
-    feed_forward_width: int = _setting(2048, "inner features of the feed-forward network", at_least=1)
-    encoder_layers: int = _setting(6, "layers of the encoder", at_least=1)
-    decoder_layers: int = _setting(6, "layers of the decoder", at_least=1)
+    width: int = _setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
+    heads: int = _setting(8, "attention heads (H)", at_least=1, at_most=1024)
+    feed_forward_width: int = _setting(2048, "inner features of the feed-forward network", at_least=1, at_most=262_144)
+    encoder_layers: int = _setting(6, "layers of the encoder", at_least=1, at_most=1000)
+    decoder_layers: int = _setting(6, "layers of the decoder", at_least=1, at_most=1000)
     activation: str = _setting("relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish"))
     norm: str = _setting("post", "normalise after the residual sum or before the sublayer", choices=("post", "pre"))
     norm_kind: str = _setting("layer", "what is normalised over", choices=("layer",))

@@ -1,5 +1,6 @@
 """What many tests share: a toy language, a small model with random weights, a trained run, the command line."""
 
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -8,12 +9,17 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from hypothesis import settings
 
 from dragoman.cli.app import main
 from dragoman.config import Config, make_config
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
+
+settings.register_profile("default", max_examples=60, deadline=None)
+settings.register_profile("fuzz", max_examples=3000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 NUMBERS = {
     "null": "zero", "eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five",

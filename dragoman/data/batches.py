@@ -53,6 +53,18 @@ def make_batch(
     return Batch(source, target_in, target_out, np.flatnonzero(real), source_lengths, target_lengths + 1, chosen)
 
 
+def halves(batch: Batch) -> list[Batch]:
+    """The same rows in two batches, each as narrow as its own rows allow."""
+    parts = []
+    for rows in (slice(0, len(batch.indices) // 2), slice(len(batch.indices) // 2, None)):
+        source_lengths, target_lengths = batch.source_lengths[rows], batch.target_lengths[rows]
+        s, t = source_lengths.max(), target_lengths.max()
+        real = np.flatnonzero(np.arange(t) < target_lengths[:, None])
+        source, target_in, target_out = batch.source[rows, :s], batch.target_in[rows, :t], batch.target_out[rows, :t]
+        parts.append(Batch(source, target_in, target_out, real, source_lengths, target_lengths, batch.indices[rows]))
+    return parts
+
+
 def collate(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], source: Vocabulary, target: Vocabulary
 ) -> Batch:

@@ -248,7 +248,7 @@ def align_words(source: Sequence[str], target: Sequence[str], attention: np.ndar
     >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
     ((0, 0),)
     """
-    source_words, target_words = np.array(words_of_pieces(source)), np.array(words_of_pieces(target))
+    source_words, target_words = (np.array(words_of_pieces(pieces), dtype=int) for pieces in (source, target))
     links = []
     for word in range(target_words.max(initial=-1) + 1):
         looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)

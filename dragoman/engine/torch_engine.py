@@ -11,7 +11,7 @@ from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.errors import ConfigError
 from dragoman.model.build import Model, build_model
-from dragoman.model.weights import set_weights
+from dragoman.model.weights import check_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
 
 
@@ -37,8 +37,11 @@ class TorchEngine:
     @classmethod
     def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":
         codec, where = bundle.codec, pick_device(device)
+        weights = {name: torch.from_numpy(array) for name, array in bundle.weights.items()}
+        with torch.device("meta"):  # no memory is taken before the shapes are known to fit
+            check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
-        set_weights(model, {name: torch.from_numpy(array) for name, array in bundle.weights.items()})
+        set_weights(model, weights)
         return cls(model.to(where).eval(), codec.source, codec.target, where)
 
     @property

@@ -26,12 +26,12 @@ class Sinusoidal(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.width, self.base = config.width, config.positions.base
-        self.register_buffer("table", sinusoids(256, self.width, self.base), persistent=False)
+        self.register_buffer("table", torch.empty(0, self.width), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         end = start + x.shape[1]
         if end > len(self.table):
-            self.table = sinusoids(2 * end, self.width, self.base).to(self.table)
+            self.table = sinusoids(max(256, 2 * end), self.width, self.base).to(x.device)
         return x + self.table[start:end]  # (B, T, D)
 
 

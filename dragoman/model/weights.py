@@ -17,14 +17,20 @@ def get_weights(model: nn.Module) -> dict[str, Tensor]:
 
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights in; names and shapes must be the model's own."""
+    check_weights(model, weights)
+    with torch.no_grad():
+        for name, tensor in get_weights(model).items():
+            tensor.copy_(weights[name])
+
+
+def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not this model's."""
     own = get_weights(model)
     if missing := sorted(own.keys() ^ weights.keys()):
         where = "missing" if missing[0] in own else "not part of this model"
         raise BundleError(f"weight {missing[0]} is {where} ({len(missing)} names differ).")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if tensor.shape != weights[name].shape:
-                raise BundleError(
-                    f"weight {name} has shape {tuple(weights[name].shape)}, this model wants {tuple(tensor.shape)}."
-                )
-            tensor.copy_(weights[name])
+    for name, tensor in own.items():
+        if tensor.shape != weights[name].shape:
+            raise BundleError(
+                f"weight {name} has shape {tuple(weights[name].shape)}, this model wants {tuple(tensor.shape)}."
+            )

@@ -5,6 +5,7 @@ against the other. Line numbers count from 1. Both sides must end together: noth
 """
 
 import gzip
+import os
 import re
 import sys
 import zlib
@@ -17,6 +18,9 @@ import numpy as np
 
 from dragoman.errors import CorpusError
 
+LONGEST_LINE = 2**20  # bytes
+LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
+LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?")
 
 
@@ -30,7 +34,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its place."""
     with open_bytes(path) as file:
         try:
-            for number, raw in enumerate(file, start=1):
+            for number, raw in enumerate(_limited(file, path), start=1):
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
                 yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
@@ -78,6 +82,25 @@ def _read_tsv(path: str | Path) -> Iterator[Pair]:
         if len(columns) < 2:
             raise CorpusError(f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target.")
         yield Pair(number, columns[0], columns[1])
+
+
+def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
+    """Raw lines, as long as they look like text: no endless line, no archive that swells without end."""
+    longest = int(os.environ.get(LONGEST_LINE_VARIABLE, LONGEST_LINE))
+    packed = Path(path).stat().st_size if str(path).endswith(".gz") else None
+    number = total = 0
+    while raw := file.readline(longest + 1):
+        number, total = number + 1, total + len(raw)
+        if len(raw) > longest:
+            raise CorpusError(
+                f"{path} line {number} has over {longest:,} bytes: is it text? Set {LONGEST_LINE_VARIABLE} to allow it."
+            )
+        if packed is not None and total > LARGEST_SWELLING * packed + 2**26 and longest == LONGEST_LINE:
+            raise CorpusError(
+                f"{path} unpacks to over {LARGEST_SWELLING} times its size: is it text? "
+                f"Set {LONGEST_LINE_VARIABLE}={2 * LONGEST_LINE} to read it all the same."
+            )
+        yield raw
 
 
 def open_bytes(path: str | Path) -> BinaryIO:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch
+from dragoman.data.batches import Batch, halves
 from dragoman.data.prepare import Prepared, Sentences
 from dragoman.decode.translator import Request, Translator
 from dragoman.engine.torch_engine import TorchEngine
@@ -29,6 +29,11 @@ from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.optim.Optimizer:
@@ -91,7 +96,7 @@ class Trainer:
         """One optimiser step over its micro-batches."""
         progress, training = self.progress, self.config.training
         number, tokens = progress.step + 1, sum(batch.tokens for batch in batches)
-        loss, surprise = self.accumulate(batches, number, tokens)
+        loss, surprise = self._accumulate_within_memory(batches, number, tokens, journal)
         limit = training.clip_norm or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if not math.isfinite(loss) or not math.isfinite(norm):
@@ -104,6 +109,27 @@ class Trainer:
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
         progress.flops += sum(training_flops(self.model, batch) for batch in batches)
         journal.step(number, progress.position.epoch, loss, surprise, tokens, norm, rate)
+
+    def _accumulate_within_memory(
+        self, batches: list[Batch], step: int, tokens: int, journal: Journal
+    ) -> tuple[float, float]:
+        """The same gradient from smaller micro-batches, should the step not fit into memory."""
+        while True:
+            try:
+                return self.accumulate(batches, step, tokens)
+            except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self.optimiser.zero_grad(set_to_none=True)
+                if max(len(batch.indices) for batch in batches) == 1:
+                    raise RunError(
+                        f"step {step}: one sentence alone does not fit into memory; {self._last_saved()}. "
+                        f"Lower data.max_length or choose a smaller model."
+                    ) from None
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            batches = [part for batch in batches for part in (halves(batch) if len(batch.indices) > 1 else [batch])]
+            journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
     def accumulate(self, batches: list[Batch], step: int, tokens: int) -> tuple[float, float]:
         """Gradients of a step, divided by its tokens; the sums of the loss and of -log p."""

@@ -50,6 +50,34 @@ def test_micro_batches_do_not_change_the_gradient(tmp_path) -> None:
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-6, rtol=1e-4)
 
 
+def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monkeypatch) -> None:
+    trainer = make_trainer(tmp_path, 100_000, model__dropout=0.0)
+    batches = trainer.loader.step_at(trainer.progress.position)
+    tokens = sum(batch.tokens for batch in batches)
+    whole = trainer.accumulate(batches, 1, tokens)
+    gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+    trainer.optimiser.zero_grad()
+    loss, said = trainer._loss, []
+
+    def too_large(batch):
+        if len(batch.indices) > len(batches[0].indices) // 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss(batch)
+
+    monkeypatch.setattr(trainer, "_loss", too_large)
+    journal = Journal(tmp_path, _quiet(), 0, 10, 5)
+    monkeypatch.setattr(journal, "say", said.append)
+    split = trainer._accumulate_within_memory(batches, 1, tokens, journal)
+    assert split == pytest.approx(whole, rel=1e-5)
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
+    assert said == ["step 1: out of memory; tried again in 2 parts", "step 1: out of memory; tried again in 4 parts"]
+    monkeypatch.setattr(trainer, "_loss", lambda batch: too_large(batches[0]))
+    with pytest.raises(RunError, match="one sentence alone does not fit"):
+        trainer._accumulate_within_memory(batches, 1, tokens, journal)
+    journal.close()
+
+
 def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> None:
     trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
     made = []

@@ -1,4 +1,5 @@
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.text.doctor import MEANINGS, HeldOut, examine, fix, mended
-from dragoman.text.parallel import Pair
+from dragoman.text.parallel import Pair, read_lines
 from dragoman.text.repeats import Repeats
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 GERMAN = "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit einem großen Garten."
 ENGLISH = "I do not know why the dog sleeps and the cat does not. This is a beautiful house with a big garden."
 
@@ -76,6 +78,17 @@ def test_a_fixed_corpus_is_healthy_and_every_change_has_its_reason() -> None:
     assert [pair.line for pair, reasons, result in results if result is None and not reasons] == []
     again = [pair._replace(line=i) for i, pair in enumerate(kept, start=1)]
     assert examine(again).findings == []
+
+
+def test_swapped_languages_are_found_in_real_text() -> None:
+    """A twentieth of the examples with both sides swapped: most that are long enough are found, hardly a good one."""
+    sides = [list(read_lines(EXAMPLES / f"tatoeba.{language}.gz")) for language in ("de", "en")]
+    pairs = [Pair(i, *pair) for i, pair in enumerate(zip(*sides, strict=True), start=1)]
+    swapped = {pair.line for pair in pairs[::20] if min(map(len, pair[1:])) >= 20}
+    mixed = [Pair(p.line, p.target, p.source) if p.line in swapped else p for p in pairs]
+    found = {pair.line for pair, reasons, _ in fix(mixed, examine(mixed)) if "other language" in reasons}
+    assert len(found & swapped) > 0.9 * len(swapped)
+    assert len(found - swapped) < 0.002 * len(pairs)
 
 
 def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:

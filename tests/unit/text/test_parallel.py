@@ -51,6 +51,20 @@ def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: s
         list(read_pairs(file))
 
 
+def test_endless_lines_and_swelling_archives_are_refused_unless_allowed(tmp_path, monkeypatch) -> None:
+    file = tmp_path / "bomb.gz"
+    file.write_bytes(gzip.compress(b"x" * 3_000_000))
+    with pytest.raises(CorpusError, match=r"line 1 has over 1,048,576 bytes.*DRAGOMAN_LONGEST_LINE"):
+        list(read_lines(file))
+    monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", "4000000")
+    assert len(next(read_lines(file))) == 3_000_000
+    monkeypatch.delenv("DRAGOMAN_LONGEST_LINE")
+    monkeypatch.setattr("dragoman.text.parallel.LARGEST_SWELLING", 5)
+    file.write_bytes(gzip.compress(b"same line\n" * 8_000_000, compresslevel=1))
+    with pytest.raises(CorpusError, match="unpacks to over 5 times its size"):
+        list(read_lines(file))
+
+
 def test_languages_come_from_suffixes() -> None:
     assert [language_of(n) for n in ("x/train.de", "a.pt_BR.gz", "plain", "a.txt", "a.zip2")] == [
         "de",

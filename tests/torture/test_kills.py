@@ -1,0 +1,86 @@
+"""Runs killed at random moments, also inside the writing of a checkpoint, end in the bits of the unbroken run."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
+
+KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
+OPTIONS = ["--set", "training.checkpoint_every=1", "--set", "training.max_steps=24", "--set", "text.dropout=0.1"]
+
+
+def command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "train",
+        *map(str, corpus),
+        "--out",
+        str(out),
+        *QUICK_RUN,
+        *OPTIONS,
+        *more,
+    ]
+
+
+def history(folder: Path) -> list[dict]:
+    entries = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries]
+
+
+def test_no_kill_changes_the_result(tmp_path, capsys) -> None:
+    """A checkpoint after every step: many of the kills fall into the writing of one."""
+    corpus, draw = write_corpus(tmp_path, "t", toy_pairs(200)), random.Random(4)
+    started = time.monotonic()
+    subprocess.run(command(corpus, tmp_path / "whole"), check=True, capture_output=True)
+    whole_s = time.monotonic() - started
+    out, kills, inside = tmp_path / "killed", 0, 0
+    while kills < KILLS:
+        process = subprocess.Popen(command(corpus, out, "--resume"), stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0.3, 1.0) * whole_s)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+        inside += bool(list(out.glob("checkpoints/*.partial")) or list(out.glob("*.partial")))
+        if (out / "manifest.json").exists():  # finished: the next kills hit another run
+            out = tmp_path / f"killed{kills}"
+    subprocess.run(command(corpus, out, "--resume"), check=True, capture_output=True)
+    finished = [folder for folder in tmp_path.glob("killed*") if (folder / "manifest.json").exists()]
+    assert finished
+    for folder in finished:
+        assert (folder / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+        assert history(folder) == history(tmp_path / "whole")
+    with capsys.disabled():
+        print(f"\n{kills} kills, {inside} of them inside a write, {len(finished)} runs, all bit-identical")
+
+
+@pytest.mark.parametrize("threads", [1])
+def test_another_number_of_threads_is_close(tmp_path, threads: int, capsys) -> None:
+    import numpy as np
+    import safetensors.numpy
+
+    corpus = write_corpus(tmp_path, "t", toy_pairs(200))
+    for name, environment in (("many", {}), ("one", {"OMP_NUM_THREADS": str(threads)})):
+        done = [
+            *command(corpus, tmp_path / name),
+            "--set",
+            "training.max_steps=6",
+            "--set",
+            "training.validate_every=0",
+        ]
+        subprocess.run(done, check=True, capture_output=True, env={**os.environ, **environment})
+    many, one = (safetensors.numpy.load_file(tmp_path / name / "model.safetensors") for name in ("many", "one"))
+    difference = max(float(np.abs(many[name] - one[name]).max()) for name in many)
+    assert difference < 1e-2
+    with capsys.disabled():
+        print(f"\nlargest difference of a weight after 6 steps with {threads} thread: {difference:.1e}")
