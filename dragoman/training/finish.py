@@ -22,7 +22,7 @@ def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) ->
     sentences = test if test.sources else data.valid
     scores: tuple[Score, ...] = ()
     if sentences.sources:
-        outputs = trainer.translate(sentences, config.decoding.beam)
+        outputs = trainer.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
     weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trainer.model).items()}
     write_bundle(folder, Bundle(config, data.codec, weights, _card(trainer, chosen, scored_on, scores)))
@@ -46,7 +46,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     set_weights(trainer.model, average)
     if not progress.best_step or steps == [progress.best_step]:
         return named
-    averaged = trainer.valid_bleu()
+    averaged = trainer.validator.bleu(trainer.data.valid)
     best = f"{progress.best_bleu:.2f} for the best, step {progress.best_step}"
     console.print(f"validation BLEU {averaged:.2f} for {named}, {best}")
     if averaged >= progress.best_bleu:

@@ -3,6 +3,7 @@
 run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the files of the bundle
 """
 
+import math
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -149,7 +150,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
     pieces = f"{len(codec.source):,} shared" if codec.shared else f"{len(codec.source):,} + {len(codec.target):,}"
     steps = max(0, trainer.last_step - progress.step)
     memory = memory_estimate(trainer.model, config, len(codec.target), progress.micro_batch_tokens)
-    expected = duration(steps * trainer.seconds_per_step()) if steps else "no time"
+    seconds = trainer.seconds_per_step() if steps else 0.0
+    expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
         f"{languages}: {len(store):,} pairs, {int(store.source_lengths.sum()):,} source and "
         f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for validation"

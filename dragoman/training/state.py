@@ -67,14 +67,15 @@ class Checkpoints:
         final = self._path(progress.step)
         aside = final.with_name(final.name + ".partial")
         with storage_errors(f"saving step {progress.step}"):
-            shutil.rmtree(aside, ignore_errors=True)
+            self._sweep()
             try:
                 aside.mkdir(parents=True)
                 write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(get_weights(model))))
                 write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(_moments(model, optimiser))))
                 write_durably(aside / PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
                 sync_folder(aside)
-                shutil.rmtree(final, ignore_errors=True)
+                if final.exists():
+                    _discard(final)
                 aside.rename(final)
                 sync_folder(self.folder)
             except OSError:
@@ -113,7 +114,12 @@ class Checkpoints:
             if step in window or step == progress.best_step:
                 (self._path(step) / OPTIMISER).unlink(missing_ok=True)
             else:
-                shutil.rmtree(self._path(step))
+                _discard(self._path(step))
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left half written or half removed."""
+        for path in self.folder.glob("step-*.*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _regular(self) -> list[int]:
         """Neither the beginning nor saved because of an interruption."""
@@ -136,6 +142,13 @@ class Checkpoints:
             raise RunError(
                 f"{path} cannot be read ({error}): remove its folder to go on from the one before."
             ) from None
+
+
+def _discard(path: Path) -> None:
+    """Take a checkpoint's name away before its files, so that no half of one ever bears it."""
+    away = path.with_name(path.name + ".removed")
+    path.rename(away)
+    shutil.rmtree(away)
 
 
 def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,18 +8,14 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 
 import numpy as np
 import torch
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, halves
-from dragoman.data.prepare import Prepared, Sentences
-from dragoman.decode.translator import Request, Translator
-from dragoman.engine.torch_engine import TorchEngine
+from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
-from dragoman.evaluate.metrics import bleu
 from dragoman.model.build import Model
 from dragoman.training.cost import training_flops
 from dragoman.training.journal import Journal
@@ -27,6 +23,7 @@ from dragoman.training.loader import Loader
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.validation import Validator
 
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
@@ -65,9 +62,7 @@ class Trainer:
         if restore:
             checkpoints.restore(progress.step, model, self.optimiser)
         self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
-        self.translator = Translator(
-            TorchEngine(model, data.codec.source, data.codec.target, device), data.codec, config
-        )
+        self.validator = Validator(model, data.codec, config, device)
         self.last_step = self._last_step()
 
     def run(self, journal: Journal, interrupted: Callable[[], bool]) -> bool:
@@ -117,7 +112,7 @@ class Trainer:
         while True:
             try:
                 return self.accumulate(batches, step, tokens)
-            except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+            except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 self.optimiser.zero_grad(set_to_none=True)
@@ -155,7 +150,7 @@ class Trainer:
         """Perplexity and BLEU on the validation set; note whether this is the best so far."""
         journal.close_entry(self.progress.step)
         progress = self.progress
-        surprise, score = self.valid_surprise(), self.valid_bleu()
+        surprise, score = self.validator.surprise(self.data.valid), self.validator.bleu(self.data.valid)
         journal.validation(progress.step, {"perplexity": math.exp(min(surprise, 700)), "BLEU": score})
         if score > progress.best_bleu:
             progress.best_bleu, progress.best_step, progress.best_flops = score, progress.step, progress.flops
@@ -172,33 +167,17 @@ class Trainer:
         self.progress.interim = interim
         self.checkpoints.save(self.model, self.optimiser, self.progress)
 
-    def valid_bleu(self) -> float:
-        return bleu(self.translate(self.data.valid, self.config.training.validation_beam), self.data.valid.targets)
-
-    def valid_surprise(self) -> float:
-        """Mean -log p of the pieces of those validation pairs that would be let into training."""
-        self.model.eval()
-        scores = self._scored(self.data.valid)
-        return float(-np.concatenate(scores).mean()) if scores else math.nan
-
-    def translate(self, sentences: Sentences, beam: int) -> list[str]:
-        self.model.eval()
-        outputs = [""] * len(sentences.sources)
-        for to in dict.fromkeys(sentences.tos):
-            rows = [row for row, language in enumerate(sentences.tos) if language == to]
-            decoding = replace(self.config.decoding, beam=beam)
-            request = Request(to=to if self.data.codec.languages.tagged else "", decoding=decoding)
-            for row, text in zip(rows, self.translator([sentences.sources[row] for row in rows], request), strict=True):
-                outputs[row] = text
-        return outputs
-
     def seconds_per_step(self) -> float:
         """Forward and backward of the next step, tried twice and the second time measured; nothing is changed."""
-        batches = self.loader.step_at(self.progress.position)
-        for _ in range(2):
-            started = time.monotonic()
-            self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
-            elapsed = time.monotonic() - started
+        batches, elapsed = self.loader.step_at(self.progress.position), math.nan
+        try:
+            for _ in range(2):
+                started = time.monotonic()
+                self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
+                elapsed = time.monotonic() - started
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
         self.optimiser.zero_grad(set_to_none=True)
         return elapsed
 
@@ -218,22 +197,6 @@ class Trainer:
         if precision == "bf16" or (precision == "auto" and bf16_here):
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
-
-    def _scored(self, sentences: Sentences) -> list[np.ndarray]:
-        scores: list[np.ndarray] = []
-        tagged = self.data.codec.languages.tagged
-        for to in dict.fromkeys(sentences.tos):
-            named = to if tagged else ""
-            of_language = [row for row, language in enumerate(sentences.tos) if language == to]
-            rows = [row for row in of_language if self._fits(sentences.sources[row], sentences.targets[row], named)]
-            sources, targets = [sentences.sources[row] for row in rows], [sentences.targets[row] for row in rows]
-            scores += self.translator.score(sources, targets, named)
-        return scores
-
-    def _fits(self, source: str, target: str, to: str) -> bool:
-        longest = self.config.data.max_length
-        codec = self.data.codec
-        return len(codec.encode_source([source], to)[0]) <= longest and len(codec.encode_target([target])[0]) <= longest
 
     def _last_step(self) -> int:
         training = self.config.training

@@ -78,6 +78,26 @@ def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_pa
         checkpoints.newest()
 
 
+def test_a_kill_while_old_checkpoints_are_removed_leaves_whole_ones(tmp_path, monkeypatch) -> None:
+    checkpoints = Checkpoints(tmp_path, window=1)
+    model = small_model()
+    for step in (1, 2):
+        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+
+    def killed(path, **_) -> None:
+        (path / "progress.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dragoman.training.state.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(model, optimiser_after_a_step(model), Progress(step=3))
+    assert checkpoints.steps() == [2, 3]
+    assert checkpoints.newest().step == 3
+    checkpoints.save(model, optimiser_after_a_step(model), Progress(step=4))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+
+
 def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path, monkeypatch) -> None:
     model = small_model()
     optimiser = optimiser_after_a_step(model)

@@ -1,0 +1,57 @@
+"""How good the model in training is: translations and log-probabilities of a set, each in its own target language."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from dragoman.config import Config
+from dragoman.data.prepare import Sentences
+from dragoman.decode.translator import Request, Translator
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.evaluate.metrics import bleu
+from dragoman.model.build import Model
+from dragoman.text.codec import Codec
+
+
+class Validator:
+    def __init__(self, model: Model, codec: Codec, config: Config, device: torch.device):
+        self._model, self._codec, self._config = model, codec, config
+        engine = TorchEngine(model, codec.source, codec.target, device)
+        self._translator = Translator(engine, codec, config)
+
+    def bleu(self, sentences: Sentences) -> float:
+        """With the beam of validation."""
+        return bleu(self.translate(sentences, self._config.training.validation_beam), sentences.targets)
+
+    def surprise(self, sentences: Sentences) -> float:
+        """Mean -log p of the pieces of those pairs that would be let into training."""
+        self._model.eval()
+        scores: list[np.ndarray] = []
+        for to, rows in self._by_language(sentences):
+            fitting = [row for row in rows if self._fits(sentences.sources[row], sentences.targets[row], to)]
+            sources, targets = [sentences.sources[row] for row in fitting], [sentences.targets[row] for row in fitting]
+            scores += self._translator.score(sources, targets, to)
+        return float(-np.concatenate(scores).mean()) if scores else math.nan
+
+    def translate(self, sentences: Sentences, beam: int) -> list[str]:
+        self._model.eval()
+        outputs = [""] * len(sentences.sources)
+        for to, rows in self._by_language(sentences):
+            request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
+            found = self._translator([sentences.sources[row] for row in rows], request)
+            for row, text in zip(rows, found, strict=True):
+                outputs[row] = text
+        return outputs
+
+    def _by_language(self, sentences: Sentences) -> Iterator[tuple[str, list[int]]]:
+        """Target languages, where the model has to be told them, each with its rows."""
+        named = sentences.tos if self._codec.languages.tagged else [""] * len(sentences.tos)
+        for to in dict.fromkeys(named):
+            yield to, [row for row, language in enumerate(named) if language == to]
+
+    def _fits(self, source: str, target: str, to: str) -> bool:
+        longest, codec = self._config.data.max_length, self._codec
+        return len(codec.encode_source([source], to)[0]) <= longest and len(codec.encode_target([target])[0]) <= longest
