@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from dragoman.cli.options import Device, EngineName, From, Json, Model, Set, To, decoding_settings
-from dragoman.decode.search import Sampling
+from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import Candidate, Request, Translation, load
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors

@@ -15,7 +15,9 @@ import numpy as np
 from dragoman.bundle import read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.search import Hypothesis, Observer, Sampling, beam_search, sample
+from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.sampling import Sampling, sample
+from dragoman.decode.search import Observer, beam_search
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
 from dragoman.text.codec import Codec, words_of_pieces

@@ -22,13 +22,12 @@ from dragoman.config import (
     flatten,
     from_tree,
     make_config,
-    read_toml,
     replace,
-    to_tree,
     write_toml,
 )
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
+from dragoman.settings import read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
 SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"

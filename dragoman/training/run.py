@@ -16,13 +16,14 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle import MANIFEST, Bundle, read_bundle
-from dragoman.config import Config, Corpus, to_tree
+from dragoman.config import Config, Corpus
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.engine.torch_engine import pick_device
 from dragoman.evaluate.metrics import Score
 from dragoman.files import storage_errors
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
+from dragoman.settings import to_tree
 from dragoman.training.cost import fitting_micro_batch, memory_estimate
 from dragoman.training.finish import finish
 from dragoman.training.folder import (

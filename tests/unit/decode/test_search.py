@@ -7,7 +7,8 @@ import pytest
 from dragoman.config import DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.penalties import coverage_penalty
-from dragoman.decode.search import BeamStep, Sampling, beam_search, sample
+from dragoman.decode.sampling import Sampling, sample
+from dragoman.decode.search import BeamStep, beam_search
 from tests.conftest import small_engine
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 3]]

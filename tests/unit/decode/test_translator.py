@@ -2,7 +2,7 @@ import pytest
 
 import dragoman
 from dragoman.config import replace
-from dragoman.decode.search import Sampling
+from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import TranslationError
 

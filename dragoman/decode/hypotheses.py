@@ -1,0 +1,169 @@
+"""What search and sampling share: hypotheses in the making, their limits, and those that are done.
+
+N sentences, R rows (live hypotheses of all sentences), t steps so far, S source pieces.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
+from dragoman.engine.interface import Engine, Forbidden
+from dragoman.errors import TranslationError
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of its end."""
+
+    tokens: tuple[int, ...]
+    score: float
+    log_probs: tuple[float, ...]
+    complete: bool
+    attention: np.ndarray | None = None  # (len(log_probs), S)
+
+
+@dataclass
+class Rows:
+    """Live hypotheses, a row each."""
+
+    sentences: np.ndarray  # (R,)
+    tokens: np.ndarray  # (R, t)
+    log_probs: np.ndarray  # (R, t)
+    attention: np.ndarray | None  # (R, t, S)
+    totals: np.ndarray = field(init=False)  # (R,)
+
+    def __post_init__(self) -> None:
+        self.totals = self.log_probs.sum(axis=1)
+
+    @classmethod
+    def first(cls, sentences: np.ndarray) -> "Rows":
+        nothing = np.zeros((len(sentences), 0))
+        return cls(sentences, nothing.astype(np.int64), nothing, None)
+
+    def extended(
+        self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray, attention: np.ndarray | None
+    ) -> "Rows":
+        """Row r continues row parents[r]; `attention` has a row per parent."""
+        history = None
+        if attention is not None:
+            new = attention[parents][:, None, :]
+            history = new if self.attention is None else np.concatenate([self.attention[parents], new], axis=1)
+        return Rows(
+            self.sentences[parents],
+            np.concatenate([self.tokens[parents], tokens[:, None]], axis=1),
+            np.concatenate([self.log_probs[parents], log_probs[:, None]], axis=1),
+            history,
+        )
+
+    def only(self, which: np.ndarray) -> "Rows":
+        attention = self.attention[which] if self.attention is not None else None
+        return Rows(self.sentences[which], self.tokens[which], self.log_probs[which], attention)
+
+
+class Limits:
+    """What a step may produce: lengths, forced beginnings, repeated runs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sources: Sequence[Sequence[int]],
+        settings: DecodingConfig,
+        prefixes: Sequence[Sequence[int]] | None,
+    ):
+        self.source_lengths = lengths = np.array([len(source) for source in sources])
+        self.longest = (settings.max_length_ratio * lengths).astype(int) + settings.max_length_extra
+        if engine.max_length is not None:
+            self.longest = np.minimum(self.longest, engine.max_length)
+        self.shortest = np.minimum((settings.min_length_ratio * lengths).astype(int), self.longest - 1)
+        self.prefixes = [list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])]
+        self.ngram, self.eos = settings.no_repeat_ngram, engine.target.eos
+
+    def forced(self, rows: Rows) -> np.ndarray:
+        """For each row the token that must come next, or -1. (R,)"""
+        t = rows.tokens.shape[1]
+        if not self.prefixes:
+            return np.full(len(rows.sentences), -1)
+        return np.array([p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)])
+
+    def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
+        t = rows.tokens.shape[1]
+        too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
+        where, what = [*too_early], [self.eos] * len(too_early)
+        if self.ngram and t >= self.ngram:
+            for row in np.flatnonzero(forced < 0):
+                repeats = _would_repeat(rows.tokens[row].tolist(), self.ngram)
+                where += [row] * len(repeats)
+                what += repeats
+        return (np.array(where), np.array(what)) if where else None
+
+
+class Finished:
+    """Hypotheses that are done, by sentence, and the question whether a sentence is."""
+
+    def __init__(self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int):
+        self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self._limits, self._settings, self._nbest = limits, settings, nbest
+        self._enough = max(nbest, round(beam * settings.patience))
+        self._penalty = LENGTH_PENALTIES[settings.length_penalty]
+
+    def add(self, rows: Rows, which: np.ndarray, complete: bool = True) -> None:
+        """Take hypotheses out of the rows; a complete one's last token is its end."""
+        for row in np.flatnonzero(which):
+            tokens = rows.tokens[row]
+            attention = rows.attention[row] if rows.attention is not None else None
+            score = rows.totals[row] / self._penalty(len(tokens), self._settings.alpha)
+            if self._settings.coverage_penalty and attention is not None:
+                source = attention[:, : self._limits.source_lengths[rows.sentences[row]]]
+                score += coverage_penalty(source, self._settings.coverage_penalty)
+            hypothesis = Hypothesis(
+                tuple(tokens[:-1].tolist() if complete else tokens.tolist()),
+                float(score),
+                tuple(rows.log_probs[row].tolist()),
+                complete,
+                attention,
+            )
+            self._hypotheses[rows.sentences[row]].append(hypothesis)
+
+    def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
+        """For each sentence, whether its search is over; at the largest length, live hypotheses count as they stand."""
+        over = np.ones(len(self._hypotheses), dtype=bool)
+        for sentence in np.unique(rows.sentences[lives]):
+            mine = lives & (rows.sentences == sentence)
+            done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
+                sentence, rows.totals[mine].max()
+            )
+            if not done and length >= self._limits.longest[sentence]:
+                self.add(rows, mine, complete=False)
+                done = True
+            over[sentence] = done
+        return over
+
+    def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
+        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at the last."""
+        scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
+        if len(scores) < self._nbest:
+            return False
+        largest = self._penalty(int(self._limits.longest[sentence]), self._settings.alpha)
+        return bool(best_live_total / largest <= scores[self._nbest - 1])
+
+    def best(self) -> list[list[Hypothesis]]:
+        nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
+        return [sorted(found, key=lambda h: -h.score)[: self._nbest] or [nothing] for found in self._hypotheses]
+
+
+def _would_repeat(tokens: list[int], n: int) -> list[int]:
+    """Tokens that would complete a run of n that stands in `tokens` already.
+
+    >>> _would_repeat([5, 6, 7, 5, 6], 3)
+    [7]
+    """
+    start = tokens[len(tokens) - n + 1 :]
+    return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == start]
+
+
+def require_attention(engine: Engine, wanted: bool) -> None:
+    if wanted and not engine.has_attention:
+        raise TranslationError("this model has no attention: it gives neither alignments nor a coverage penalty.")

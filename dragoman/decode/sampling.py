@@ -1,0 +1,73 @@
+"""Translations drawn from a model instead of searched for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.data.batches import rng
+from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, Rows, require_attention
+from dragoman.engine.interface import Engine
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw instead of to search: sharpen, then keep the k likeliest, then the likeliest of joint mass p."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+
+def sample(
+    engine: Engine,
+    sources: Sequence[Sequence[int]],
+    settings: DecodingConfig,
+    sampling: Sampling,
+    *,
+    nbest: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    attention: bool = False,
+    keys: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """For each sentence `nbest` translations drawn from the model; `keys` make a sentence's draws its own."""
+    require_attention(engine, attention)
+    limits = Limits(engine, sources, settings, prefixes)
+    sentences = np.repeat(np.arange(len(sources)), nbest)
+    numbers = np.arange(len(sources)) if keys is None else np.asarray(keys)
+    generators = [rng(sampling.seed, int(numbers[s]), i % nbest) for i, s in enumerate(sentences)]
+    finished = Finished(len(sources), limits, settings, nbest, nbest)
+    state, rows, live = engine.start(sources), Rows.first(sentences), np.arange(len(sentences))
+    parents, last = sentences, np.full(len(sentences), engine.target.bos)
+    while len(rows.sentences):
+        forced = limits.forced(rows)
+        forbid = limits.forbidden(rows, forced)
+        step = engine.step(state, parents, last, None, attention=attention, forbid=forbid)
+        state = step.state
+        drawn = np.array([_draw(p, sampling, generators[i]) for p, i in zip(step.log_probs, live, strict=True)])
+        tokens = np.where(forced >= 0, forced, drawn)
+        everyone = np.arange(len(tokens))
+        grown = rows.extended(everyone, tokens, step.log_probs[everyone, tokens], step.attention)
+        ended = tokens == engine.target.eos
+        finished.add(grown, ended)
+        cut_off = ~ended & (grown.tokens.shape[1] >= limits.longest[grown.sentences])
+        finished.add(grown, cut_off, complete=False)
+        alive = ~ended & ~cut_off
+        parents, last, live, rows = everyone[alive], tokens[alive], live[alive], grown.only(alive)
+    return finished.best()
+
+
+def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Generator) -> int:
+    """One token from one row of log-probabilities."""
+    scores = log_probs.astype(np.float64) / max(sampling.temperature, 1e-6)
+    order = np.argsort(-scores, kind="stable")
+    probabilities = np.exp(scores[order] - scores[order[0]])
+    probabilities /= probabilities.sum()
+    if sampling.top_k:
+        probabilities[sampling.top_k :] = 0.0
+    mass_before = np.cumsum(probabilities) - probabilities
+    probabilities[1:][mass_before[1:] >= sampling.top_p] = 0.0  # the likeliest always stays
+    chosen = np.searchsorted(np.cumsum(probabilities), generator.random() * probabilities.sum(), side="right")
+    return int(order[min(chosen, np.flatnonzero(probabilities)[-1])])

@@ -1,0 +1,170 @@
+"""Settings as documented fields of frozen dataclasses: built from nested tables, checked, written as TOML.
+
+Nothing here knows which settings there are; `config.py` says that.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import ConfigError
+
+
+def setting(default: Any, doc: str, **rules: Any) -> Any:
+    """A field with its documentation and rules: `choices`, `at_least`, `at_most`, `below`, `key` (name in TOML)."""
+    return field(default=default, metadata={"doc": doc, **rules})
+
+
+def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
+    """A dataclass from a table, its fields checked; `root` is the outermost, where a misplaced name may belong."""
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
+    root = root or kind
+    by_key = {_key(f): f for f in fields(kind)}
+    hints = typing.get_type_hints(kind)
+    for key in tree:
+        if key not in by_key:
+            raise ConfigError(f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}.")
+    given = {key: f for key, f in by_key.items() if key in tree}
+    return kind(**{f.name: _value(hints[f.name], tree[key], f, f"{path}{key}", root) for key, f in given.items()})
+
+
+def to_tree(value: Any) -> Any:
+    """The reverse of `from_tree`: nested dictionaries of plain values, every setting spelled out."""
+    if is_dataclass(value):
+        return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [to_tree(item) for item in value]
+    return value
+
+
+def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
+    """(dotted name, default, documentation) of every setting, in order."""
+    for f in fields(kind):
+        hint = typing.get_type_hints(kind)[f.name]
+        if is_dataclass(hint):
+            yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
+        else:
+            choices = f.metadata.get("choices")
+            doc = f.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
+            yield f"{path}{_key(f)}", f.default, doc
+
+
+def read_toml(file: str | Path) -> dict[str, Any]:
+    """A TOML file as nested dictionaries, or a `ConfigError` that says where it is wrong."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: {error}.") from None
+
+
+def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Lines of one table: plain values first, then tables and lists of tables, as TOML wants it."""
+    nested = {k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)}
+    for key, value in tree.items():
+        if key not in nested:
+            yield f"{key} = {_toml_value(value)}"
+    for key, value in nested.items():
+        for table in [value] if isinstance(value, Mapping) else value:
+            brackets = "[{}]" if isinstance(value, Mapping) else "[[{}]]"
+            yield ""
+            yield brackets.format(path + key)
+            yield from toml_lines(table, f"{path}{key}.")
+
+
+def put(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set `a.b.c` in nested tables."""
+    *tables, key = dotted.split(".")
+    for name in tables:
+        child = tree.setdefault(name, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"setting {dotted} is unknown: {name} is not a table.")
+        tree = child
+    tree[key] = value
+
+
+def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Lay other tables over these."""
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            merge(tree[key], value)
+        else:
+            tree[key] = value
+
+
+def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of everything in nested tables."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def near_miss(name: Any, names: Any) -> str:
+    """A hint in words at the name that was perhaps meant, or nothing."""
+    close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
+    """A hint from the same table first, then from anywhere: `model.warmup` means `training.warmup_steps`."""
+    near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
+    if near:
+        return f" (did you mean {path}{near[0]}?)"
+    everywhere = {name.rsplit(".", 1)[-1]: name for name, _, _ in describe(root)}
+    near = difflib.get_close_matches(key, list(everywhere), n=1, cutoff=0.6)
+    return f" (did you mean {everywhere[near[0]]}?)" if near else ""
+
+
+def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
+    """One value, checked against its type and its rules."""
+    if is_dataclass(hint):
+        return build(typing.cast(type, hint), value, f"{path}.", root)
+    if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path} is {value!r}: expected a list of tables, [[{path}]].")
+        return tuple(build(hint.__args__[0], item, f"{path}.", root) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
+    rules = f.metadata
+    if "choices" in rules and value not in rules["choices"]:
+        choices = rules["choices"]
+        raise ConfigError(f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path} is {value}: expected a finite number.")
+    if "at_least" in rules and value < rules["at_least"]:
+        raise ConfigError(f"{path} is {value}: it must be at least {rules['at_least']}.")
+    if "at_most" in rules and value > rules["at_most"]:
+        raise ConfigError(f"{path} is {value}: it must be at most {rules['at_most']}.")
+    if "below" in rules and value >= rules["below"]:
+        raise ConfigError(f"{path} is {value}: it must be below {rules['below']}.")
+    return value
+
+
+def _type_name(hint: type) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+
+
+def _key(f: "dataclasses.Field[Any]") -> str:
+    return str(f.metadata.get("key", f.name))
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)  # numbers, and the empty list
