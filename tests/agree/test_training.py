@@ -1,11 +1,13 @@
 """Two roads to one gradient, one cost, one run."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +93,17 @@ def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> 
         for batch, other in zip(batches, same, strict=True):
             assert np.array_equal(batch.source, other.source)
             assert np.array_equal(batch.target_in, other.target_in)
+
+
+def test_a_killed_loader_is_one_clear_line(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", 1)
+    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    steps = trainer.loader.from_position(trainer.progress.position)
+    next(steps)
+    for process in multiprocessing.active_children():
+        process.kill()
+    with pytest.raises(RunError, match="prepares batches was killed"):
+        list(islice(steps, 100))
 
 
 def test_the_operations_we_count_are_those_that_torch_counts() -> None:

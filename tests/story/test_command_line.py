@@ -111,6 +111,16 @@ def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) ->
     assert answer.code == 0, answer.err
 
 
+def test_training_stops_when_validation_no_longer_improves(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    still = ["--set", "training.learning_rate=0", "--set", "training.validate_every=1", "--set", "training.patience=2"]
+    answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, *still)
+    assert answer.code == 0, answer.err
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log if entry["kind"] == "valid"] == [1, 2, 3]  # the first, then two no better
+    assert dragoman("train", *corpus, "--out", tmp_path / "run", "--resume").err.endswith("nothing to do.\n")
+
+
 def test_a_wrong_test_file_shows_before_training(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
     answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--test", "nope.de", "nope.en", *QUICK_RUN)
