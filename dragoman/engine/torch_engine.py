@@ -24,7 +24,7 @@ def pick_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
     if not available[name]:
         raise ConfigError(f"device {name!r} is not available here; try --device auto.")
-    if name == "cuda":  # cuDNN's attention plans anew for every shape, and our batches have thousands of shapes
+    if name == "cuda":  # suspected of a cost per new shape, and our batches have thousands (docs/LOG.md)
         torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device(name)
 
