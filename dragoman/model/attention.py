@@ -3,12 +3,14 @@
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool, True = may look,
     and broadcast to (B, H, T, S).
 
-There are two roads to one result: `plain_attention` is the formula and shows its weights, `fused_attention` is torch's
-kernel and does not. `Attention` takes the fused road unless somebody wants to see the weights (`record`).
+There are three roads to one result: `plain_attention` is the formula and shows its weights; `fused_attention` is
+torch's kernel and does not; our own kernel takes sentences that lie end to end without padding (`Packed`). `Attention`
+takes the fused road unless somebody wants to see the weights (`record`) or the sentences are packed.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -58,6 +60,19 @@ def fused_attention(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Takes the place of a mask where sentences lie end to end and x is (N, D): sentence i has the queries
+    starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+
+    starts_q: Tensor  # (B+1,)
+    starts_k: Tensor  # (B+1,)
+    longest: int
+
+
+Mask = Tensor | Packed | None
+
+
 class KeysValues(NamedTuple):
     """What can be looked at: (B, H, S, K) each."""
 
@@ -92,12 +107,18 @@ class PaperHeads(nn.Module):
         return q, KeysValues(k, v)
 
     def queries(self, x: Tensor) -> Tensor:
-        weight, bias = self.to_qkv.weight[: self.width], self.to_qkv.bias[: self.width]
-        return self._split(F.linear(x, weight, bias))
+        return self._split(self.joined_queries(x))
 
     def keys_values(self, x: Tensor) -> KeysValues:
-        weight, bias = self.to_qkv.weight[self.width :], self.to_qkv.bias[self.width :]
-        return KeysValues(*map(self._split, F.linear(x, weight, bias).chunk(2, dim=-1)))
+        return KeysValues(*map(self._split, self.joined_keys_values(x).chunk(2, dim=-1)))
+
+    def joined_queries(self, x: Tensor) -> Tensor:
+        """Of all heads, side by side. (..., D)"""
+        return F.linear(x, self.to_qkv.weight[: self.width], self.to_qkv.bias[: self.width])
+
+    def joined_keys_values(self, x: Tensor) -> Tensor:
+        """Keys of all heads, then values of all heads. (..., 2D)"""
+        return F.linear(x, self.to_qkv.weight[self.width :], self.to_qkv.bias[self.width :])
 
     def join(self, y: Tensor) -> Tensor:
         joined: Tensor = self.to_out(y.transpose(1, 2).flatten(2))  # (B, T, D)
@@ -127,9 +148,9 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
         self.width = config.width
 
-    def to_itself(
-        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, record: Record | None = None
-    ) -> Tensor:
+    def to_itself(self, x: Tensor, mask: Mask = None, causal: bool = False, record: Record | None = None) -> Tensor:
+        if isinstance(mask, Packed):
+            return self._attend_packed(self.project.to_qkv(x), None, mask, causal)
         q, seen = self.project.queries_keys_values(x)
         return self._attend(q, seen, mask, causal, record)
 
@@ -138,6 +159,13 @@ class Attention(nn.Module):
         q, new = self.project.queries_keys_values(x)
         seen = past.append(new) if past is not None else new
         return self._attend(q, seen, None, False, record), seen
+
+    def to_sequence(self, x: Tensor, memory: Tensor, mask: Mask = None, record: Record | None = None) -> Tensor:
+        """To another sequence (B, S, D)."""
+        if isinstance(mask, Packed):
+            project = self.project
+            return self._attend_packed(project.joined_queries(x), project.joined_keys_values(memory), mask, False)
+        return self.to_memory(x, self.keys_values(memory), mask, record)
 
     def to_memory(
         self, x: Tensor, memory: KeysValues, mask: Tensor | None = None, record: Record | None = None
@@ -159,6 +187,16 @@ class Attention(nn.Module):
             if record is not None:
                 record.append(weights)
         return self.project.join(y)
+
+    def _attend_packed(self, queries: Tensor, keys_values: Tensor | None, packed: Packed, causal: bool) -> Tensor:
+        from dragoman.kernels.attention import packed_attention
+
+        dropout = self.dropout if self.training else 0.0
+        y = packed_attention(
+            queries, keys_values, packed.starts_q, packed.starts_k, self.project.heads, packed.longest, causal, dropout
+        )
+        joined: Tensor = self.project.to_out(y)  # (N, D)
+        return joined
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:
         """Multiply-adds for so many queries and keys, of which `products` pairs meet."""

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
+from dragoman.kernels import usable
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
@@ -36,25 +37,47 @@ class FeedForward(nn.Module):
         return 2 * positions * self.inner.in_features * self.inner.out_features
 
 
+def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
+    """x + dropout(y), or dropout(y) alone."""
+    if usable(y):
+        from dragoman.kernels.residual import dropout_add as in_one_pass
+
+        return in_one_pass(x, y, dropout)
+    y = F.dropout(y, dropout, dropout > 0)
+    return y if x is None else x + y
+
+
+def residual_norm(x: Tensor, y: Tensor | None, norm: nn.Module, dropout: float = 0.0) -> Tensor:
+    """norm(x + dropout(y)), or norm(x)."""
+    if usable(x) and isinstance(norm, nn.LayerNorm):
+        from dragoman.kernels.residual import residual_norm as in_one_pass
+
+        return in_one_pass(x, y, norm.weight, norm.bias, norm.eps, dropout)
+    z: Tensor = norm(x if y is None else dropout_add(x, y, dropout))
+    return z
+
+
 class _Around(nn.Module):
     """A sublayer's surroundings: its norm, its dropout, the residual sum."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.norm = NORMS[config.norm_kind](config.width)
-        self.drop = nn.Dropout(config.dropout)
+        self._dropout = config.dropout
+
+    @property
+    def dropout(self) -> float:
+        return self._dropout if self.training else 0.0
 
 
 class PostNorm(_Around):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = self.norm(x + self.drop(sublayer(x)))
-        return y
+        return residual_norm(x, sublayer(x), self.norm, self.dropout)
 
 
 class PreNorm(_Around):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = x + self.drop(sublayer(self.norm(x)))
-        return y
+        return dropout_add(x, sublayer(residual_norm(x, None, self.norm)), self.dropout)
 
 
 PLACEMENTS: dict[str, type[_Around]] = {"post": PostNorm, "pre": PreNorm}

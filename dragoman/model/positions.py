@@ -1,7 +1,8 @@
 """Where a word stands, as a vector added to the word's own ("Attention Is All You Need", section 3.5).
 
 T positions, D features. Positions count from 0. Attention alone does not see order: without these, permuting the
-input permutes the output.
+input permutes the output. `at` tells where x stands: its first position, or the position of every row (sentences end to
+end, each counted from 0, none beyond `REACH`).
 """
 
 import torch
@@ -18,6 +19,10 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
+REACH = 256
+"""Positions that a table always has."""
+
+
 class Sinusoidal(nn.Module):
     """Nothing to learn, any length: the table grows when a longer sentence comes."""
 
@@ -28,11 +33,11 @@ class Sinusoidal(nn.Module):
         self.width, self.base = config.width, config.positions.base
         self.register_buffer("table", torch.empty(0, self.width), persistent=False)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        end = start + x.shape[1]
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        end = REACH if isinstance(at, Tensor) else at + x.shape[1]
         if end > len(self.table):
-            self.table = sinusoids(max(256, 2 * end), self.width, self.base).to(x.device)
-        return x + self.table[start:end]  # (B, T, D)
+            self.table = sinusoids(max(REACH, 2 * end), self.width, self.base).to(x.device)
+        return x + (self.table[at] if isinstance(at, Tensor) else self.table[at:end])  # (B, T, D)
 
 
 class Learned(nn.Module):
@@ -43,14 +48,16 @@ class Learned(nn.Module):
         self.table = nn.Parameter(torch.empty(config.positions.max_length, config.width))
         nn.init.normal_(self.table, std=config.width**-0.5)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        end = start + x.shape[1]
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        if isinstance(at, Tensor):
+            return x + self.table[at]
+        end = at + x.shape[1]
         if end > len(self.table):
             raise TranslationError(
                 f"a sentence reaches position {end}, but the learned positions end at {len(self.table)} "
                 f"(model.positions.max_length): split it, or train with a larger one."
             )
-        return x + self.table[start:end]  # (B, T, D)
+        return x + self.table[at:end]  # (B, T, D)
 
 
 POSITIONS: dict[str, type[Sinusoidal] | type[Learned]] = {"sinusoidal": Sinusoidal, "learned": Learned}

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, KeysValues, Record
-from dragoman.model.layers import PLACEMENTS, FeedForward, final_norm
+from dragoman.model.attention import Attention, KeysValues, Mask, Packed, Record
+from dragoman.model.layers import PLACEMENTS, FeedForward, dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
 
@@ -29,7 +29,7 @@ class EncoderLayer(nn.Module):
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config)
 
-    def forward(self, x: Tensor, mask: Tensor | None, record: Record | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, record: Record | None = None) -> Tensor:
         x = self.around_attention(x, lambda h: self.attention.to_itself(h, mask, record=record))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
@@ -46,13 +46,14 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: KeysValues,
-        mask: Tensor | None,
+        memory: Tensor,
+        mask: Mask,
+        own_mask: Mask = None,
         self_record: Record | None = None,
         cross_record: Record | None = None,
     ) -> Tensor:
-        x = self.around_attention(x, lambda h: self.attention.to_itself(h, causal=True, record=self_record))
-        x = self.around_cross(x, lambda h: self.cross.to_memory(h, memory, mask, cross_record))
+        x = self.around_attention(x, lambda h: self.attention.to_itself(h, own_mask, causal=True, record=self_record))
+        x = self.around_cross(x, lambda h: self.cross.to_sequence(h, memory, mask, cross_record))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
@@ -86,12 +87,13 @@ class Embedding(nn.Module):
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         self.positions = POSITIONS[config.positions.kind](config)
-        self.drop = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
         self.scale = math.sqrt(config.width)
 
-    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        x: Tensor = self.drop(self.positions(self.words(ids) * self.scale, start))
-        return x
+    def forward(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
+        """`at`: the position of the first, or of each."""
+        x = self.positions(self.words(ids) * self.scale, at)
+        return dropout_add(None, x, self.dropout) if self.training and self.dropout else x
 
 
 @dataclass
@@ -149,6 +151,31 @@ class Transformer(nn.Module):
         memory, mask = self.encode(source)
         return self.decode(target_in, memory, mask)
 
+    @property
+    def can_be_packed(self) -> bool:
+        """Whether our kernels know this model's attention."""
+        from dragoman.kernels.attention import FEATURES
+
+        config = self.config
+        return config.attention.similarity == "scaled-dot" and config.width // config.heads in FEATURES
+
+    def forward_packed(
+        self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed
+    ) -> Tensor:
+        """The same for sentences end to end: ids and positions in their sentence (N,) of each side. (N_target, D)
+
+        `encoder` says where sources start, `decoder` where targets (queries) and their sources (keys) do.
+        """
+        memory = self.source_embedding(source, source_at)
+        for layer in self.encoder:
+            memory = layer(memory, encoder)
+        memory, own = self.encoder_norm(memory), Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
+        x = self.target_embedding(target_in, target_at)
+        for decoder_layer in self.decoder:
+            x = decoder_layer(x, memory, decoder, own)
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
+
     def encode(self, source: Tensor, record: Record | None = None) -> tuple[Tensor, Tensor]:
         """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""
         mask = (source != self.pad)[:, None, None, :]
@@ -168,7 +195,7 @@ class Transformer(nn.Module):
         """All target positions at once, each seeing those before it. Padding is on the right: nobody sees it."""
         x = self.target_embedding(target_in)
         for layer in self.decoder:
-            x = layer(x, layer.cross.keys_values(memory), mask, self_record, cross_record)
+            x = layer(x, memory, mask, None, self_record, cross_record)
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 

@@ -1,6 +1,7 @@
 """What training costs: floating-point operations, memory, and the micro-batch that fits."""
 
 import os
+import time
 
 import torch
 
@@ -15,6 +16,22 @@ SHARE_OF_FREE_MEMORY = 0.4
 def training_flops(model: Model, batch: Batch) -> float:
     """Operations of forward and backward: a multiply-add is two, and backward costs twice forward."""
     return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
+
+
+def matrix_ceiling(device: torch.device) -> float | None:
+    """Operations per second of a large bf16 product, measured; None where that says little (no GPU)."""
+    if device.type != "cuda":
+        return None
+    matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)
+    best = 0.0
+    for _ in range(4):  # the first warms up
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(10):
+            matrix @ matrix
+        torch.cuda.synchronize()
+        best = max(best, 10 * 2 * 8192**3 / (time.perf_counter() - started))
+    return best
 
 
 def bytes_per_position(config: Config, target_vocabulary: int) -> float:

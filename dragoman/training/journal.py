@@ -7,6 +7,7 @@ the same log as an unbroken one (times apart).
 import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,24 @@ from dragoman.files import write_atomically
 LOG = "log.jsonl"
 
 
+@dataclass(frozen=True)
+class StepReport:
+    """What is known of a step before its loss is."""
+
+    step: int
+    epoch: int
+    tokens: int
+    flops: float
+    rate: float
+
+
 class Journal:
-    def __init__(self, folder: Path, console: Console, step: int, last_step: int, log_every: int):
+    """`ceiling`: operations per second that the device can do at most, where that is known."""
+
+    def __init__(
+        self, folder: Path, console: Console, step: int, last_step: int, log_every: int, ceiling: float | None = None
+    ):
+        self._ceiling = ceiling
         self._folder, self._console, self._log_every = folder, console, log_every
         _forget_after(folder / LOG, step)
         self._log = open(folder / LOG, "a", encoding="utf-8")  # noqa: SIM115 (lives as long as the run)
@@ -35,17 +52,18 @@ class Journal:
         self._last_step = last_step
         self._open_entry()
 
-    def step(self, step: int, epoch: int, loss: float, surprise: float, tokens: int, norm: float, rate: float) -> None:
+    def step(self, report: StepReport, loss: float, surprise: float, norm: float) -> None:
         """Take in one optimiser step: sums of loss and of -log p over its tokens."""
         self._loss += loss
         self._surprise += surprise
-        self._tokens += tokens
+        self._tokens += report.tokens
+        self._flops += report.flops
         self._norms.append(norm)
-        self._rate, self._epoch = rate, epoch
+        self._rate, self._epoch = report.rate, report.epoch
         if self._bar is not None:
-            self._bar.update(self._task, completed=step, shown=self._shown())
-        if step % self._log_every == 0:
-            self.close_entry(step)
+            self._bar.update(self._task, completed=report.step, shown=self._shown())
+        if report.step % self._log_every == 0:
+            self.close_entry(report.step)
 
     def close_entry(self, step: int) -> None:
         """Write the averages since the last entry."""
@@ -62,6 +80,7 @@ class Journal:
                 "gradient_norm": sum(self._norms) / len(self._norms),
                 "tokens": self._tokens,
                 "tokens_per_s": round(self._speed(), 1),
+                **({"mfu": round(self._utilisation(), 4)} if self._ceiling else {}),
             },
         )
         if self._bar is None:
@@ -86,17 +105,22 @@ class Journal:
 
     def _open_entry(self) -> None:
         self._loss = self._surprise = 0.0
-        self._tokens, self._norms = 0, list[float]()
+        self._tokens, self._flops, self._norms = 0, 0.0, list[float]()
         self._started = time.monotonic()
 
     def _speed(self) -> float:
         return self._tokens / max(time.monotonic() - self._started, 1e-9)
 
+    def _utilisation(self) -> float:
+        """The share of the device's ceiling that went into the model's products (MFU)."""
+        return self._flops / max(time.monotonic() - self._started, 1e-9) / (self._ceiling or math.inf)
+
     def _shown(self) -> str:
         surprise = self._surprise / self._tokens
+        utilisation = f"  MFU {self._utilisation():.0%}" if self._ceiling else ""
         return (
             f"loss {self._loss / self._tokens:.3f}  ppl {perplexity(surprise):.2f}  "
-            f"{self._speed():,.0f} tokens/s  rate {self._rate:.2e}"
+            f"{self._speed():,.0f} tokens/s{utilisation}  rate {self._rate:.2e}"
         )
 
     def _write(self, step: int, kind: str, values: dict[str, Any]) -> None:

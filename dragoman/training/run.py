@@ -24,7 +24,7 @@ from dragoman.files import storage_errors
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
-from dragoman.training.cost import fitting_micro_batch, memory_estimate
+from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
 from dragoman.training.finish import finish
 from dragoman.training.folder import (
     CHECKPOINTS,
@@ -131,7 +131,8 @@ def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Int
     """Whether the run came to its end."""
     with storage_errors(f"training in {folder}"), interruption.after_the_step():
         log_every = trainer.config.training.log_every
-        journal = Journal(folder, console, trainer.progress.step, trainer.last_step, log_every)
+        ceiling = matrix_ceiling(trainer.device)
+        journal = Journal(folder, console, trainer.progress.step, trainer.last_step, log_every, ceiling)
         try:
             return trainer.run(journal, interruption.requested)
         finally:

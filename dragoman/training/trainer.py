@@ -2,12 +2,14 @@
 
 Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The gradient is divided
 once, by the target tokens of the whole step, so that the number of micro-batches does not change it.
+
+A GPU works behind the host's back: a step is launched, and its loss is read only when the next one has been.
 """
 
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,9 +20,9 @@ from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
 from dragoman.training.cost import training_flops
-from dragoman.training.journal import Journal
+from dragoman.training.gradients import make_gradients
+from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
-from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.validation import Validator
@@ -45,6 +47,16 @@ def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.
     )
 
 
+@dataclass(frozen=True)
+class _Launched:
+    """A step under way, and where its loss, -log p and gradient norm will be."""
+
+    report: StepReport
+    batches: list[Batch]
+    results: torch.Tensor  # (3,), on the host
+    arrived: torch.cuda.Event | None
+
+
 class Trainer:
     def __init__(
         self,
@@ -61,6 +73,8 @@ class Trainer:
         self.optimiser = make_optimiser(model, config, device)
         if restore:
             checkpoints.restore(progress.step, model, self.optimiser)
+        self.gradients = make_gradients(model, config, device)
+        self._launched: _Launched | None = None
         self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
         self.validator = Validator(model, data.codec, config, device)
         self.last_step = self._last_step()
@@ -88,26 +102,36 @@ class Trainer:
         return self.progress.step >= self.last_step or 0 < patience <= self.progress.validations_since_best
 
     def step(self, batches: list[Batch], journal: Journal) -> None:
-        """One optimiser step over its micro-batches."""
+        """Launch one optimiser step over its micro-batches, then report the one before."""
         progress, training = self.progress, self.config.training
         number, tokens = progress.step + 1, sum(batch.tokens for batch in batches)
-        loss, surprise = self._accumulate_within_memory(batches, number, tokens, journal)
-        limit = training.clip_norm or math.inf
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            raise RunError(self._not_finite(batches, number, loss))
+        self._accumulate_within_memory(batches, number, tokens, journal)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf)
         rate = learning_rate(number, training, self.config.model.width)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        flops = sum(training_flops(self.model, batch) for batch in batches)
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
-        progress.flops += sum(training_flops(self.model, batch) for batch in batches)
-        journal.step(number, progress.position.epoch, loss, surprise, tokens, norm, rate)
+        progress.flops += flops
+        report = StepReport(number, progress.position.epoch, tokens, flops, rate)
+        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.sums, norm[None]])))
+        self.settle(journal)
+        self._launched = launched
 
-    def _accumulate_within_memory(
-        self, batches: list[Batch], step: int, tokens: int, journal: Journal
-    ) -> tuple[float, float]:
+    def settle(self, journal: Journal) -> None:
+        """Wait for the step under way, if there is one, and report it."""
+        launched, self._launched = self._launched, None
+        if launched is None:
+            return
+        if launched.arrived is not None:
+            launched.arrived.synchronize()
+        loss, surprise, norm = launched.results.tolist()
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise RunError(self._not_finite(launched.batches, launched.report.step, loss))
+        journal.step(launched.report, loss, surprise, norm)
+
+    def _accumulate_within_memory(self, batches: list[Batch], step: int, tokens: int, journal: Journal) -> None:
         """The same gradient from smaller micro-batches, should the step not fit into memory."""
         while True:
             try:
@@ -115,7 +139,6 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                self.optimiser.zero_grad(set_to_none=True)
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
                         f"step {step}: one sentence alone does not fit into memory; {self._last_saved()}. "
@@ -126,20 +149,17 @@ class Trainer:
             batches = [part for batch in batches for part in (halves(batch) if len(batch.indices) > 1 else [batch])]
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
-    def accumulate(self, batches: list[Batch], step: int, tokens: int) -> tuple[float, float]:
-        """Gradients of a step, divided by its tokens; the sums of the loss and of -log p."""
+    def accumulate(self, batches: list[Batch], step: int, tokens: int) -> None:
+        """The gradient of a step, divided by its tokens."""
         self.model.train()
-        losses, surprises = [], []
+        self.gradients.clear()
         for number, batch in enumerate(batches):
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
-            loss, surprise = self._loss(batch)
-            (loss / tokens).backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach())
-            surprises.append(surprise)
-        return float(torch.stack(losses).sum()), float(torch.stack(surprises).sum())
+            self.gradients.add(batch, tokens)
 
     def validate_and_save(self, journal: Journal) -> None:
         """The steps made are saved even if the validation fails."""
+        self.settle(journal)
         try:
             if self.data.valid.sources:
                 self.validate(journal)
@@ -160,6 +180,7 @@ class Trainer:
 
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint; an interim one serves to resume and is not averaged."""
+        self.settle(journal)
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
             raise RunError(f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. {_GENTLER}")
         if not interim:
@@ -174,29 +195,13 @@ class Trainer:
             for _ in range(2):
                 started = time.monotonic()
                 self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
+                self.gradients.sums.tolist()  # wait for it
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        self.optimiser.zero_grad(set_to_none=True)
+        self.gradients.clear()
         return elapsed
-
-    def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        source, target_in, target_out, real = (
-            torch.from_numpy(array).to(self.device, non_blocking=True)
-            for array in (batch.source, batch.target_in, batch.target_out, batch.real)
-        )
-        with self._autocast():
-            hidden = self.model(source, target_in).flatten(0, 1)[real]  # (N, D): padding never meets the vocabulary
-            logits = self.model.logits(hidden)
-        return smoothed_cross_entropy(logits, target_out.flatten()[real], self.config.training.label_smoothing)
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        precision = self.config.training.precision
-        bf16_here = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        if precision == "bf16" or (precision == "auto" and bf16_here):
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
 
     def _last_step(self) -> int:
         training = self.config.training
@@ -221,6 +226,17 @@ class Trainer:
     def _last_saved(self) -> str:
         kept = self.checkpoints.steps()
         return f"the checkpoint of step {kept[-1]} is intact" if kept else "no checkpoint was written yet"
+
+
+def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """On its way to the host without waiting, and what tells that it has arrived (None: it is there)."""
+    if not results.is_cuda:
+        return results.cpu(), None
+    there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)
+    there.copy_(results.detach(), non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return there, arrived
 
 
 def _dropout_seed(seed: int, step: int, micro_batch: int) -> int:

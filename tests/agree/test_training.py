@@ -56,25 +56,25 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     trainer = make_trainer(tmp_path, 100_000, model__dropout=0.0)
     batches = trainer.loader.step_at(trainer.progress.position)
     tokens = sum(batch.tokens for batch in batches)
-    whole = trainer.accumulate(batches, 1, tokens)
+    trainer.accumulate(batches, 1, tokens)
+    whole = trainer.gradients.sums.tolist()
     gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
-    trainer.optimiser.zero_grad()
-    loss, said = trainer._loss, []
+    add, said = trainer.gradients.add, []
 
-    def too_large(batch):
+    def too_large(batch, tokens):
         if len(batch.indices) > len(batches[0].indices) // 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return loss(batch)
+        add(batch, tokens)
 
-    monkeypatch.setattr(trainer, "_loss", too_large)
+    monkeypatch.setattr(trainer.gradients, "add", too_large)
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     monkeypatch.setattr(journal, "say", said.append)
-    split = trainer._accumulate_within_memory(batches, 1, tokens, journal)
-    assert split == pytest.approx(whole, rel=1e-5)
+    trainer._accumulate_within_memory(batches, 1, tokens, journal)
+    assert trainer.gradients.sums.tolist() == pytest.approx(whole, rel=1e-5)
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
     assert said == ["step 1: out of memory; tried again in 2 parts", "step 1: out of memory; tried again in 4 parts"]
-    monkeypatch.setattr(trainer, "_loss", lambda batch: too_large(batches[0]))
+    monkeypatch.setattr(trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens))
     with pytest.raises(RunError, match="one sentence alone does not fit"):
         trainer._accumulate_within_memory(batches, 1, tokens, journal)
     journal.close()
@@ -133,8 +133,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
         trainer.model.output.weight[7] = torch.nan
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     batches = trainer.loader.step_at(trainer.progress.position)
+    trainer.step(batches, journal)
     with pytest.raises(RunError) as caught:
-        trainer.step(batches, journal)
+        trainer.settle(journal)
     journal.close()
     message = str(caught.value)
     lines = sorted(int(trainer.data.train.lines[i]) for i in batches[0].indices)

@@ -1,0 +1,168 @@
+"""Training speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
+
+    python benchmarks/gpu.py train [--shape base iwslt] [--peers] [--profile]
+
+Random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout 0.1, fused
+AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches. Counted are
+real target tokens per second, and the share of the ceiling (a large bf16 product, measured in the same run) that goes
+into the products the model needs (MFU).
+"""
+
+import argparse
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from peers import TRAINING_PEERS, peer_step
+
+from dragoman.config import Config, make_config
+from dragoman.data.batches import Batch, collate
+from dragoman.engine.torch_engine import pick_device
+from dragoman.model.build import build_model
+from dragoman.text.vocabulary import Vocabulary
+from dragoman.training.cost import matrix_ceiling, training_flops
+from dragoman.training.gradients import make_gradients
+from dragoman.training.trainer import make_optimiser
+
+
+@dataclass(frozen=True)
+class Shape:
+    settings: dict[str, object]
+    vocabulary: int
+    tokens: int
+
+
+SHAPES = {
+    "base": Shape({}, 32_000, 25_000),
+    "iwslt": Shape({"model.feed_forward_width": 1024, "model.heads": 4}, 10_000, 16_000),
+}
+
+
+def vocabulary(size: int) -> Vocabulary:
+    return Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"w{i}" for i in range(4, size))))
+
+
+def random_batches(pieces: Vocabulary, tokens: int, count: int) -> list[Batch]:
+    """Each of sentences whose lengths, drawn around one centre, are within 3 of each other."""
+    generator, batches = np.random.default_rng(7), []
+    for _ in range(count):
+        centre = generator.integers(12, 37)  # the end included: 13 to 37, mean 25
+        rows = tokens // (centre + 1)
+        sides = [
+            [
+                generator.integers(4, len(pieces), size=n).tolist()
+                for n in generator.integers(centre - 1, centre + 2, rows)
+            ]
+            for _ in range(2)
+        ]
+        batches.append(collate(*sides, pieces, pieces))
+    return batches
+
+
+@dataclass(frozen=True)
+class Speed:
+    first_step_s: float
+    tokens_per_s: float
+
+
+def measure(step, batches: list[Batch], rounds: int) -> Speed:
+    """The first step alone, two rounds to warm up, then the median round."""
+    started = time.perf_counter()
+    step(batches[0])
+    torch.cuda.synchronize()
+    first = time.perf_counter() - started
+    for batch in batches * 2:
+        step(batch)
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for batch in batches:
+            step(batch)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return Speed(first, sum(batch.tokens for batch in batches) / statistics.median(times))
+
+
+def our_step(config: Config, pieces: Vocabulary, device: torch.device):
+    model = build_model(config.model, pieces, pieces, shared=True).to(device).train()
+    gradients, optimiser = make_gradients(model, config, device), make_optimiser(model, config, device)
+
+    def step(batch: Batch) -> None:
+        gradients.clear()
+        gradients.add(batch, batch.tokens)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+
+    return model, step
+
+
+def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
+    peer = kind(config.model, len(pieces)).to(device).train()
+    optimiser = make_optimiser(peer, config, device)
+    ready: dict[int, list[torch.Tensor]] = {}
+
+    def step(batch: Batch) -> None:
+        arrays = ready.setdefault(
+            id(batch), [torch.from_numpy(a).to(device) for a in (batch.source, batch.target_in, batch.target_out)]
+        )
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            peer_step(peer, optimiser, *arrays, config.training.label_smoothing)
+
+    return step
+
+
+def train(arguments: argparse.Namespace) -> None:
+    device = pick_device("cuda")
+    ceiling = matrix_ceiling(device)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ceiling {ceiling / 1e12:.0f} TFLOP/s")
+    for name in arguments.shape:
+        shape = SHAPES[name]
+        config = make_config(
+            "base", settings={**shape.settings, "training.batch_tokens": shape.tokens, "training.learning_rate": 0.01}
+        )
+        pieces = vocabulary(shape.vocabulary)
+        batches = random_batches(pieces, shape.tokens, arguments.batches)
+        model, step = our_step(config, pieces, device)
+        flops = sum(training_flops(model, batch) for batch in batches) / sum(batch.tokens for batch in batches)
+        rows = {"dragoman": measure(step, batches, arguments.rounds)}
+        if arguments.profile:
+            profile(step, batches)
+        del model, step
+        for peer, kind in TRAINING_PEERS.items() if arguments.peers else ():
+            torch.cuda.empty_cache()
+            rows[peer] = measure(their_step(kind, config, pieces, device), batches, arguments.rounds)
+        best = max((speed.tokens_per_s for peer, speed in rows.items() if peer != "dragoman"), default=float("nan"))
+        print(f"\n{name}: {shape.tokens:,} tokens a step, vocabulary {shape.vocabulary:,}")
+        for peer, speed in rows.items():
+            share = speed.tokens_per_s * flops / ceiling
+            print(
+                f"{peer:22} {speed.tokens_per_s / 1000:7.0f} k tokens/s  MFU {share:4.0%}  first step after "
+                f"{speed.first_step_s:5.1f} s  {speed.tokens_per_s / best:5.2f} x the best peer"
+            )
+
+
+def profile(step, batches: list[Batch]) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        for batch in batches[:4]:
+            step(batch)
+        torch.cuda.synchronize()
+    print(found.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=70))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("train",))
+    parser.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--peers", action="store_true", help="measure the peers too")
+    parser.add_argument("--batches", type=int, default=24, help="different batches")
+    parser.add_argument("--rounds", type=int, default=5, help="times that all batches are taken; the median counts")
+    parser.add_argument("--profile", action="store_true", help="print the kernels that take longest")
+    arguments = parser.parse_args()
+    train(arguments)
+
+
+if __name__ == "__main__":
+    main()

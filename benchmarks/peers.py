@@ -1,0 +1,81 @@
+"""The peers that dragoman's training and decoding are measured beside, written as their documentation has it."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ModelConfig
+from dragoman.model.positions import sinusoids
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with embeddings, sinusoids and a tied output layer; padding is id 0."""
+
+    def __init__(self, model: ModelConfig, size: int):
+        super().__init__()
+        self.embedding = nn.Embedding(size, model.width)
+        nn.init.normal_(self.embedding.weight, std=model.width**-0.5)
+        self.transformer = nn.Transformer(
+            model.width, model.heads, model.encoder_layers, model.decoder_layers, model.feed_forward_width,
+            model.dropout, batch_first=True, norm_first=model.norm == "pre",
+        )  # fmt: skip
+        self.drop = nn.Dropout(model.dropout)
+        self.register_buffer("positions", sinusoids(512, model.width))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits of every position. (B, T, V)"""
+        padding = source == 0
+        future = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=source.device)
+        hidden = self.transformer(
+            self._embed(source), self._embed(target), tgt_mask=future, tgt_is_causal=True,
+            src_key_padding_mask=padding, memory_key_padding_mask=padding,
+        )  # fmt: skip
+        return hidden @ self.embedding.weight.T
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.drop(self.embedding(ids) * math.sqrt(self.embedding.embedding_dim) + self.positions[: ids.shape[1]])
+
+
+class HuggingFaceMarian(nn.Module):
+    """transformers' MarianMTModel of the same shape, with torch's fused attention."""
+
+    def __init__(self, model: ModelConfig, size: int):
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        config = MarianConfig(
+            vocab_size=size, d_model=model.width, encoder_layers=model.encoder_layers,
+            decoder_layers=model.decoder_layers, encoder_attention_heads=model.heads,
+            decoder_attention_heads=model.heads, encoder_ffn_dim=model.feed_forward_width,
+            decoder_ffn_dim=model.feed_forward_width, dropout=model.dropout, activation_function="relu",
+            scale_embedding=True, pad_token_id=0, eos_token_id=3, forced_eos_token_id=None,
+            decoder_start_token_id=2, max_position_embeddings=512,
+        )  # fmt: skip
+        config._attn_implementation = "sdpa"
+        self.model = MarianMTModel(config)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        logits: Tensor = self.model(
+            input_ids=source, attention_mask=(source != 0).long(), decoder_input_ids=target, use_cache=False
+        ).logits
+        return logits
+
+
+TRAINING_PEERS = {"torch.nn.Transformer": TorchTransformer, "Hugging Face Marian": HuggingFaceMarian}
+
+
+def peer_step(
+    peer: nn.Module, optimiser: torch.optim.Optimizer, source: Tensor, target_in: Tensor, target_out: Tensor,
+    smoothing: float, clip_norm: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """One whole training step; padding (id 0) is ignored by the loss."""
+    logits = peer(source, target_in)
+    loss = nn.functional.cross_entropy(
+        logits.flatten(0, 1), target_out.flatten(), ignore_index=0, label_smoothing=smoothing
+    )
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(peer.parameters(), clip_norm)
+    optimiser.step()
+    return loss.detach()

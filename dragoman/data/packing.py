@@ -1,0 +1,98 @@
+"""Batches without padding between sentences: all of a side end to end, in shapes that come back.
+
+    N ids of a side, B sentences.
+
+A GPU likes to be asked the same thing again: kernels for known shapes, and whole steps recorded once and replayed. So
+the ids of a side are filled up to a multiple of a quantum, with made-up sentences of padding that nothing real looks at
+and no loss counts, and the number of sentences is rounded up with empty ones.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.data.batches import Batch
+
+LENGTHS = (32, 64, 128)
+"""The longest sentence of a packed batch is taken to be one of these."""
+
+
+class Shape(NamedTuple):
+    sources: int  # ids, filling included
+    targets: int
+    sentences: int
+    longest: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of the parts of `PackedBatch.ints`."""
+        return [*[self.sources] * 2, *[self.targets] * 3, *[self.sentences + 1] * 2]
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """One array, so that it travels in one piece: source ids, their positions; target_in, their positions, target_out
+    (-1: filling); where sources start, where targets start. `shape.sizes` tells where to cut."""
+
+    shape: Shape
+    ints: np.ndarray  # int32
+
+
+def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> PackedBatch | None:
+    """None where a sentence is too long to be packed."""
+    longest = max(batch.source_lengths.max(), batch.target_lengths.max())
+    if longest > LENGTHS[-1]:
+        return None
+    block = next(length for length in LENGTHS if length >= longest)
+    sources, targets = (_round_up(int(n.sum()), quantum) for n in (batch.source_lengths, batch.target_lengths))
+    source_lengths = _filled(batch.source_lengths, sources, block)
+    target_lengths = _filled(batch.target_lengths, targets, block)
+    sentences = 1 << (max(len(source_lengths), len(target_lengths)) - 1).bit_length()
+    source_starts, target_starts = _starts(source_lengths, sentences), _starts(target_lengths, sentences)
+    real_source = np.arange(batch.source.shape[1]) < batch.source_lengths[:, None]  # (B, S)
+    parts = [
+        _padded(batch.source[real_source], sources, source_pad),
+        _positions(source_starts),
+        _padded(batch.target_in.ravel()[batch.real], targets, target_pad),
+        _positions(target_starts),
+        _padded(batch.target_out.ravel()[batch.real], targets, -1),
+        source_starts,
+        target_starts,
+    ]
+    return PackedBatch(Shape(sources, targets, sentences, block), np.concatenate(parts, dtype=np.int32))
+
+
+def _round_up(number: int, quantum: int) -> int:
+    return -(-number // quantum) * quantum
+
+
+def _filled(lengths: np.ndarray, total: int, longest: int) -> np.ndarray:
+    """These lengths, and those of the filling that makes them add up to the total.
+
+    >>> _filled(np.array([3, 4]), 16, 8).tolist()
+    [3, 4, 8, 1]
+    """
+    whole, rest = divmod(total - int(lengths.sum()), longest)
+    return np.concatenate([lengths, np.full(whole, longest), np.full(int(rest > 0), rest)])
+
+
+def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
+    """Where each sentence starts, and where the last ends; empty sentences behind it. (sentences+1,)"""
+    starts = np.full(sentences + 1, lengths.sum())
+    starts[0], starts[1 : len(lengths) + 1] = 0, lengths.cumsum()
+    return starts
+
+
+def _positions(starts: np.ndarray) -> np.ndarray:
+    """Each place's position in its own sentence.
+
+    >>> _positions(np.array([0, 3, 5])).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    positions: np.ndarray = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+    return positions
+
+
+def _padded(ids: np.ndarray, total: int, value: int) -> np.ndarray:
+    return np.concatenate([ids, np.full(total - len(ids), value)])

@@ -1,0 +1,20 @@
+"""Kernels of our own for NVIDIA GPUs, in Triton: each does in one pass over memory what the plain code does in several.
+
+Every kernel has its plain twin in `model` or `training`, to which a test binds it. They are imported only where they
+can run: Triton comes with torch's CUDA builds for Linux and is missing elsewhere.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+
+from torch import Tensor
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def usable(tensor: Tensor) -> bool:
+    """Whether our kernels can work on this tensor."""
+    return tensor.is_cuda and _has_triton()

@@ -1,0 +1,124 @@
+"""The gradient of a batch, by one of two roads.
+
+`Gradients` works everywhere, on padded batches. `PackedGradients` is for NVIDIA GPUs: sentences end to end, our own
+kernels, and each shape of batch recorded as a CUDA graph when it comes for the second time, so that a step costs the
+host one launch. Both give the same gradient; a test binds them.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from dragoman.config import Config
+from dragoman.data.batches import Batch
+from dragoman.data.packing import PackedBatch, Shape, pack
+from dragoman.kernels import usable
+from dragoman.model.attention import Packed
+from dragoman.model.build import Model
+from dragoman.training.loss import vocabulary_loss
+
+
+class Gradients:
+    """Adds gradients to the model's parameters and losses to `sums`."""
+
+    _drop_gradients = True
+
+    def __init__(self, model: Model, config: Config, device: torch.device):
+        self._model, self._device = model, device
+        self._precision, self._smoothing = config.training.precision, config.training.label_smoothing
+        self.sums = torch.zeros(2, device=device)  # of the loss and of -log p
+
+    def clear(self) -> None:
+        self._model.zero_grad(set_to_none=self._drop_gradients)
+        self.sums.zero_()
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        """The gradient of the batch's loss, divided by the tokens of the whole step."""
+        source, target_in, target_out, real = (
+            torch.from_numpy(array).to(self._device, non_blocking=True)
+            for array in (batch.source, batch.target_in, batch.target_out, batch.real)
+        )
+        with self.autocast():
+            hidden = self._model(source, target_in).flatten(0, 1)[real]  # (N, D): padding never meets the vocabulary
+            loss, surprise = vocabulary_loss(self._model, hidden, target_out.flatten()[real], self._smoothing)
+        (loss / tokens).backward()  # type: ignore[no-untyped-call]
+        self.sums += torch.stack([loss.detach(), surprise])
+
+    def autocast(self) -> AbstractContextManager[object]:
+        bf16_here = self._device.type == "cuda" and torch.cuda.is_bf16_supported()
+        if self._precision == "bf16" or (self._precision == "auto" and bf16_here):
+            return torch.autocast(self._device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+
+class PackedGradients(Gradients):
+    _drop_gradients = False  # graphs add to them where they lie
+
+    def __init__(self, model: Model, config: Config, device: torch.device):
+        super().__init__(model, config, device)
+        self._quantum = 64 * math.ceil(config.training.batch_tokens / 16 / 64)
+        self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    def add(self, batch: Batch, tokens: int) -> None:
+        pad = self._model.pad
+        packed = pack(batch, self._quantum, pad, pad)
+        if packed is None:
+            super().add(batch, tokens)
+        else:
+            self.add_packed(packed, tokens)
+
+    def add_packed(self, batch: PackedBatch, tokens: int) -> None:
+        ints = torch.from_numpy(batch.ints)
+        if self._device.type != "cuda":
+            self._compute(batch.shape, ints, torch.tensor(1 / tokens))
+            return
+        ints = ints.pin_memory()
+        if batch.shape not in self._graphs:
+            self._graphs[batch.shape] = None
+            self._compute(batch.shape, ints.to(self._device, non_blocking=True), torch.tensor(1 / tokens).cuda())
+            return
+        graph = self._graphs[batch.shape]
+        if graph is None:
+            pool = next((known.graph.pool() for known in self._graphs.values() if known is not None), None)
+            graph = self._graphs[batch.shape] = _Graph(batch.shape, self._compute, self._device, pool)
+        graph.ints.copy_(ints, non_blocking=True)
+        graph.share.fill_(1 / tokens)
+        graph.graph.replay()
+
+    def _compute(self, shape: Shape, ints: Tensor, share: Tensor) -> None:
+        source, source_at, target_in, target_at, target_out, source_starts, target_starts = ints.split(shape.sizes)
+        encoder = Packed(source_starts, source_starts, shape.longest)
+        decoder = Packed(target_starts, source_starts, shape.longest)
+        with self.autocast():
+            hidden = self._model.forward_packed(source, source_at, target_in, target_at, encoder, decoder)
+            loss, surprise = vocabulary_loss(self._model, hidden, target_out, self._smoothing)
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        self.sums += torch.stack([loss.detach(), surprise])
+
+
+class _Graph:
+    """A recorded computation and the places where it finds its input."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        compute: Callable[[Shape, Tensor, Tensor], None],
+        device: torch.device,
+        pool: tuple[int, int] | None,
+    ):
+        self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
+        self.share = torch.ones((), device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            compute(shape, self.ints, self.share)
+
+
+def make_gradients(model: Model, config: Config, device: torch.device) -> Gradients:
+    """The fastest road that this model can take on this device."""
+    can_pack = usable(next(model.parameters())) and model.can_be_packed
+    return (PackedGradients if can_pack else Gradients)(model, config, device)

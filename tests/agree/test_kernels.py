@@ -1,0 +1,180 @@
+"""Each kernel of ours against its plain twin, forward and backward; without a GPU in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+from dragoman.data.batches import collate
+from dragoman.data.packing import pack
+from dragoman.kernels.attention import packed_attention
+from dragoman.kernels.cross_entropy import linear_cross_entropy
+from dragoman.kernels.residual import dropout_add, residual_norm
+from dragoman.model.attention import causal_mask, plain_attention
+from dragoman.training.gradients import Gradients, PackedGradients
+from dragoman.training.loss import smoothed_cross_entropy
+from tests.conftest import small_config, small_model, vocabulary
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, device=DEVICE, requires_grad=True)
+
+
+def assert_same(ours: Tensor, plain: Tensor, leaves: list[Tensor]) -> None:
+    """The same values, and the same gradients for a random direction."""
+    torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
+    direction = torch.randn_like(plain)
+    for a, b in zip(
+        torch.autograd.grad(ours, leaves, direction), torch.autograd.grad(plain, leaves, direction), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def starts_of(lengths: list[int]) -> Tensor:
+    return F.pad(torch.tensor(lengths).cumsum(0), (1, 0)).int().to(DEVICE)
+
+
+def one_by_one(
+    q: Tensor, k: Tensor, v: Tensor, lengths: tuple[list[int], list[int]], heads: int, causal: bool
+) -> Tensor:
+    """The formula, sentence by sentence."""
+    outputs = []
+    for a, b, c in zip(q.split(lengths[0]), k.split(lengths[1]), v.split(lengths[1]), strict=True):
+        split = [x.view(len(x), heads, x.shape[1] // heads).transpose(0, 1) for x in (a, b, c)]
+        mask = causal_mask(len(a), len(b), q.device) if causal else None
+        out = plain_attention(*split, mask)[0] if len(b) else torch.zeros_like(split[0])
+        outputs.append(out.transpose(0, 1).flatten(1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_self_attention_is_attention_of_each_sentence_alone(causal: bool) -> None:
+    lengths, heads, width = [3, 1, 0, 33, 7], 2, 32
+    joined = random(sum(lengths), 3 * width)
+    starts = starts_of(lengths)
+    ours = packed_attention(joined, None, starts, starts, heads, 33, causal)
+    q, k, v = joined.chunk(3, dim=1)
+    assert_same(ours, one_by_one(q, k, v, (lengths, lengths), heads, causal), [joined])
+
+
+def test_packed_cross_attention_is_attention_of_each_pair_alone() -> None:
+    queries, keys, heads, width = [3, 5, 2, 0], [4, 0, 17, 3], 2, 32
+    q, kv = random(sum(queries), width), random(sum(keys), 2 * width)
+    ours = packed_attention(q, kv, starts_of(queries), starts_of(keys), heads, 17)
+    k, v = kv.chunk(2, dim=1)
+    assert_same(ours, one_by_one(q, k, v, (queries, keys), heads, False), [q, kv])
+
+
+def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
+    """With all scores equal the output is a mean of values, each kept with probability 1-p and divided by it."""
+    rows, heads = 2048, 2
+    joined = torch.zeros(rows, 96, device=DEVICE)
+    joined[:, 64:] = 1.0
+    joined.requires_grad_()
+    starts = torch.arange(0, rows + 1, 32, dtype=torch.int32, device=DEVICE)
+    torch.manual_seed(3)
+    out = packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert out.std().item() == pytest.approx((0.25 / 0.75 / 32) ** 0.5, rel=0.1)
+    (grad,) = torch.autograd.grad(out.sum(), joined)
+    torch.testing.assert_close((grad[:, 64:] * joined[:, 64:]).sum(), out.sum())  # linear: f(v) = <df/dv, v>
+    torch.manual_seed(3)
+    assert torch.equal(out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25))
+    assert not torch.equal(out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25))
+
+
+@pytest.mark.parametrize("width", [32, 48])
+def test_residual_norm_is_the_norm_of_the_sum(width: int) -> None:
+    x, y, weight, bias = random(5, 3, width), random(5, 3, width), random(width), random(width)
+    assert_same(
+        residual_norm(x, y, weight, bias, 1e-5),
+        F.layer_norm(x + y, (width,), weight, bias, 1e-5),
+        [x, y, weight, bias],
+    )
+    assert_same(
+        residual_norm(x, None, weight, bias, 1e-5), F.layer_norm(x, (width,), weight, bias, 1e-5), [x, weight, bias]
+    )
+
+
+def test_dropout_keeps_the_right_share_and_backward_draws_the_same() -> None:
+    x, y = random(300, 64), random(300, 64)
+    torch.manual_seed(1)
+    out = dropout_add(x, y, 0.3)
+    kept = (out - x).abs() > 0
+    torch.testing.assert_close(out[kept], (x + y / 0.7)[kept])
+    assert kept.float().mean().item() == pytest.approx(0.7, abs=0.02)
+    direction = torch.randn_like(out)
+    dx, dy = torch.autograd.grad(out, [x, y], direction)
+    torch.testing.assert_close(dx, direction)
+    torch.testing.assert_close(dy, torch.where(kept, direction / 0.7, 0.0))
+    assert not torch.equal(kept, (dropout_add(None, y, 0.3) != 0))  # another seed, another choice
+    neighbours = (kept[:, 1:] & kept[:, :-1]).float().mean().item()
+    assert neighbours == pytest.approx(0.49, abs=0.02)  # independent of one another
+
+
+def test_residual_norm_drops_out_before_the_sum() -> None:
+    width = 64
+    x, y, weight, bias = random(50, width), random(50, width), random(width), random(width)
+    torch.manual_seed(1)
+    kept = dropout_add(None, torch.ones_like(y), 0.3) != 0
+    torch.manual_seed(1)
+    ours = residual_norm(x, y, weight, bias, 1e-5, 0.3)
+    plain = F.layer_norm(x + torch.where(kept, y / 0.7, 0.0), (width,), weight, bias, 1e-5)
+    assert_same(ours, plain, [x, y, weight, bias])
+
+
+@pytest.mark.parametrize("words", [50, 5000])
+def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int) -> None:
+    hidden, weight = random(6, 32), random(words, 32)
+    targets = torch.tensor([3, 0, -1, 49, 7, -1], device=DEVICE)
+    loss, surprise = linear_cross_entropy(hidden, weight, targets, 0.1)
+    real = targets >= 0
+    plain, plain_surprise = smoothed_cross_entropy(hidden[real] @ weight.T, targets[real], 0.1)
+    torch.testing.assert_close(surprise, plain_surprise)
+    assert_same(loss, plain, [hidden, weight])
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, kernels: bool, monkeypatch) -> None:
+    """Filling included; once with all our kernels, once with the attention alone."""
+    for module in ("dragoman.model.layers", "dragoman.training.loss") if kernels else ():
+        monkeypatch.setattr(f"{module}.usable", lambda tensor: True)
+    pieces, config = vocabulary(23), small_config(model__norm=norm, training__batch_tokens=100)
+    sources, targets = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2], [[9, 10, 11, 12], [13], [14] * 30]
+    batch = collate(sources, targets, pieces, pieces)
+    found = []
+    for way in (Gradients, PackedGradients):
+        model = small_model(model__norm=norm).train().to(DEVICE)
+        gradients = way(model, config, DEVICE)
+        gradients.clear()
+        gradients.add(batch, batch.tokens)
+        found.append((gradients.sums, {name: p.grad for name, p in model.named_parameters()}))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], gradient, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_a_packed_batch_holds_every_token_once_and_fills_up_to_its_quantum() -> None:
+    pieces = vocabulary(60)
+    sources, targets = [[5, 6, 7], [8, 3], [9]], [[10, 11], [12], list(range(13, 58))]
+    packed = pack(collate(sources, targets, pieces, pieces), 64, pieces.pad, pieces.pad)
+    assert packed is not None
+    parts = torch.from_numpy(packed.ints).split(packed.shape.sizes)
+    source, source_at, target_in, target_at, target_out, source_starts, target_starts = (p.tolist() for p in parts)
+    assert source == [5, 6, 7, 8, 3, 9] + [pieces.pad] * 58
+    assert source_at[:6] == [0, 1, 2, 0, 1, 0]
+    assert [t for t in target_out if t >= 0] == [t for row in targets for t in [*row, pieces.eos]]
+    assert target_in[:5] == [pieces.bos, 10, 11, pieces.bos, 12]
+    assert source_starts[:4] == [0, 3, 5, 6]
+    assert target_starts[:4] == [0, 3, 5, 51]
+    assert source_starts[-1] == target_starts[-1] == 64
+    assert max(source_at + target_at) < packed.shape.longest == 64
