@@ -1,11 +1,15 @@
-"""Training speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
+"""Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
 
-    python benchmarks/gpu.py train [--shape base iwslt] [--peers] [--profile]
+    python benchmarks/gpu.py [train] [decode] [--no-peers] [--profile]
 
-Random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout 0.1, fused
-AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches. Counted are
-real target tokens per second, and the share of the ceiling (a large bf16 product, measured in the same run) that goes
-into the products the model needs (MFU).
+Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout
+0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches.
+Counted are real target tokens per second, and the share of the ceiling (a large bf16 product, measured in the same run)
+that goes into the products the model needs (MFU).
+
+Decoding: the base shape with random weights, the same in Hugging Face's Marian, sentences of 20 to 30 tokens, 32 tokens
+out of each, no length penalty. First both search in float32 and their outputs are held against each other, token for
+token; then both are timed in bf16, and counted are the tokens of the best hypothesis per second.
 """
 
 import argparse
@@ -15,11 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from peers import TRAINING_PEERS, peer_step
+from peers import TRAINING_PEERS, marian_with_weights_of, peer_step
 
-from dragoman.config import Config, make_config
-from dragoman.data.batches import Batch, collate
-from dragoman.engine.torch_engine import pick_device
+from dragoman.config import Config, DecodingConfig, make_config
+from dragoman.data.batches import Batch, collate, pad
+from dragoman.decode.device_search import DeviceSearch
+from dragoman.engine.torch_engine import TorchEngine, pick_device
 from dragoman.model.build import build_model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import matrix_ceiling, training_flops
@@ -152,16 +157,96 @@ def profile(step, batches: list[Batch]) -> None:
     print(found.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=70))
 
 
+TOKENS_OUT = 32
+
+
+def sentences(pieces: Vocabulary, count: int) -> list[list[int]]:
+    generator = np.random.default_rng(3)
+    return [
+        [*generator.integers(4, len(pieces), size=n).tolist(), pieces.eos] for n in generator.integers(19, 30, count)
+    ]
+
+
+def decode(arguments: argparse.Namespace) -> None:
+    device = pick_device("cuda")
+    pieces, config = vocabulary(32_000), make_config("base")
+    model = build_model(config.model, pieces, pieces, shared=True).eval()
+    with torch.no_grad():
+        model.target_embedding.words.weight.mul_(4)  # outputs that differ by more than rounding
+    engine = TorchEngine(model.to(device), pieces, pieces, device)
+    marian = marian_with_weights_of(model, len(pieces)).to(device) if arguments.peers else None
+    rows = []
+    for precision in ("float32", "bf16"):
+        if marian is not None and precision == "bf16":
+            marian = marian.bfloat16()
+        for beam in (1, 4):
+            settings = DecodingConfig(
+                beam=beam, length_penalty="none", max_length_ratio=0.0, max_length_extra=TOKENS_OUT,
+                min_length_ratio=100.0, precision=precision,
+            )  # fmt: skip
+            search = DeviceSearch(engine, settings, 1)
+            for count in (128, 512):
+                sources = sentences(pieces, count)
+                ours = lambda: [list(found[0].tokens) for found in search(sources)]  # noqa: B023, E731
+                theirs = lambda: generate(marian, sources, beam)  # noqa: B023, E731
+                rows.append(compare(precision, beam, count, ours, theirs if marian is not None else None))
+                if arguments.profile and precision == "bf16":
+                    profile(lambda _: ours(), [None])  # type: ignore[list-item]  # noqa: B023
+    print("\n".join(rows))
+
+
+def compare(precision: str, beam: int, count: int, ours, theirs) -> str:
+    """Equal outputs in float32, speeds in bf16."""
+    name = f"{'greedy' if beam == 1 else f'beam {beam}':7} batch {count}"
+    if precision == "float32":
+        if theirs is None:
+            return f"{name}  float32: {len(ours())} sentences searched"
+        equal = sum(a == b for a, b in zip(ours(), theirs(), strict=True))
+        return f"{name}  float32: {equal} of {count} sentences equal, token for token"
+    ours()
+    speed = count * TOKENS_OUT / fastest(ours, 5)
+    line = f"{name}  bf16: dragoman {speed / 1000:7.0f} k tokens/s"
+    if theirs is not None:
+        theirs()
+        peer = count * TOKENS_OUT / fastest(theirs, 2)
+        line += f"  Hugging Face {peer / 1000:6.1f} k tokens/s  ratio {speed / peer:5.2f}"
+    return line
+
+
+def fastest(work, times: int) -> float:
+    """Seconds of the median run."""
+    found = []
+    for _ in range(times):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
+
+
+@torch.inference_mode()
+def generate(marian, sources: list[list[int]], beam: int) -> list[list[int]]:
+    ids = torch.from_numpy(pad(sources, 0)).to(marian.device)
+    found = marian.generate(
+        input_ids=ids, attention_mask=(ids != 0).long(), num_beams=beam, do_sample=False, length_penalty=0.0,
+        min_new_tokens=TOKENS_OUT - 1, max_new_tokens=TOKENS_OUT, suppress_tokens=[0, 1, 2], early_stopping=False,
+    )  # fmt: skip
+    return [[token for token in row if token not in (0, 2, 3)] for row in found.tolist()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("train",))
+    parser.add_argument("parts", nargs="*", help="train, decode; both if none is named")
     parser.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--peers", action="store_true", help="measure the peers too")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure dragoman alone")
     parser.add_argument("--batches", type=int, default=24, help="different batches")
     parser.add_argument("--rounds", type=int, default=5, help="times that all batches are taken; the median counts")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take longest")
     arguments = parser.parse_args()
-    train(arguments)
+    parts = {"train": train, "decode": decode}
+    for name in arguments.parts or parts:
+        parts[name](arguments)
 
 
 if __name__ == "__main__":

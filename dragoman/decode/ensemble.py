@@ -26,6 +26,14 @@ class Ensemble:
     def max_length(self) -> int | None:
         return min((m.max_length for m in self.members if m.max_length is not None), default=None)
 
+    @property
+    def searches_on_device(self) -> bool:
+        return False
+
+    @property
+    def batch_tokens(self) -> int:
+        return min(member.batch_tokens for member in self.members)
+
     def start(self, sources: Sequence[Sequence[int]]) -> list[object]:
         return [member.start(sources) for member in self.members]
 

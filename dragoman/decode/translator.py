@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -17,13 +17,18 @@ from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import Observer, beam_search
+from dragoman.decode.search import Observer, beam_search, is_simple
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
 from dragoman.text.codec import Codec, words_of_pieces
 from dragoman.text.segments import split_to_fit
 
+if TYPE_CHECKING:
+    from dragoman.decode.device_search import DeviceSearch
+
 WINDOW_LINES = 2048
+MANY = 16
+"""Sentences from which on a search on the device is worth its preparation."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Request:
 class Translator:
     def __init__(self, engine: Engine, codec: Codec, config: Config):
         self.engine, self.codec, self.config = engine, codec, config
+        self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
 
     @overload
     def __call__(self, text: str, request: Request = ...) -> str: ...
@@ -109,7 +115,7 @@ class Translator:
                 raise TranslationError(f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}.")
         scores: list[np.ndarray] = [np.zeros(0)] * len(left)
         lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
-        for rows in _batches(lengths, self.config.decoding.batch_tokens):
+        for rows in _batches(lengths, self.config.decoding.batch_tokens or self.engine.batch_tokens):
             for row, found in zip(
                 rows, self.engine.score([left[r] for r in rows], [right[r] for r in rows]), strict=True
             ):
@@ -163,7 +169,8 @@ class Translator:
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
-        for rows in _batches([len(part.ids) for part in parts], self._settings(request).batch_tokens):
+        batch_tokens = self._settings(request).batch_tokens or self.engine.batch_tokens
+        for rows in _batches([len(part.ids) for part in parts], batch_tokens):
             outputs = self._search([parts[row] for row in rows], first, request)
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
@@ -201,10 +208,23 @@ class Translator:
                 self.engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
             )  # fmt: skip
+        host_is_needed = prefixes or request.alignments or request.observer
+        if self.engine.searches_on_device and len(sources) >= MANY and not host_is_needed and is_simple(settings):
+            return self._device_search(settings, request.nbest)(sources)
         return beam_search(
             self.engine, sources, settings,
             nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
         )  # fmt: skip
+
+    def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
+        """Kept for these settings: what it has recorded is worth more the second time."""
+        if (settings, nbest) not in self._device_searches:
+            from dragoman.decode.device_search import DeviceSearch
+            from dragoman.engine.torch_engine import TorchEngine
+
+            self._device_searches.clear()
+            self._device_searches[settings, nbest] = DeviceSearch(cast(TorchEngine, self.engine), settings, nbest)
+        return self._device_searches[settings, nbest]
 
     def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)

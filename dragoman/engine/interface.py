@@ -36,6 +36,16 @@ class Engine(Protocol):
         """The most positions that the model knows, on either side; None: any number."""
         ...
 
+    @property
+    def searches_on_device(self) -> bool:
+        """Whether many sentences are better searched where the model is (`decode/device_search.py`)."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """Source pieces that are well translated at once."""
+        ...
+
     def start(self, sources: Sequence[Sequence[int]]) -> Any: ...
 
     def step(

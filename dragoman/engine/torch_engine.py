@@ -10,6 +10,7 @@ from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.errors import ConfigError
+from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
 from dragoman.model.weights import check_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
@@ -52,6 +53,14 @@ class TorchEngine:
     def max_length(self) -> int | None:
         positions = self.model.config.positions
         return positions.max_length if positions.kind == "learned" else None
+
+    @property
+    def searches_on_device(self) -> bool:
+        return usable(self.model.output.weight) and self.model.can_be_packed
+
+    @property
+    def batch_tokens(self) -> int:
+        return 4096 if self.device.type == "cpu" else 16_384
 
     @property
     def attention_layer(self) -> int:

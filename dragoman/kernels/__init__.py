@@ -7,6 +7,7 @@ can run: Triton comes with torch's CUDA builds for Linux and is missing elsewher
 from functools import cache
 from importlib.util import find_spec
 
+import torch
 from torch import Tensor
 
 
@@ -18,3 +19,9 @@ def _has_triton() -> bool:
 def usable(tensor: Tensor) -> bool:
     """Whether our kernels can work on this tensor."""
     return tensor.is_cuda and _has_triton()
+
+
+def working_type(x: Tensor) -> torch.dtype:
+    """What autocast computes in here, else the type of x."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

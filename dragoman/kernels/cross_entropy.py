@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dragoman.kernels import working_type
+
 _LARGEST = 2**31  # bytes of logits at a time; more are computed in parts
 
 
@@ -62,10 +64,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         rows_at_once = max(1, _LARGEST // (words * hidden.element_size()))
         for part in (slice(i, i + rows_at_once) for i in range(0, len(hidden), rows_at_once)):
             logits = hidden[part] @ near.T  # (N, V), and soon their gradient
-            block = min(4096, triton.next_power_of_2(words))
+            block = min(8192, triton.next_power_of_2(words))
             _loss_and_gradient[(len(logits),)](
                 logits, targets[part], loss[part], surprise[part], smoothing, words, logits.stride(0), block,
-                num_warps=8,
+                num_warps=16,
             )  # fmt: skip
             torch.mm(logits, near, out=dhidden[part])
             dweight += logits.T @ hidden[part]
@@ -84,5 +86,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Sums over all positions of the smoothed loss of `hidden @ weight.T` and of -log p. (N, D), (V, D), (N,)"""
-    loss, surprise = _LinearCrossEntropy.apply(hidden.contiguous(), weight, targets, smoothing)
+    hidden = hidden.to(working_type(hidden)).contiguous()
+    loss, surprise = _LinearCrossEntropy.apply(hidden, weight, targets, smoothing)
     return loss, surprise

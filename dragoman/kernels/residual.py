@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dragoman.kernels import working_type
 from dragoman.kernels.noise import draw_seed, keeps
 
 _PROGRAMS = 1024  # partial sums of the weights' gradients
@@ -107,7 +108,7 @@ class _ResidualNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, dropout: float
     ) -> Tensor:
         width, rows = x.shape[-1], x.numel() // x.shape[-1]
-        out = torch.empty_like(x, dtype=_working_type(x))
+        out = torch.empty_like(x, dtype=working_type(x))
         total = torch.empty_like(out) if y is not None else x
         mean, rstd = torch.empty(2, rows, dtype=torch.float32, device=x.device)
         seed = draw_seed(x.device) if dropout > 0 else None
@@ -151,19 +152,14 @@ class _DropoutAdd(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
         (seed,), grad = ctx.saved_tensors, grad.contiguous()
+        dx = grad if ctx.needs_input_grad[0] else None
         if ctx.dropout == 0:
-            return grad, grad.to(ctx.type), None
+            return dx, grad.to(ctx.type), None
         dy = torch.empty_like(grad, dtype=ctx.type)
         _launch_dropout_add(None, grad, dy, seed, ctx.dropout)
-        return grad, dy, None
-
-
-def _working_type(x: Tensor) -> torch.dtype:
-    """What autocast computes in here, else the type of x."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        return dx, dy, None
 
 
 def residual_norm(

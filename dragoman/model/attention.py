@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
+from dragoman.model.linear import Linear, linear
 
 
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
@@ -95,8 +96,8 @@ class PaperHeads(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.width, self.heads = width, heads
-        self.to_qkv = nn.Linear(width, 3 * width)
-        self.to_out = nn.Linear(width, width)
+        self.to_qkv = Linear(width, 3 * width)
+        self.to_out = Linear(width, width)
         for matrix in (*self.to_qkv.weight.chunk(3), self.to_out.weight):  # Glorot's range for each D x D
             nn.init.xavier_uniform_(matrix)
         nn.init.zeros_(self.to_qkv.bias)
@@ -114,11 +115,11 @@ class PaperHeads(nn.Module):
 
     def joined_queries(self, x: Tensor) -> Tensor:
         """Of all heads, side by side. (..., D)"""
-        return F.linear(x, self.to_qkv.weight[: self.width], self.to_qkv.bias[: self.width])
+        return linear(x, self.to_qkv.weight[: self.width], self.to_qkv.bias[: self.width])
 
     def joined_keys_values(self, x: Tensor) -> Tensor:
         """Keys of all heads, then values of all heads. (..., 2D)"""
-        return F.linear(x, self.to_qkv.weight[self.width :], self.to_qkv.bias[self.width :])
+        return linear(x, self.to_qkv.weight[self.width :], self.to_qkv.bias[self.width :])
 
     def join(self, y: Tensor) -> Tensor:
         joined: Tensor = self.to_out(y.transpose(1, 2).flatten(2))  # (B, T, D)

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.kernels import usable
+from dragoman.model.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
-
-NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm}
 
 
 class FeedForward(nn.Module):
@@ -21,16 +20,17 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.inner = nn.Linear(config.width, config.feed_forward_width)
-        self.outer = nn.Linear(config.feed_forward_width, config.width)
+        self.inner = Linear(config.width, config.feed_forward_width)
+        self.outer = Linear(config.feed_forward_width, config.width)
         self.activation = ACTIVATIONS[config.activation]
-        self.drop = nn.Dropout(config.activation_dropout)
+        self.dropout = config.activation_dropout
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.outer(self.drop(self.activation(self.inner(x))))
+        h = self.inner(x, relu=True) if self.activation is F.relu else self.activation(self.inner(x))
+        y: Tensor = self.outer(dropout_add(None, h, self.dropout) if self.training and self.dropout else h)
         return y
 
     def multiplications(self, positions: float) -> float:
@@ -47,14 +47,26 @@ def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     return y if x is None else x + y
 
 
-def residual_norm(x: Tensor, y: Tensor | None, norm: nn.Module, dropout: float = 0.0) -> Tensor:
-    """norm(x + dropout(y)), or norm(x)."""
-    if usable(x) and isinstance(norm, nn.LayerNorm):
-        from dragoman.kernels.residual import residual_norm as in_one_pass
+class LayerNorm(nn.LayerNorm):
+    """Over the features of a position."""
 
-        return in_one_pass(x, y, norm.weight, norm.bias, norm.eps, dropout)
-    z: Tensor = norm(x if y is None else dropout_add(x, y, dropout))
-    return z
+    def forward(self, x: Tensor) -> Tensor:
+        if usable(x):
+            from dragoman.kernels.residual import residual_norm
+
+            return residual_norm(x, None, self.weight, self.bias, self.eps)
+        return super().forward(x)
+
+    def of_sum(self, x: Tensor, y: Tensor, dropout: float) -> Tensor:
+        """norm(x + dropout(y))"""
+        if usable(x):
+            from dragoman.kernels.residual import residual_norm
+
+            return residual_norm(x, y, self.weight, self.bias, self.eps, dropout)
+        return super().forward(dropout_add(x, y, dropout))
+
+
+NORMS: dict[str, type[LayerNorm]] = {"layer": LayerNorm}
 
 
 class _Around(nn.Module):
@@ -72,12 +84,12 @@ class _Around(nn.Module):
 
 class PostNorm(_Around):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return residual_norm(x, sublayer(x), self.norm, self.dropout)
+        return self.norm.of_sum(x, sublayer(x), self.dropout)
 
 
 class PreNorm(_Around):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return dropout_add(x, sublayer(residual_norm(x, None, self.norm)), self.dropout)
+        return dropout_add(x, sublayer(self.norm(x)), self.dropout)
 
 
 PLACEMENTS: dict[str, type[_Around]] = {"post": PostNorm, "pre": PreNorm}

@@ -1,8 +1,8 @@
 """Where a word stands, as a vector added to the word's own ("Attention Is All You Need", section 3.5).
 
 T positions, D features. Positions count from 0. Attention alone does not see order: without these, permuting the
-input permutes the output. `at` tells where x stands: its first position, or the position of every row (sentences end to
-end, each counted from 0, none beyond `REACH`).
+input permutes the output. `at` tells where x stands: its first position, or, in a tensor, the position of every row;
+such positions cannot be looked at without waiting for the device, so `reach` must have been asked for them before.
 """
 
 import torch
@@ -19,10 +19,6 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
-REACH = 256
-"""Positions that a table always has."""
-
-
 class Sinusoidal(nn.Module):
     """Nothing to learn, any length: the table grows when a longer sentence comes."""
 
@@ -33,11 +29,16 @@ class Sinusoidal(nn.Module):
         self.width, self.base = config.width, config.positions.base
         self.register_buffer("table", torch.empty(0, self.width), persistent=False)
 
-    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
-        end = REACH if isinstance(at, Tensor) else at + x.shape[1]
+    def reach(self, end: int) -> None:
+        """Make sure that positions below `end` are known."""
         if end > len(self.table):
-            self.table = sinusoids(max(REACH, 2 * end), self.width, self.base).to(x.device)
-        return x + (self.table[at] if isinstance(at, Tensor) else self.table[at:end])  # (B, T, D)
+            self.table = sinusoids(max(256, 2 * end), self.width, self.base).to(self.table)
+
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        if isinstance(at, Tensor):
+            return x + self.table[at]
+        self.reach(at + x.shape[1])
+        return x + self.table[at : at + x.shape[1]]  # (B, T, D)
 
 
 class Learned(nn.Module):
@@ -48,16 +49,18 @@ class Learned(nn.Module):
         self.table = nn.Parameter(torch.empty(config.positions.max_length, config.width))
         nn.init.normal_(self.table, std=config.width**-0.5)
 
-    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
-        if isinstance(at, Tensor):
-            return x + self.table[at]
-        end = at + x.shape[1]
+    def reach(self, end: int) -> None:
         if end > len(self.table):
             raise TranslationError(
                 f"a sentence reaches position {end}, but the learned positions end at {len(self.table)} "
                 f"(model.positions.max_length): split it, or train with a larger one."
             )
-        return x + self.table[at:end]  # (B, T, D)
+
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        if isinstance(at, Tensor):
+            return x + self.table[at]
+        self.reach(at + x.shape[1])
+        return x + self.table[at : at + x.shape[1]]  # (B, T, D)
 
 
 POSITIONS: dict[str, type[Sinusoidal] | type[Learned]] = {"sinusoidal": Sinusoidal, "learned": Learned}

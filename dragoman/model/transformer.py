@@ -154,10 +154,11 @@ class Transformer(nn.Module):
     @property
     def can_be_packed(self) -> bool:
         """Whether our kernels know this model's attention."""
-        from dragoman.kernels.attention import FEATURES
+        from dragoman.kernels.attention import FEATURES, LONGEST
 
         config = self.config
-        return config.attention.similarity == "scaled-dot" and config.width // config.heads in FEATURES
+        reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST
+        return reaches and config.attention.similarity == "scaled-dot" and config.width // config.heads in FEATURES
 
     def forward_packed(
         self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch
-from dragoman.data.packing import PackedBatch, Shape, pack
+from dragoman.data.packing import LENGTHS, PackedBatch, Shape, pack
 from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
@@ -24,15 +24,14 @@ from dragoman.training.loss import vocabulary_loss
 class Gradients:
     """Adds gradients to the model's parameters and losses to `sums`."""
 
-    _drop_gradients = True
-
     def __init__(self, model: Model, config: Config, device: torch.device):
         self._model, self._device = model, device
         self._precision, self._smoothing = config.training.precision, config.training.label_smoothing
         self.sums = torch.zeros(2, device=device)  # of the loss and of -log p
 
     def clear(self) -> None:
-        self._model.zero_grad(set_to_none=self._drop_gradients)
+        """Back to nothing, before a step."""
+        self._model.zero_grad(set_to_none=True)
         self.sums.zero_()
 
     def add(self, batch: Batch, tokens: int) -> None:
@@ -55,14 +54,17 @@ class Gradients:
 
 
 class PackedGradients(Gradients):
-    _drop_gradients = False  # graphs add to them where they lie
-
     def __init__(self, model: Model, config: Config, device: torch.device):
         super().__init__(model, config, device)
         self._quantum = 64 * math.ceil(config.training.batch_tokens / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
-        for parameter in model.parameters():
+        for embedding in (model.source_embedding, model.target_embedding):
+            embedding.positions.reach(LENGTHS[-1])
+        for parameter in model.parameters():  # graphs add to gradients where they lie
             parameter.grad = torch.zeros_like(parameter)
+
+    def clear(self) -> None:
+        torch._foreach_zero_([*(parameter.grad for parameter in self._model.parameters()), self.sums])
 
     def add(self, batch: Batch, tokens: int) -> None:
         pad = self._model.pad

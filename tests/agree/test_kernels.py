@@ -15,6 +15,7 @@ from dragoman.data.batches import collate
 from dragoman.data.packing import pack
 from dragoman.kernels.attention import packed_attention
 from dragoman.kernels.cross_entropy import linear_cross_entropy
+from dragoman.kernels.linear import linear
 from dragoman.kernels.residual import dropout_add, residual_norm
 from dragoman.model.attention import causal_mask, plain_attention
 from dragoman.training.gradients import Gradients, PackedGradients
@@ -91,6 +92,13 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
     assert not torch.equal(out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25))
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_our_linear_layer_is_the_linear_layer(relu: bool) -> None:
+    x, weight, bias = random(7, 90, 24), random(140, 24), random(140)
+    plain = F.linear(x, weight, bias)
+    assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])
+
+
 @pytest.mark.parametrize("width", [32, 48])
 def test_residual_norm_is_the_norm_of_the_sum(width: int) -> None:
     x, y, weight, bias = random(5, 3, width), random(5, 3, width), random(width), random(width)
@@ -146,9 +154,10 @@ def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int
 @pytest.mark.parametrize("kernels", [True, False])
 def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, kernels: bool, monkeypatch) -> None:
     """Filling included; once with all our kernels, once with the attention alone."""
-    for module in ("dragoman.model.layers", "dragoman.training.loss") if kernels else ():
+    for module in ("dragoman.model.layers", "dragoman.model.linear", "dragoman.training.loss") if kernels else ():
         monkeypatch.setattr(f"{module}.usable", lambda tensor: True)
-    pieces, config = vocabulary(23), small_config(model__norm=norm, training__batch_tokens=100)
+    pieces = vocabulary(23)
+    config = small_config(model__norm=norm, training__batch_tokens=100, training__precision="float32")
     sources, targets = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2], [[9, 10, 11, 12], [13], [14] * 30]
     batch = collate(sources, targets, pieces, pieces)
     found = []

@@ -1,0 +1,302 @@
+"""Beam search on the device: the search of `search.py` in the device's own operations, for many sentences at once.
+
+    N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a sentence, P places,
+    F room for finished hypotheses.
+
+On a GPU a step takes less time than the host needs to look at its candidates. So the host only launches steps, each a
+replay of one recording, and asks every few of them whether all sentences are done. A test holds the hypotheses against
+those of `beam_search`. What needs the host at every step (prefixes, alignments, the coverage penalty, forbidden
+repetitions, an observer) is left to that.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.config import DecodingConfig
+from dragoman.data.batches import pad
+from dragoman.decode.hypotheses import Hypothesis, Limits
+from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.kernels import usable
+from dragoman.model.incremental import IncrementalDecoder
+from dragoman.model.transformer import Transformer
+from dragoman.text.vocabulary import Vocabulary
+
+STEPS_BETWEEN_LOOKS = 8
+SHRINK = 4  # sentences still searched go on in a smaller recording when so many times fewer are left
+SHARE_OF_MEMORY = 0.25
+
+
+class Room(NamedTuple):
+    """What a recording is made for."""
+
+    sentences: int
+    sources: int
+    places: int
+
+
+class DeviceSearch:
+    """Searches with one engine's model; keeps what it has recorded."""
+
+    def __init__(self, engine: TorchEngine, settings: DecodingConfig, nbest: int):
+        self._engine, self._settings, self._nbest = engine, settings, nbest
+        bf16_here = engine.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
+        self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
+        self._beams: dict[Room, Beams] = {}
+
+    @torch.inference_mode()
+    def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        self._refresh()
+        limits = Limits(self._engine, sources, self._settings, None)
+        longest = int(limits.longest.max())
+        room = Room(_power(len(sources)), _stride(max(map(len, sources))), _stride(longest))
+        beams = self._with_room(room)
+        ids = torch.from_numpy(pad(sources, self._engine.source.pad)).to(self._engine.device)
+        beams.start(ids, limits)
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        searched = np.arange(len(sources))  # which sentence each one of `beams` is
+        for step in range(1, longest + 1):
+            beams.step()
+            if step % STEPS_BETWEEN_LOOKS and step < longest:
+                continue
+            done = beams.done[: len(searched)].cpu().numpy()
+            alive = np.flatnonzero(~done)
+            if not len(alive):
+                break
+            if _power(len(alive)) * SHRINK <= beams.room.sentences:
+                self._collect(beams, searched, np.flatnonzero(done), found)
+                smaller = self._with_room(beams.room._replace(sentences=_power(len(alive))))
+                smaller.take(beams, alive)
+                beams, searched = smaller, searched[alive]
+        self._collect(beams, searched, np.arange(len(searched)), found)
+        return found
+
+    def _collect(self, beams: "Beams", searched: np.ndarray, which: np.ndarray, found: list[list[Hypothesis]]) -> None:
+        for row, hypotheses in zip(which, beams.hypotheses(which), strict=True):
+            found[searched[row]] = hypotheses
+
+    def _refresh(self) -> None:
+        """A model in training goes on changing: bring its copy up to date, in place, where recordings find it."""
+        if self._model is not self._engine.model:
+            torch._foreach_copy_(list(self._model.parameters()), list(self._engine.model.parameters()))
+
+    def _with_room(self, room: Room) -> "Beams":
+        """A recording for this room; the oldest ones make way when they fill the memory."""
+        if room not in self._beams:
+            beams = Beams(self._model, self._engine.target, self._settings, self._nbest, room)
+            if self._engine.device.type == "cuda":
+                limit = SHARE_OF_MEMORY * torch.cuda.get_device_properties(self._engine.device).total_memory
+                while self._beams and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit:
+                    del self._beams[next(iter(self._beams))]
+                beams.record()
+            self._beams[room] = beams
+        return self._beams[room]
+
+
+class Beams:
+    """The hypotheses of sentences searched together, all in tensors whose first dimension is the sentence."""
+
+    def __init__(
+        self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int, room: Room
+    ):  # fmt: skip
+        self.room, self._model, self._end, self._nbest = room, model, target.eos, nbest
+        self._beam = beam = max(settings.beam, nbest)
+        self._enough = max(nbest, round(beam * settings.patience))
+        self._capacity = capacity = self._enough - 1 + 2 * beam
+        self._first = target.bos
+        device, n = model.output.weight.device, room.sentences
+        self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
+        penalty, lengths = LENGTH_PENALTIES[settings.length_penalty], range(room.places + 2)
+        self._penalties = torch.tensor(
+            [penalty(max(i, 1), settings.alpha) for i in lengths], dtype=torch.float64, device=device
+        )
+        self._bias = torch.zeros(len(target), device=device)
+        self._bias[list(target.never)] = -torch.inf
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(n, *shape, dtype=dtype, device=device)
+
+        self.last, self.totals = zeros(beam), zeros(beam, dtype=torch.float64)
+        self.longest, self.end_from, self.done = zeros(), zeros(), zeros(dtype=torch.bool)
+        self.said = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
+        self.parents = zeros(beam, room.places, dtype=torch.int32)  # ... which hypothesis each came from, ...
+        self.log_probs = zeros(beam, room.places, dtype=torch.float32)  # ... and what each cost
+        self.count, self.scores = (
+            zeros(),
+            zeros(capacity + 1, dtype=torch.float64),
+        )  # the last place takes what is no hypothesis
+        self.ends = zeros(capacity + 1, 3)  # of a finished hypothesis: step, parent, last token
+        self.end_log_probs = zeros(capacity + 1, dtype=torch.float32)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        mine = [
+            self.last, self.totals, self.longest, self.end_from, self.done, self.said, self.parents, self.log_probs,
+            self.count, self.scores, self.ends, self.end_log_probs,
+        ]  # fmt: skip
+        return [*mine, *self.decoder.tensors]
+
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._tensors)
+
+    def record(self) -> None:
+        """Have the device remember a step, made once before so that nothing is compiled meanwhile."""
+        self._advance()
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._advance()
+
+    def start(self, source: Tensor, limits: Limits) -> None:
+        """Sentences (n, s) with nothing said yet; the rest of the room is done before it begins."""
+        n = len(source)
+        self.decoder.start(source)
+        self.last.fill_(self._first)
+        self.totals.fill_(-torch.inf)
+        self.totals[:n, 0] = 0.0  # all hypotheses begin as one
+        self.done.fill_(True)
+        self.done[:n] = False
+        self.count.zero_()
+        self.scores.fill_(-torch.inf)
+        self.longest[:n] = torch.from_numpy(limits.longest)
+        self.end_from[:n] = torch.from_numpy(limits.shortest)
+
+    def take(self, other: "Beams", which: np.ndarray) -> None:
+        """Go on with some of another's sentences."""
+        rows = torch.from_numpy(which).to(self.last.device)
+        self.done.fill_(True)
+        self.totals.fill_(-torch.inf)
+        for mine, theirs in zip(self._tensors, other._tensors, strict=True):
+            mine[: len(which)] = theirs[rows]
+        self.decoder.steps.copy_(other.decoder.steps)
+
+    def step(self) -> None:
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """One word more for every hypothesis."""
+        beam, k = self._beam, self._beam + 1
+        now = self.decoder.steps.long()
+        logits = self._model.logits(self.decoder.step(self.last.flatten()))
+        words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))  # (N, C)
+        totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(dim=1, descending=True, stable=True)
+        words, log_probs, parents = words.gather(1, order), log_probs.gather(1, order), order // k
+        possible, ends = totals.isfinite(), words == self._end
+        rank = torch.arange(beam * k, device=totals.device).expand_as(order)
+        ended, lives = possible & ends & (rank < beam), possible & ~ends & ((~ends).cumsum(1) <= beam)
+        scores = totals / self._penalties[now + 1]
+        self._finish(ended, scores, now, parents, words, log_probs)
+        best_alive = totals.masked_fill(~lives, -torch.inf).amax(dim=1)
+        worst_kept = self.scores[:, : self._capacity].topk(self._nbest, dim=1).values[:, -1]
+        over = (self.count >= self._enough) | (best_alive / self._penalties[self.longest] <= worst_kept)
+        at_limit = ~over & (now + 1 >= self.longest)
+        self._finish(lives & at_limit[:, None], scores, now, parents, words, log_probs)
+        self.done |= over | at_limit
+        chosen = rank.masked_fill(~lives, beam * k).sort(dim=1).values[:, :beam]  # the best that live, in order
+        goes_on = (chosen < beam * k) & ~self.done[:, None]
+        chosen = chosen.clamp(max=beam * k - 1)
+        self.totals.copy_(totals.gather(1, chosen).masked_fill(~goes_on, -torch.inf))
+        self.last.copy_(words.gather(1, chosen))
+        parents = parents.gather(1, chosen)
+        for history, new in (
+            (self.said, self.last),
+            (self.parents, parents),
+            (self.log_probs, log_probs.gather(1, chosen)),
+        ):
+            history.index_copy_(2, now, new[:, :, None].to(history.dtype))
+        self.decoder.move(parents)
+
+    def _best_words(self, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best words of each row and their log-probabilities, (R, k) each."""
+        if usable(logits):
+            from dragoman.kernels.decoding import best_words
+
+            return best_words(logits, self._bias, self.end_from, self.decoder.steps, self._end, k)
+        return best_words_plainly(logits, self._bias, self.end_from, self.decoder.steps, self._end, k)
+
+    def _finish(
+        self, which: Tensor, scores: Tensor, now: Tensor, parents: Tensor, words: Tensor, log_probs: Tensor
+    ) -> None:
+        """Note these candidates (N, C) as finished, in order."""
+        place = (self.count[:, None] + which.cumsum(1) - 1).masked_fill(~which, self._capacity)
+        self.scores.scatter_(1, place, scores)
+        facts = torch.stack([now.expand_as(parents), parents, words], dim=2)  # (N, C, 3)
+        self.ends.scatter_(1, place[:, :, None].expand(-1, -1, 3), facts)
+        self.end_log_probs.scatter_(1, place, log_probs)
+        self.count += which.sum(1)
+
+    def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
+        """The `nbest` of some sentences, best first."""
+        rows = torch.from_numpy(which).to(self.last.device)
+        scores, ends, end_log_probs, said, parents, log_probs = (
+            tensor[rows].cpu().numpy()
+            for tensor in (self.scores, self.ends, self.end_log_probs, self.said, self.parents, self.log_probs)
+        )
+        kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]  # (n, nbest)
+        found = []
+        for row, slots in enumerate(kept):
+            slots = [slot for slot in slots if scores[row, slot] > -np.inf]
+            found.append(
+                [
+                    self._hypothesis(
+                        scores[row, slot],
+                        ends[row, slot],
+                        end_log_probs[row, slot],
+                        said[row],
+                        parents[row],
+                        log_probs[row],
+                    )
+                    for slot in slots
+                ]
+                or [Hypothesis((), -np.inf, (), complete=False)]
+            )
+        return found
+
+    def _hypothesis(
+        self,
+        score: float,
+        end: np.ndarray,
+        end_log_prob: float,
+        said: np.ndarray,
+        parents: np.ndarray,
+        log_probs: np.ndarray,
+    ) -> Hypothesis:
+        """Walk back from where it finished."""
+        step, parent, word = (int(fact) for fact in end)
+        complete = word == self._end
+        tokens, values = ([] if complete else [word]), [float(end_log_prob)]
+        for place in range(step - 1, -1, -1):
+            tokens.append(int(said[parent, place]))
+            values.append(float(log_probs[parent, place]))
+            parent = int(parents[parent, place])
+        return Hypothesis(tuple(reversed(tokens)), float(score), tuple(reversed(values)), complete)
+
+
+def best_words_plainly(
+    logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
+) -> tuple[Tensor, Tensor]:
+    """What the kernel of this name does, in torch's operations."""
+    log_probs = torch.log_softmax(logits.float(), dim=1) + bias  # (R, V)
+    too_early = (steps < end_from).repeat_interleave(len(logits) // len(end_from))
+    log_probs[too_early, end] = -torch.inf
+    values, tokens = log_probs.sort(dim=1, descending=True, stable=True)
+    return tokens[:, :k], values[:, :k]
+
+
+def _power(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def _stride(number: int) -> int:
+    """Up to the next multiple of 32, or beyond 128 to the next power of two."""
+    return -(-number // 32) * 32 if number <= 128 else _power(number)

@@ -1,0 +1,148 @@
+"""The two attentions of one decoding step, and the choice of the next words.
+
+N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source, P places in the
+cache, V words. How many steps were made is a number on the device, so that one recorded step serves them all.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _to_past(
+    qkv_at, cache_at, origin_at, steps_at, out_at, scale, places,
+    hypotheses: tl.constexpr, heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """A row and a head: write the new key and value, look at them and at those of the ancestors."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    width: tl.constexpr = heads * features
+    feature = head * features + tl.arange(0, features)
+    steps = tl.load(steps_at)
+    mine = qkv_at + row.to(tl.int64) * (3 * width) + feature
+    q, k, v = tl.load(mine), tl.load(mine + width), tl.load(mine + 2 * width)
+    slot = cache_at + (row.to(tl.int64) * places + steps) * (2 * width) + feature
+    tl.store(slot, k)
+    tl.store(slot + width, v)
+    q = q.to(tl.float32) * scale
+    highest = tl.sum(q * k.to(tl.float32), 0)  # of the position itself, to begin with
+    total = highest * 0 + 1
+    mixed = v.to(tl.float32)
+    first = row // hypotheses * hypotheses
+    for start in range(0, steps, block):
+        place = start + tl.arange(0, block)
+        real = place < steps
+        ancestor = first + tl.load(origin_at + row.to(tl.int64) * places + place, mask=real, other=0)
+        at = cache_at + (ancestor.to(tl.int64) * places + place)[:, None] * (2 * width) + feature[None, :]
+        keys = tl.load(at, mask=real[:, None], other=0.0).to(tl.float32)
+        scores = tl.where(real, tl.sum(keys * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        powers = tl.exp(scores - higher)
+        shrink = tl.exp(highest - higher)
+        values = tl.load(at + width, mask=real[:, None], other=0.0).to(tl.float32)
+        total = total * shrink + tl.sum(powers, 0)
+        mixed = mixed * shrink + tl.sum(powers[:, None] * values, 0)
+        highest = higher
+    tl.store(out_at + row.to(tl.int64) * width + feature, mixed / total)
+
+
+@triton.jit
+def _to_memory(
+    q_at, memory_at, lengths_at, out_at, scale, longest,
+    hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """A sentence and a head: all its hypotheses look at the source, whose keys and values are read once."""
+    sentence, head = tl.program_id(0), tl.program_id(1)
+    width: tl.constexpr = heads * features
+    feature = head * features + tl.arange(0, features)
+    number = tl.arange(0, rows)
+    row = (sentence * hypotheses + number).to(tl.int64)
+    inside = (number < hypotheses)[:, None]
+    q = tl.load(q_at + row[:, None] * width + feature[None, :], mask=inside, other=0.0)
+    length = tl.load(lengths_at + sentence)
+    highest = tl.full([rows], -1e30, tl.float32)
+    total = tl.zeros([rows], tl.float32)
+    mixed = tl.zeros([rows, features], tl.float32)
+    for start in range(0, length, block):
+        place = start + tl.arange(0, block)
+        real = place < length
+        at = memory_at + (sentence.to(tl.int64) * longest + place)[:, None] * (2 * width) + feature[None, :]
+        keys = tl.load(at, mask=real[:, None], other=0.0)
+        scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
+        scores = tl.where(real[None, :], scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        powers = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(highest - higher)
+        values = tl.load(at + width, mask=real[:, None], other=0.0)
+        total = total * shrink + tl.sum(powers, 1)
+        mixed = mixed * shrink[:, None] + tl.dot(powers.to(values.dtype), values, input_precision="ieee")
+        highest = higher
+    out = mixed / tl.where(total == 0.0, 1.0, total)[:, None]
+    tl.store(out_at + row[:, None] * width + feature[None, :], out, mask=inside)
+
+
+@triton.jit
+def _best_words(
+    logits_at, bias_at, end_from_at, steps_at, tokens_at, log_probs_at, words, end,
+    hypotheses: tl.constexpr, k: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """A row: its log-softmax, and of the words that may come the k best, the lower id first among equals."""
+    row = tl.program_id(0)
+    word = tl.arange(0, block)
+    inside = word < words
+    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=inside, other=float("-inf")).to(tl.float32)
+    highest = tl.max(x, 0)
+    log_total = highest + tl.log(tl.sum(tl.exp(x - highest), 0))
+    x += tl.load(bias_at + word, mask=inside, other=0.0)
+    too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
+    x = tl.where((word == end) & too_early, float("-inf"), x)
+    for rank in tl.static_range(k):
+        best = tl.max(x, 0)
+        place = tl.min(tl.where(x == best, word, block), 0)
+        tl.store(tokens_at + row * k + rank, place)
+        tl.store(log_probs_at + row * k + rank, best - log_total)
+        x = tl.where(word == place, float("-inf"), x)
+
+
+def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
+    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache gets its new place."""
+    rows, width = len(qkv), qkv.shape[1] // 3
+    out = torch.empty(rows, width, dtype=qkv.dtype, device=qkv.device)
+    features = width // heads
+    _to_past[(rows, heads)](
+        qkv, cache, origin, steps, out, 1 / math.sqrt(features), cache.shape[2],
+        cache.shape[1], heads, features, 32, num_warps=1,
+    )  # fmt: skip
+    return out
+
+
+def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
+    sentences, width = len(memory), q.shape[1]
+    hypotheses, features, out = len(q) // sentences, width // heads, torch.empty_like(q)
+    _to_memory[(sentences, heads)](
+        q, memory, lengths, out, 1 / math.sqrt(features), memory.shape[1],
+        hypotheses, max(16, triton.next_power_of_2(hypotheses)), heads, features, 32, num_warps=2,
+    )  # fmt: skip
+    return out
+
+
+def best_words(
+    logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
+) -> tuple[Tensor, Tensor]:
+    """The k best of each row of logits (R, V) and their log-probabilities, (R, k) each.
+
+    `bias` (V,) is added to choose but not to the probabilities; the end may not come before step end_from (N,).
+    """
+    rows, words = logits.shape
+    tokens = torch.empty(rows, k, dtype=torch.int64, device=logits.device)
+    log_probs = torch.empty(rows, k, dtype=torch.float32, device=logits.device)
+    block = triton.next_power_of_2(words)
+    _best_words[(rows,)](
+        logits, bias, end_from, steps, tokens, log_probs, words, end, rows // len(end_from), k, block,
+        num_warps=min(32, max(4, block // 1024)),
+    )  # fmt: skip
+    return tokens, log_probs

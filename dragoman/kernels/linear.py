@@ -1,0 +1,77 @@
+"""A linear layer whose backward reads the output's gradient as few times as it can.
+
+    N positions, D features in, E out; x (..., D), weight (E, D), bias (E,).
+
+The products are cuBLAS's. Ours is the rest: the ReLU is part of the forward product (its epilogue), and one pass over
+the gradient masks it by the ReLU and sums it over positions, which is the bias's gradient.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dragoman.kernels import working_type
+
+_ROWS, _COLUMNS, _CHUNKS = 32, 128, 64
+
+
+@triton.jit
+def _mask_and_sum(
+    grad_at, out_at, masked_at, sums_at, rows, width, rows_of_chunk,
+    block_rows: tl.constexpr, block_columns: tl.constexpr, masks: tl.constexpr,
+):  # fmt: skip
+    """masked = grad where out > 0, if asked for; the column sums of a chunk of rows."""
+    chunk = tl.program_id(1)
+    column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
+    total = tl.zeros([block_columns], tl.float32)
+    last = tl.minimum((chunk + 1) * rows_of_chunk, rows)
+    for start in range(chunk * rows_of_chunk, last, block_rows):
+        row = start + tl.arange(0, block_rows)
+        inside = (row < last)[:, None] & (column < width)[None, :]
+        place = row[:, None].to(tl.int64) * width + column[None, :]
+        grad = tl.load(grad_at + place, mask=inside, other=0.0)
+        if masks:
+            out = tl.load(out_at + place, mask=inside, other=0.0)
+            grad = tl.where(out > 0, grad, 0.0)
+            tl.store(masked_at + place, grad, mask=inside)
+        total += tl.sum(grad.to(tl.float32), 0)
+    tl.store(sums_at + chunk * width + column, total, mask=column < width)
+
+
+def _gradient_of_sum(grad: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The gradient before the ReLU, if `out` came from one (N, E), and its sum over positions (E,)."""
+    rows, width = grad.shape
+    masked = torch.empty_like(grad) if out is not None else grad
+    sums = torch.empty(_CHUNKS, width, dtype=torch.float32, device=grad.device)
+    _mask_and_sum[(triton.cdiv(width, _COLUMNS), _CHUNKS)](
+        grad, out, masked, sums, rows, width, triton.cdiv(rows, _CHUNKS), _ROWS, _COLUMNS, masks=out is not None
+    )
+    return masked, sums.sum(0)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        near_weight, near_bias = weight.to(x.dtype), bias.to(x.dtype)
+        product = torch._addmm_activation if relu else torch.addmm
+        out: Tensor = product(near_bias, x, near_weight.T)  # (N, E)
+        ctx.save_for_backward(x, near_weight, out if relu else None)
+        ctx.types = weight.dtype, bias.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, weight, out = ctx.saved_tensors
+        weight_type, bias_type = ctx.types
+        grad, dbias = _gradient_of_sum(grad.contiguous(), out)
+        return grad @ weight, (grad.T @ x).to(weight_type), dbias.to(bias_type), None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
+    """x W^T + b, through a ReLU if asked for."""
+    flat = x.to(working_type(x)).flatten(0, -2)
+    out: Tensor = _Linear.apply(flat, weight, bias, relu)
+    return out.view(*x.shape[:-1], -1)

@@ -1,0 +1,107 @@
+"""The Transformer's decoder, a position at a time, with everything at a fixed place.
+
+    N sentences of W hypotheses each, R = N*W rows, S source, P places, D features, V words.
+
+`Transformer.step` serves every search: its caches grow, are copied when hypotheses change places, and live as long as
+somebody holds them. Here they are given room for all steps at once and never move: `origin` says for each hypothesis
+and place which hypothesis of its sentence wrote that place. So a step is always the same computation at the same
+addresses, which a GPU can record and replay. Beside each of our kernels stands its plain twin.
+"""
+
+import torch
+from torch import Tensor
+
+from dragoman.kernels import usable
+from dragoman.model.attention import Attention, plain_attention
+from dragoman.model.transformer import Transformer
+
+
+class IncrementalDecoder:
+    def __init__(self, model: Transformer, sentences: int, hypotheses: int, sources: int, places: int):
+        self.model, self.hypotheses, self.places = model, hypotheses, places
+        weight = model.output.weight
+        room = {"dtype": weight.dtype, "device": weight.device}
+        width = model.config.width
+        self.memory = [torch.zeros(sentences, sources, 2 * width, **room) for _ in model.decoder]
+        self.caches = [torch.zeros(sentences, hypotheses, places, 2 * width, **room) for _ in model.decoder]
+        self.lengths = torch.zeros(sentences, dtype=torch.int32, device=weight.device)
+        self.origin = torch.zeros(sentences, hypotheses, places, dtype=torch.int32, device=weight.device)
+        self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
+        model.target_embedding.positions.reach(places)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that belongs to sentences, which are their first dimension."""
+        return [*self.memory, *self.caches, self.lengths, self.origin]
+
+    def start(self, source: Tensor) -> None:
+        """Take in sentences (n, s), padded on the right; those beyond the n-th are empty."""
+        hidden, mask = self.model.encode(source)
+        self.lengths.zero_()
+        self.lengths[: len(source)] = mask.sum(dim=(1, 2, 3))
+        for memory, layer in zip(self.memory, self.model.decoder, strict=True):
+            memory[: len(source), : source.shape[1]] = layer.cross.project.joined_keys_values(hidden)
+        self.steps.zero_()
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Each row's last token (R,) in, its hidden state (R, D) out."""
+        x = self.model.target_embedding(tokens, self.steps)
+        for number, layer in enumerate(self.model.decoder):
+            cache, memory = self.caches[number], self.memory[number]
+            x = layer.around_attention(x, lambda h, at=layer.attention, c=cache: self._to_past(at, h, c))
+            x = layer.around_cross(x, lambda h, at=layer.cross, m=memory: self._to_memory(at, h, m))
+            x = layer.around_feed_forward(x, layer.feed_forward)
+        hidden: Tensor = self.model.decoder_norm(x)
+        return hidden
+
+    def move(self, parents: Tensor) -> None:
+        """Hypothesis w of each sentence goes on where parents[:, w] stood, (N, W); one step more is made."""
+        here = torch.arange(self.hypotheses, dtype=torch.int32, device=parents.device)
+        self.origin.index_copy_(2, self.steps.long(), here.expand(len(parents), -1)[:, :, None])
+        self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
+        self.steps += 1
+
+    def _to_past(self, attention: Attention, h: Tensor, cache: Tensor) -> Tensor:
+        attend = _kernel("attend_to_past") if usable(h) else attend_to_past
+        heads = attention.project
+        joined: Tensor = heads.to_out(attend(heads.to_qkv(h), cache, self.origin, self.steps, heads.heads))
+        return joined
+
+    def _to_memory(self, attention: Attention, h: Tensor, memory: Tensor) -> Tensor:
+        attend = _kernel("attend_to_memory") if usable(h) else attend_to_memory
+        heads = attention.project
+        joined: Tensor = heads.to_out(attend(heads.joined_queries(h), memory, self.lengths, heads.heads))
+        return joined
+
+
+def _kernel(name: str):  # type: ignore[no-untyped-def]
+    from dragoman.kernels import decoding
+
+    return getattr(decoding, name)
+
+
+def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
+    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache gets its new place."""
+    sentences, hypotheses = cache.shape[:2]
+    now, width = int(steps), qkv.shape[1] // 3
+    cache[:, :, now] = qkv[:, width:].view(sentences, hypotheses, -1)
+    ancestors = origin[:, :, : now + 1].clone()
+    ancestors[:, :, now] = torch.arange(hypotheses, device=origin.device)
+    at = ancestors.long()[..., None].expand(-1, -1, -1, 2 * width)
+    past = cache[:, :, : now + 1].gather(1, at)  # (N, W, now+1, 2D)
+    k, v = past.flatten(0, 1).chunk(2, dim=-1)  # (R, now+1, D)
+    return _attend(qkv[:, None, :width], k, v, None, heads)[:, 0]
+
+
+def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
+    sentences, sources, _ = memory.shape
+    k, v = memory.chunk(2, dim=-1)
+    mask = (torch.arange(sources, device=q.device) < lengths[:, None])[:, None, None]  # (N, 1, 1, S)
+    return _attend(q.view(sentences, -1, q.shape[1]), k, v, mask, heads).flatten(0, 1)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads: int) -> Tensor:
+    """Of (B, T, D) to (B, S, D); where nothing may be seen, nothing comes out."""
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+    return plain_attention(q, k, v, mask)[0].nan_to_num().transpose(1, 2).flatten(2)

@@ -1,0 +1,21 @@
+"""The linear layer, by torch or by our own kernels."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.kernels import usable
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
+    """x W^T + b, through a ReLU if asked for."""
+    if usable(x):
+        from dragoman.kernels.linear import linear as by_our_kernels
+
+        return by_our_kernels(x, weight, bias, relu)
+    y = F.linear(x, weight, bias)
+    return F.relu(y) if relu else y
+
+
+class Linear(nn.Linear):
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        return linear(x, self.weight, self.bias, relu)

@@ -1,0 +1,131 @@
+"""Search on the device finds what the reference finds; its kernels do what their plain twins do."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.device_search import DeviceSearch, best_words_plainly
+from dragoman.decode.search import beam_search
+from dragoman.model import incremental
+from tests.conftest import small_engine
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3], [4, 3], [15] * 6 + [3], [16, 17, 3], [18, 3], [19, 20, 3]]
+SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=6, precision="float32")
+
+
+def assert_same_hypotheses(settings: DecodingConfig, nbest: int = 1, **model: object) -> None:
+    engine = small_engine(**model)
+    expected = beam_search(engine, SOURCES, settings, nbest=nbest)
+    search = DeviceSearch(engine, settings, nbest)
+    for _ in range(2):  # what is left of the first search must not show in the second
+        for ours, theirs in zip(search(SOURCES), expected, strict=True):
+            assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+            assert [h.complete for h in ours] == [h.complete for h in theirs]
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+                assert a.log_probs == pytest.approx(b.log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None:
+    assert_same_hypotheses(replace(SETTINGS, beam=beam), model__norm=norm)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"length_penalty": "none"},
+        {"length_penalty": "power", "alpha": 1.5},
+        {"patience": 2.0},
+        {"patience": 0.4},
+        {"min_length_ratio": 1.0},
+        {"min_length_ratio": 9.0},  # a forced length
+        {"max_length_extra": 40},
+    ],
+    ids=str,
+)
+def test_every_setting_of_the_search_means_the_same_on_the_device(changes: dict[str, object]) -> None:
+    assert_same_hypotheses(replace(SETTINGS, **changes))
+    assert_same_hypotheses(replace(SETTINGS, **changes), nbest=2, seed=8)
+
+
+def test_several_hypotheses_and_learned_positions() -> None:
+    assert_same_hypotheses(SETTINGS, nbest=5)
+    assert_same_hypotheses(SETTINGS, model__positions__kind="learned", model__positions__max_length=300)
+
+
+def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) -> None:
+    """Looking after every step, the search must move to smaller rooms several times."""
+    from dragoman.decode import device_search
+
+    monkeypatch.setattr(device_search, "STEPS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(device_search, "SHRINK", 2)
+    rooms = []
+    original = device_search.Beams.take
+    monkeypatch.setattr(
+        device_search.Beams, "take", lambda self, *a: (rooms.append(self.room.sentences), original(self, *a))[1]
+    )
+    assert_same_hypotheses(replace(SETTINGS, max_length_ratio=3.0, max_length_extra=3))
+    assert len(rooms) > 2
+
+
+def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
+    engine = small_engine()
+    search = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
+    search(SOURCES)
+    with torch.no_grad():
+        for parameter in engine.model.parameters():
+            parameter.copy_(parameter.flip(0))
+    fresh = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
+    assert [h[0].tokens for h in search(SOURCES)] == [h[0].tokens for h in fresh(SOURCES)]
+
+
+def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:
+    pytest.importorskip("triton")
+    from dragoman.kernels import decoding
+
+    generator = torch.Generator().manual_seed(4)
+    sentences, hypotheses, places, heads, width, sources = 3, 4, 64, 2, 32, 50
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(DEVICE)
+
+    origin = torch.randint(hypotheses, (sentences, hypotheses, places), generator=generator, dtype=torch.int32).to(
+        DEVICE
+    )
+    for step in (0, 1, 37):
+        steps = torch.tensor([step], dtype=torch.int32, device=DEVICE)
+        qkv, cache = random(sentences * hypotheses, 3 * width), random(sentences, hypotheses, places, 2 * width)
+        twin = cache.clone()
+        torch.testing.assert_close(
+            decoding.attend_to_past(qkv, cache, origin, steps, heads),
+            incremental.attend_to_past(qkv, twin, origin, steps, heads),
+            atol=1e-4,
+            rtol=1e-4,
+        )
+        assert torch.equal(cache, twin)
+    memory, q = random(sentences, sources, 2 * width), random(sentences * hypotheses, width)
+    lengths = torch.tensor([50, 0, 7], dtype=torch.int32, device=DEVICE)
+    torch.testing.assert_close(
+        decoding.attend_to_memory(q, memory, lengths, heads),
+        incremental.attend_to_memory(q, memory, lengths, heads),
+        atol=1e-4,
+        rtol=1e-4,
+    )
+    bias, end_from = torch.zeros(100, device=DEVICE), torch.tensor([0, 5, 9], device=DEVICE)
+    bias[:3] = -torch.inf
+    logits, steps = random(sentences * hypotheses, 100), torch.tensor([5], device=DEVICE)
+    logits[0, 7] = logits[0, 9] = logits[0].max() + 1  # a tie
+    ours = decoding.best_words(logits, bias, end_from, steps, 3, 5)
+    theirs = best_words_plainly(logits, bias, end_from, steps, 3, 5)
+    assert torch.equal(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1], theirs[1], atol=1e-4, rtol=1e-4)
+    assert np.array_equal(ours[0][0, :2].cpu(), [7, 9])
