@@ -57,8 +57,7 @@ class DeviceSearch:
         longest = int(limits.longest.max())
         room = Room(_power(len(sources)), _stride(max(map(len, sources))), _stride(longest))
         beams = self._with_room(room)
-        ids = torch.from_numpy(pad(sources, self._engine.source.pad)).to(self._engine.device)
-        beams.start(ids, limits)
+        beams.start(sources, limits)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         searched = np.arange(len(sources))  # which sentence each one of `beams` is
         for step in range(1, longest + 1):
@@ -133,7 +132,9 @@ class Beams:
         )  # the last place takes what is no hypothesis
         self.ends = zeros(capacity + 1, 3)  # of a finished hypothesis: step, parent, last token
         self.end_log_probs = zeros(capacity + 1, dtype=torch.float32)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
+        self._recorded_start: torch.cuda.CUDAGraph | None = None
+        self._recorded_step: torch.cuda.CUDAGraph | None = None
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -148,25 +149,37 @@ class Beams:
         return sum(tensor.nbytes for tensor in self._tensors)
 
     def record(self) -> None:
-        """Have the device remember a step, made once before so that nothing is compiled meanwhile."""
+        """Have the device remember a start and a step, made once before so that nothing is compiled meanwhile."""
+        self._begin()
         self._advance()
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        self._recorded_start, self._recorded_step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._recorded_start):
+            self._begin()
+        with torch.cuda.graph(self._recorded_step):
             self._advance()
 
-    def start(self, source: Tensor, limits: Limits) -> None:
-        """Sentences (n, s) with nothing said yet; the rest of the room is done before it begins."""
-        n = len(source)
-        self.decoder.start(source)
+    def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
+        """Sentences with nothing said yet; the rest of the room gets empty ones of one word at most."""
+        n, longest = len(sources), max(map(len, sources))
+        source = np.full(tuple(self._source.shape), self._model.pad)
+        source[:n, :longest], source[n:, 0] = pad(sources, self._model.pad), self._end
+        limit, end_from = np.ones(len(source), dtype=np.int64), np.zeros(len(source), dtype=np.int64)
+        limit[:n], end_from[:n] = limits.longest, limits.shortest
+        for ours, given in ((self._source, source), (self.longest, limit), (self.end_from, end_from)):
+            ours.copy_(torch.from_numpy(given))
+        if self._recorded_start is not None:
+            self._recorded_start.replay()
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.decoder.start(self._source)
         self.last.fill_(self._first)
         self.totals.fill_(-torch.inf)
-        self.totals[:n, 0] = 0.0  # all hypotheses begin as one
-        self.done.fill_(True)
-        self.done[:n] = False
+        self.totals[:, 0] = 0.0  # all hypotheses begin as one
+        self.done.fill_(False)
         self.count.zero_()
         self.scores.fill_(-torch.inf)
-        self.longest[:n] = torch.from_numpy(limits.longest)
-        self.end_from[:n] = torch.from_numpy(limits.shortest)
 
     def take(self, other: "Beams", which: np.ndarray) -> None:
         """Go on with some of another's sentences."""
@@ -178,16 +191,35 @@ class Beams:
         self.decoder.steps.copy_(other.decoder.steps)
 
     def step(self) -> None:
-        if self._graph is not None:
-            self._graph.replay()
+        if self._recorded_step is not None:
+            self._recorded_step.replay()
         else:
             self._advance()
 
     def _advance(self) -> None:
         """One word more for every hypothesis."""
+        logits = self._model.logits(self.decoder.step(self.last.flatten()))  # (R, V)
+        if usable(logits):
+            self._choose_in_kernels(logits)
+        else:
+            self._choose(logits)
+        self.decoder.steps += 1
+
+    def _choose_in_kernels(self, logits: Tensor) -> None:
+        from dragoman.kernels.search import choose
+
+        choose(
+            logits, bias=self._bias, penalties=self._penalties, end=self._end, enough=self._enough, nbest=self._nbest,
+            steps=self.decoder.steps, origin=self.decoder.origin, last=self.last, totals=self.totals,
+            longest=self.longest, end_from=self.end_from, done=self.done, said=self.said, parents=self.parents,
+            log_probs=self.log_probs, count=self.count, scores=self.scores, ends=self.ends,
+            end_log_probs=self.end_log_probs,
+        )  # fmt: skip
+
+    def _choose(self, logits: Tensor) -> None:
+        """Rank each sentence's candidates: ends among the best W end, the best W others live; is it done?"""
         beam, k = self._beam, self._beam + 1
         now = self.decoder.steps.long()
-        logits = self._model.logits(self.decoder.step(self.last.flatten()))
         words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))  # (N, C)
         totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(dim=1, descending=True, stable=True)
         words, log_probs, parents = words.gather(1, order), log_probs.gather(1, order), order // k
@@ -207,22 +239,18 @@ class Beams:
         chosen = chosen.clamp(max=beam * k - 1)
         self.totals.copy_(totals.gather(1, chosen).masked_fill(~goes_on, -torch.inf))
         self.last.copy_(words.gather(1, chosen))
-        parents = parents.gather(1, chosen)
-        for history, new in (
-            (self.said, self.last),
-            (self.parents, parents),
-            (self.log_probs, log_probs.gather(1, chosen)),
-        ):
+        parents, log_probs = parents.gather(1, chosen), log_probs.gather(1, chosen)
+        for history, new in ((self.said, self.last), (self.parents, parents), (self.log_probs, log_probs)):
             history.index_copy_(2, now, new[:, :, None].to(history.dtype))
         self.decoder.move(parents)
 
     def _best_words(self, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k best words of each row and their log-probabilities, (R, k) each."""
-        if usable(logits):
-            from dragoman.kernels.decoding import best_words
-
-            return best_words(logits, self._bias, self.end_from, self.decoder.steps, self._end, k)
-        return best_words_plainly(logits, self._bias, self.end_from, self.decoder.steps, self._end, k)
+        log_probs = torch.log_softmax(logits.float(), dim=1) + self._bias  # (R, V)
+        too_early = (self.decoder.steps < self.end_from).repeat_interleave(self._beam)
+        log_probs[too_early, self._end] = -torch.inf
+        values, tokens = log_probs.sort(dim=1, descending=True, stable=True)
+        return tokens[:, :k], values[:, :k]
 
     def _finish(
         self, which: Tensor, scores: Tensor, now: Tensor, parents: Tensor, words: Tensor, log_probs: Tensor
@@ -243,54 +271,36 @@ class Beams:
             for tensor in (self.scores, self.ends, self.end_log_probs, self.said, self.parents, self.log_probs)
         )
         kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]  # (n, nbest)
-        found = []
-        for row, slots in enumerate(kept):
-            slots = [slot for slot in slots if scores[row, slot] > -np.inf]
-            found.append(
-                [
-                    self._hypothesis(
-                        scores[row, slot],
-                        ends[row, slot],
-                        end_log_probs[row, slot],
-                        said[row],
-                        parents[row],
-                        log_probs[row],
-                    )
-                    for slot in slots
-                ]
-                or [Hypothesis((), -np.inf, (), complete=False)]
-            )
+        scores, end_log_probs = (np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs))
+        steps, parent, last_word = np.moveaxis(np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0)  # (n, nbest)
+        words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
+        found: list[list[Hypothesis]] = []
+        for row in range(len(which)):
+            found.append([])
+            for i in np.flatnonzero(scores[row] > -np.inf):
+                complete, length = bool(last_word[row, i] == self._end), int(steps[row, i])
+                tokens = words[row, i, :length].tolist() + ([] if complete else [int(last_word[row, i])])
+                costs = [*values[row, i, :length].tolist(), float(end_log_probs[row, i])]
+                found[-1].append(Hypothesis(tuple(tokens), float(scores[row, i]), tuple(costs), complete))
+            if not found[-1]:  # all was forbidden
+                found[-1].append(Hypothesis((), -np.inf, (), complete=False))
         return found
 
-    def _hypothesis(
-        self,
-        score: float,
-        end: np.ndarray,
-        end_log_prob: float,
-        said: np.ndarray,
-        parents: np.ndarray,
-        log_probs: np.ndarray,
-    ) -> Hypothesis:
-        """Walk back from where it finished."""
-        step, parent, word = (int(fact) for fact in end)
-        complete = word == self._end
-        tokens, values = ([] if complete else [word]), [float(end_log_prob)]
-        for place in range(step - 1, -1, -1):
-            tokens.append(int(said[parent, place]))
-            values.append(float(log_probs[parent, place]))
-            parent = int(parents[parent, place])
-        return Hypothesis(tuple(reversed(tokens)), float(score), tuple(reversed(values)), complete)
 
+def walk_back(
+    steps: np.ndarray, parent: np.ndarray, said: np.ndarray, parents: np.ndarray, log_probs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Words and log-probabilities on the way to hypotheses that ended at `steps` (n, m) behind `parent` (n, m).
 
-def best_words_plainly(
-    logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
-) -> tuple[Tensor, Tensor]:
-    """What the kernel of this name does, in torch's operations."""
-    log_probs = torch.log_softmax(logits.float(), dim=1) + bias  # (R, V)
-    too_early = (steps < end_from).repeat_interleave(len(logits) // len(end_from))
-    log_probs[too_early, end] = -torch.inf
-    values, tokens = log_probs.sort(dim=1, descending=True, stable=True)
-    return tokens[:, :k], values[:, :k]
+    The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest), meaningless beyond `steps`.
+    """
+    longest, sentence = int(steps.max(initial=0)), np.arange(len(said))[:, None]
+    words, values = (np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs))
+    for place in range(longest - 1, -1, -1):
+        inside = place < steps  # the walk of a shorter one has not begun yet
+        words[:, :, place], values[:, :, place] = said[sentence, parent, place], log_probs[sentence, parent, place]
+        parent = np.where(inside, parents[sentence, parent, place], parent)
+    return words, values
 
 
 def _power(number: int) -> int:

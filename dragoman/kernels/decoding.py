@@ -84,29 +84,6 @@ def _to_memory(
     tl.store(out_at + row[:, None] * width + feature[None, :], out, mask=inside)
 
 
-@triton.jit
-def _best_words(
-    logits_at, bias_at, end_from_at, steps_at, tokens_at, log_probs_at, words, end,
-    hypotheses: tl.constexpr, k: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """A row: its log-softmax, and of the words that may come the k best, the lower id first among equals."""
-    row = tl.program_id(0)
-    word = tl.arange(0, block)
-    inside = word < words
-    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=inside, other=float("-inf")).to(tl.float32)
-    highest = tl.max(x, 0)
-    log_total = highest + tl.log(tl.sum(tl.exp(x - highest), 0))
-    x += tl.load(bias_at + word, mask=inside, other=0.0)
-    too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
-    x = tl.where((word == end) & too_early, float("-inf"), x)
-    for rank in tl.static_range(k):
-        best = tl.max(x, 0)
-        place = tl.min(tl.where(x == best, word, block), 0)
-        tl.store(tokens_at + row * k + rank, place)
-        tl.store(log_probs_at + row * k + rank, best - log_total)
-        x = tl.where(word == place, float("-inf"), x)
-
-
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
     """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache gets its new place."""
     rows, width = len(qkv), qkv.shape[1] // 3
@@ -128,21 +105,3 @@ def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> 
         hypotheses, max(16, triton.next_power_of_2(hypotheses)), heads, features, 32, num_warps=2,
     )  # fmt: skip
     return out
-
-
-def best_words(
-    logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
-) -> tuple[Tensor, Tensor]:
-    """The k best of each row of logits (R, V) and their log-probabilities, (R, k) each.
-
-    `bias` (V,) is added to choose but not to the probabilities; the end may not come before step end_from (N,).
-    """
-    rows, words = logits.shape
-    tokens = torch.empty(rows, k, dtype=torch.int64, device=logits.device)
-    log_probs = torch.empty(rows, k, dtype=torch.float32, device=logits.device)
-    block = triton.next_power_of_2(words)
-    _best_words[(rows,)](
-        logits, bias, end_from, steps, tokens, log_probs, words, end, rows // len(end_from), k, block,
-        num_warps=min(32, max(4, block // 1024)),
-    )  # fmt: skip
-    return tokens, log_probs

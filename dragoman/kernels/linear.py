@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dragoman.kernels import working_type
 
-_ROWS, _COLUMNS, _CHUNKS = 32, 128, 64
+_ROWS, _COLUMNS, _PROGRAMS = 32, 128, 1024
 
 
 @triton.jit
@@ -45,9 +45,11 @@ def _gradient_of_sum(grad: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient before the ReLU, if `out` came from one (N, E), and its sum over positions (E,)."""
     rows, width = grad.shape
     masked = torch.empty_like(grad) if out is not None else grad
-    sums = torch.empty(_CHUNKS, width, dtype=torch.float32, device=grad.device)
-    _mask_and_sum[(triton.cdiv(width, _COLUMNS), _CHUNKS)](
-        grad, out, masked, sums, rows, width, triton.cdiv(rows, _CHUNKS), _ROWS, _COLUMNS, masks=out is not None
+    across = triton.cdiv(width, _COLUMNS)
+    chunks = max(1, _PROGRAMS // across)
+    sums = torch.empty(chunks, width, dtype=torch.float32, device=grad.device)
+    _mask_and_sum[(across, chunks)](
+        grad, out, masked, sums, rows, width, triton.cdiv(rows, chunks), _ROWS, _COLUMNS, masks=out is not None
     )
     return masked, sums.sum(0)
 

@@ -35,12 +35,11 @@ class IncrementalDecoder:
         return [*self.memory, *self.caches, self.lengths, self.origin]
 
     def start(self, source: Tensor) -> None:
-        """Take in sentences (n, s), padded on the right; those beyond the n-th are empty."""
+        """Take in sentences (N, S), padded on the right."""
         hidden, mask = self.model.encode(source)
-        self.lengths.zero_()
-        self.lengths[: len(source)] = mask.sum(dim=(1, 2, 3))
+        self.lengths.copy_(mask.sum(dim=(1, 2, 3)))
         for memory, layer in zip(self.memory, self.model.decoder, strict=True):
-            memory[: len(source), : source.shape[1]] = layer.cross.project.joined_keys_values(hidden)
+            memory.copy_(layer.cross.project.joined_keys_values(hidden))
         self.steps.zero_()
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -55,11 +54,10 @@ class IncrementalDecoder:
         return hidden
 
     def move(self, parents: Tensor) -> None:
-        """Hypothesis w of each sentence goes on where parents[:, w] stood, (N, W); one step more is made."""
+        """Hypothesis w of each sentence goes on where parents[:, w] stood, (N, W)."""
         here = torch.arange(self.hypotheses, dtype=torch.int32, device=parents.device)
         self.origin.index_copy_(2, self.steps.long(), here.expand(len(parents), -1)[:, :, None])
         self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
-        self.steps += 1
 
     def _to_past(self, attention: Attention, h: Tensor, cache: Tensor) -> Tensor:
         attend = _kernel("attend_to_past") if usable(h) else attend_to_past

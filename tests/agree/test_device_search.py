@@ -3,13 +3,13 @@
 import os
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.device_search import DeviceSearch, best_words_plainly
+from dragoman.decode.device_search import DeviceSearch
 from dragoman.decode.search import beam_search
+from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model import incremental
 from tests.conftest import small_engine
 
@@ -20,12 +20,20 @@ SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3], [4, 3], [15] * 6 + 
 SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=6, precision="float32")
 
 
-def assert_same_hypotheses(settings: DecodingConfig, nbest: int = 1, **model: object) -> None:
+def engine_here(**model: object) -> TorchEngine:
+    """On a GPU with all our kernels, elsewhere with their plain twins."""
     engine = small_engine(**model)
-    expected = beam_search(engine, SOURCES, settings, nbest=nbest)
+    return TorchEngine(engine.model.to(DEVICE), engine.source, engine.target, DEVICE)
+
+
+def assert_same_hypotheses(
+    settings: DecodingConfig, nbest: int = 1, sources: list[list[int]] = SOURCES, times: int = 2, **model: object
+) -> None:
+    engine = engine_here(**model)
+    expected = beam_search(engine, sources, settings, nbest=nbest)
     search = DeviceSearch(engine, settings, nbest)
-    for _ in range(2):  # what is left of the first search must not show in the second
-        for ours, theirs in zip(search(SOURCES), expected, strict=True):
+    for _ in range(times):  # what is left of the first search must not show in the second
+        for ours, theirs in zip(search(sources), expected, strict=True):
             assert [h.tokens for h in ours] == [h.tokens for h in theirs]
             assert [h.complete for h in ours] == [h.complete for h in theirs]
             for a, b in zip(ours, theirs, strict=True):
@@ -57,6 +65,16 @@ def test_every_setting_of_the_search_means_the_same_on_the_device(changes: dict[
     assert_same_hypotheses(replace(SETTINGS, **changes), nbest=2, seed=8)
 
 
+@pytest.mark.parametrize("changes", [{}, {"beam": 2, "max_length_extra": 1}, {"min_length_ratio": 1.0}], ids=str)
+def test_our_kernels_choose_the_next_words_as_the_reference_does(changes: dict[str, object], monkeypatch) -> None:
+    """Without a GPU in Triton's interpreter, which takes its time: two sentences, few words."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr("dragoman.decode.device_search.usable", lambda tensor: True)
+    monkeypatch.setattr("dragoman.kernels.search._CHUNK", 16)  # two chunks of so few words
+    settings = replace(SETTINGS, max_length_ratio=0.5, max_length_extra=3)
+    assert_same_hypotheses(replace(settings, **changes), nbest=2, sources=SOURCES[:2], times=1)
+
+
 def test_several_hypotheses_and_learned_positions() -> None:
     assert_same_hypotheses(SETTINGS, nbest=5)
     assert_same_hypotheses(SETTINGS, model__positions__kind="learned", model__positions__max_length=300)
@@ -78,7 +96,7 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
 
 
 def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
-    engine = small_engine()
+    engine = engine_here()
     search = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
     search(SOURCES)
     with torch.no_grad():
@@ -120,12 +138,3 @@ def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:
         atol=1e-4,
         rtol=1e-4,
     )
-    bias, end_from = torch.zeros(100, device=DEVICE), torch.tensor([0, 5, 9], device=DEVICE)
-    bias[:3] = -torch.inf
-    logits, steps = random(sentences * hypotheses, 100), torch.tensor([5], device=DEVICE)
-    logits[0, 7] = logits[0, 9] = logits[0].max() + 1  # a tie
-    ours = decoding.best_words(logits, bias, end_from, steps, 3, 5)
-    theirs = best_words_plainly(logits, bias, end_from, steps, 3, 5)
-    assert torch.equal(ours[0], theirs[0])
-    torch.testing.assert_close(ours[1], theirs[1], atol=1e-4, rtol=1e-4)
-    assert np.array_equal(ours[0][0, :2].cpu(), [7, 9])

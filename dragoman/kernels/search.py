@@ -1,0 +1,210 @@
+"""A step of beam search, from logits to the next words; its plain twin is in `decode/device_search.py`.
+
+    N sentences of W hypotheses each, R = N*W rows, V words in G chunks, k = W+1 words considered of each row, P places.
+
+Two kernels: one finds the k best words of each chunk of a row's logits, the other takes all candidates of a sentence in
+turn, best first, until W of them live on. A row's k best are among its chunks', and what more the chunks offer is never
+reached: of a row's words only one is the end, and the W others fill the beam.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_CHUNK = 8192
+
+
+@triton.jit
+def _best_words(
+    logits_at, bias_at, end_from_at, steps_at, words_at, logits_found_at, highest_at, powers_at, words, end,
+    hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """A chunk of a row: its part of the softmax's sum, and of the words that may come the k best."""
+    row, chunk = tl.program_id(0), tl.program_id(1)
+    part = row * tl.num_programs(1) + chunk
+    word = chunk * block + tl.arange(0, block)
+    inside = word < words
+    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=inside, other=float("-inf")).to(tl.float32)
+    highest = tl.max(x, 0)
+    tl.store(highest_at + part, highest)
+    tl.store(powers_at + part, tl.sum(tl.exp(x - highest), 0))
+    x += tl.load(bias_at + word, mask=inside, other=0.0)
+    too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
+    x = tl.where((word == end) & too_early, float("-inf"), x)
+    for rank in tl.static_range(k):
+        best, place = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
+        tl.store(words_at + part * slots + rank, chunk * block + place)
+        tl.store(logits_found_at + part * slots + rank, best)
+        x = tl.where(word == chunk * block + place, float("-inf"), x)
+
+
+@triton.jit
+def _kth_best(scores, nbest: tl.constexpr):
+    place = tl.arange(0, scores.shape[0])
+    best = tl.max(scores, 0)
+    for _ in tl.static_range(nbest - 1):
+        first = tl.min(tl.where(scores == best, place, scores.shape[0]), 0)
+        scores = tl.where(place == first, float("-inf"), scores)
+        best = tl.max(scores, 0)
+    return best
+
+
+@triton.jit
+def _advance(
+    words_at, logits_found_at, highest_at, powers_at, steps_at, penalties_at, longest_at,
+    last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at, end_log_probs_at,
+    origin_at, end, enough, places, capacity,
+    hypotheses: tl.constexpr, chunks: tl.constexpr, slots: tl.constexpr, used_slots: tl.constexpr,
+    rows_block: tl.constexpr, chunks_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr,
+    nbest: tl.constexpr,
+):  # fmt: skip
+    """A sentence: its candidates in order, ends noted, W of the others living on."""
+    sentence = tl.program_id(0)
+    steps = tl.load(steps_at)
+    candidate = tl.arange(0, rows_block * chunks_block * slots)
+    parent = candidate // (chunks_block * slots)
+    chunk, slot = candidate // slots % chunks_block, candidate % slots
+    real = (parent < hypotheses) & (chunk < chunks) & (slot < used_slots)
+    at = ((sentence * hypotheses + parent) * chunks + chunk) * slots + slot
+    word = tl.load(words_at + at, mask=real, other=0)
+    logit = tl.load(logits_found_at + at, mask=real, other=float("-inf"))
+    # each row's log-sum-exp, from those of its chunks
+    row, part = tl.arange(0, rows_block), tl.arange(0, chunks_block)
+    part_at = (sentence * hypotheses + row)[:, None] * chunks + part[None, :]
+    part_real = (row < hypotheses)[:, None] & (part < chunks)[None, :]
+    highest = tl.load(highest_at + part_at, mask=part_real, other=-1e30)
+    powers = tl.load(powers_at + part_at, mask=part_real, other=0.0)
+    peak = tl.max(highest, 1)
+    sum_of_row = tl.sum(powers * tl.exp(highest - peak[:, None]), 1)
+    log_total = peak + tl.log(tl.where(sum_of_row > 0, sum_of_row, 1.0))
+    log_total = tl.reshape(
+        tl.broadcast_to(log_total[:, None], (rows_block, chunks_block * slots)), (rows_block * chunks_block * slots,)
+    )
+    log_prob = logit - log_total
+    before = tl.load(totals_at + sentence * hypotheses + parent, mask=real, other=float("-inf"))
+    total = before + log_prob.to(tl.float64)
+    total = tl.where(real, total, float("-inf"))
+
+    score_place = tl.arange(0, scores_block)
+    score_row = scores_at + sentence * (capacity + 1)
+    scores = tl.load(score_row + score_place, mask=score_place < capacity, other=float("-inf"))
+    count = tl.load(count_at + sentence)
+    penalty = tl.load(penalties_at + steps + 1)
+    longest = tl.load(longest_at + sentence)
+    alive = 0
+    index = tl.arange(0, rows_block)
+    new_parent, new_word = tl.zeros([rows_block], tl.int32), tl.zeros([rows_block], tl.int64)
+    new_total = tl.full([rows_block], float("-inf"), tl.float64)
+    new_log_prob = tl.zeros([rows_block], tl.float32)
+    for rank in range(2 * hypotheses):
+        best, place = tl.max(total, 0, return_indices=True, return_indices_tie_break_left=True)
+        picked = candidate == place
+        its_word = tl.sum(tl.where(picked, word, 0), 0)
+        its_parent = place // (chunks_block * slots)
+        its_log_prob = tl.sum(tl.where(picked, log_prob, 0.0), 0)
+        total = tl.where(picked, float("-inf"), total)
+        possible = best > float("-inf")
+        if possible & (its_word == end) & (rank < hypotheses):
+            its_score = best / penalty
+            scores = tl.where(score_place == count, its_score, scores)
+            slot_at = sentence * (capacity + 1) + count
+            tl.store(scores_at + slot_at, its_score)
+            tl.store(ends_at + slot_at * 3, steps.to(tl.int64))
+            tl.store(ends_at + slot_at * 3 + 1, its_parent.to(tl.int64))
+            tl.store(ends_at + slot_at * 3 + 2, its_word)
+            tl.store(end_log_probs_at + slot_at, its_log_prob)
+            count += 1
+        if possible & (its_word != end) & (alive < hypotheses):
+            mine = index == alive
+            new_parent = tl.where(mine, its_parent, new_parent)
+            new_word = tl.where(mine, its_word, new_word)
+            new_total = tl.where(mine, best, new_total)
+            new_log_prob = tl.where(mine, its_log_prob, new_log_prob)
+            alive += 1
+    best_alive = tl.max(new_total, 0)
+    over = (count >= enough) | (best_alive / tl.load(penalties_at + longest) <= _kth_best(scores, nbest))
+    lives = index < alive
+    if (steps + 1 >= longest) & (over == 0):  # at the largest length, live hypotheses count as they stand
+        slot_at = sentence * (capacity + 1) + count + index
+        tl.store(scores_at + slot_at, new_total / penalty, mask=lives)
+        tl.store(ends_at + slot_at * 3, (steps + index * 0).to(tl.int64), mask=lives)
+        tl.store(ends_at + slot_at * 3 + 1, new_parent.to(tl.int64), mask=lives)
+        tl.store(ends_at + slot_at * 3 + 2, new_word, mask=lives)
+        tl.store(end_log_probs_at + slot_at, new_log_prob, mask=lives)
+        count += alive
+        over = over | (alive >= 0)
+    tl.store(count_at + sentence, count)
+    done = over | (tl.load(done_at + sentence) != 0)
+    tl.store(done_at + sentence, done)
+    hypothesis_at, valid = sentence * hypotheses + index, index < hypotheses
+    tl.store(totals_at + hypothesis_at, tl.where(lives & (done == 0), new_total, float("-inf")), mask=valid)
+    tl.store(last_at + hypothesis_at, new_word, mask=valid)
+    history_at = hypothesis_at * places + steps
+    tl.store(said_at + history_at, new_word.to(tl.int32), mask=valid)
+    tl.store(parents_at + history_at, new_parent, mask=valid)
+    tl.store(log_probs_at + history_at, new_log_prob, mask=valid)
+
+    for start in range(0, steps + 1, places_block):  # who wrote which place of the cache
+        place_of = start + tl.arange(0, places_block)
+        seen = valid[:, None] & (place_of < steps)[None, :]
+        theirs = (sentence * hypotheses + new_parent)[:, None] * places + place_of[None, :]
+        origin = tl.load(origin_at + theirs, mask=seen, other=0)
+        origin = tl.where((place_of == steps)[None, :], new_parent[:, None], origin)
+        tl.debug_barrier()
+        ours = hypothesis_at[:, None] * places + place_of[None, :]
+        tl.store(origin_at + ours, origin, mask=valid[:, None] & (place_of <= steps)[None, :])
+
+
+def best_words(
+    logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For each row (R, V) and chunk: the k best words and their logits, (R, G, k'); the largest logit and the sum of
+    e^(logit - largest), (R, G). `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
+    rows, words = logits.shape
+    chunk = min(_CHUNK, triton.next_power_of_2(words))
+    chunks, slots = triton.cdiv(words, chunk), triton.next_power_of_2(k)
+    found = torch.empty(rows, chunks, slots, dtype=torch.int64, device=logits.device)
+    values = torch.empty(rows, chunks, slots, dtype=torch.float32, device=logits.device)
+    highest, powers = torch.empty(2, rows, chunks, dtype=torch.float32, device=logits.device)
+    _best_words[(rows, chunks)](
+        logits, bias, end_from, steps, found, values, highest, powers, words, end,
+        rows // len(end_from), k, slots, chunk, num_warps=min(8, max(1, chunk // 1024)),
+    )  # fmt: skip
+    return found, values, highest, powers
+
+
+def choose(
+    logits: Tensor,
+    *,
+    bias: Tensor,
+    penalties: Tensor,
+    end: int,
+    enough: int,
+    nbest: int,
+    steps: Tensor,
+    origin: Tensor,
+    last: Tensor,
+    totals: Tensor,
+    longest: Tensor,
+    end_from: Tensor,
+    done: Tensor,
+    said: Tensor,
+    parents: Tensor,
+    log_probs: Tensor,
+    count: Tensor,
+    scores: Tensor,
+    ends: Tensor,
+    end_log_probs: Tensor,
+) -> None:
+    """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are changed in place."""
+    sentences, hypotheses, places = origin.shape
+    k, capacity = hypotheses + 1, scores.shape[1] - 1
+    words, values, highest, powers = best_words(logits, bias, end_from, steps, end, k)
+    chunks, slots = words.shape[1:]
+    _advance[(sentences,)](
+        words, values, highest, powers, steps, penalties, longest, last, totals, done, said, parents, log_probs, count,
+        scores, ends, end_log_probs, origin, end, enough, places, capacity,
+        hypotheses, chunks, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(chunks),
+        triton.next_power_of_2(capacity), 32, nbest, num_warps=1,
+    )  # fmt: skip
