@@ -102,6 +102,9 @@ class TrainingConfig:
         0, "source and target positions computed at once, padding included; 0: from free memory", at_least=0
     )
     label_smoothing: float = setting(0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0)
+    consistency: float = setting(
+        0.0, "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)", at_least=0.0
+    )
     schedule: str = setting("inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant"))
     learning_rate: float = setting(
         5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0

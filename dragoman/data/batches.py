@@ -53,6 +53,14 @@ def make_batch(
     return Batch(source, target_in, target_out, np.flatnonzero(real), source_lengths, target_lengths + 1, chosen)
 
 
+def twice(batch: Batch) -> Batch:
+    """The same rows again behind themselves."""
+    real = np.concatenate([batch.real, batch.real + batch.target_in.size])
+    arrays = (batch.source, batch.target_in, batch.target_out)
+    lengths = (batch.source_lengths, batch.target_lengths, batch.indices)
+    return Batch(*(np.tile(array, (2, 1)) for array in arrays), real, *(np.tile(array, 2) for array in lengths))
+
+
 def halves(batch: Batch) -> list[Batch]:
     """The same rows in two batches, each as narrow as its own rows allow."""
     parts = []

@@ -38,6 +38,14 @@ class PackedBatch:
     shape: Shape
     ints: np.ndarray  # int32
 
+    def twice(self) -> "PackedBatch":
+        """Everything two times, one behind the other."""
+        sources, targets, sentences, longest = self.shape
+        parts = np.split(self.ints, np.cumsum(self.shape.sizes)[:-1])
+        doubled = [np.tile(part, 2) for part in parts[:5]]
+        doubled += [np.concatenate([s, s[1:] + size]) for s, size in zip(parts[5:], (sources, targets), strict=True)]
+        return PackedBatch(Shape(2 * sources, 2 * targets, 2 * sentences, longest), np.concatenate(doubled))
+
 
 def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> PackedBatch | None:
     """None where a sentence is too long to be packed."""

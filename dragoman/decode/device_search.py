@@ -49,6 +49,7 @@ class DeviceSearch:
         halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
         self._beams: dict[Room, Beams] = {}
+        self._versions: list[int] = []
 
     @torch.inference_mode()
     def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -82,8 +83,10 @@ class DeviceSearch:
 
     def _refresh(self) -> None:
         """A model in training goes on changing: bring its copy up to date, in place, where recordings find it."""
-        if self._model is not self._engine.model:
+        versions = [parameter._version for parameter in self._engine.model.parameters()]
+        if self._model is not self._engine.model and versions != self._versions:
             torch._foreach_copy_(list(self._model.parameters()), list(self._engine.model.parameters()))
+            self._versions = versions
 
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""
@@ -266,25 +269,28 @@ class Beams:
     def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
         """The `nbest` of some sentences, best first."""
         rows = torch.from_numpy(which).to(self.last.device)
-        scores, ends, end_log_probs, said, parents, log_probs = (
-            tensor[rows].cpu().numpy()
-            for tensor in (self.scores, self.ends, self.end_log_probs, self.said, self.parents, self.log_probs)
-        )
+        scores, ends, end_log_probs = (t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs))
+        made = int(self.decoder.steps)
+        said, parents, log_probs = (t[rows, :, :made].cpu().numpy() for t in (self.said, self.parents, self.log_probs))
         kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]  # (n, nbest)
         scores, end_log_probs = (np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs))
         steps, parent, last_word = np.moveaxis(np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0)  # (n, nbest)
         words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
-        found: list[list[Hypothesis]] = []
-        for row in range(len(which)):
-            found.append([])
-            for i in np.flatnonzero(scores[row] > -np.inf):
-                complete, length = bool(last_word[row, i] == self._end), int(steps[row, i])
-                tokens = words[row, i, :length].tolist() + ([] if complete else [int(last_word[row, i])])
-                costs = [*values[row, i, :length].tolist(), float(end_log_probs[row, i])]
-                found[-1].append(Hypothesis(tuple(tokens), float(scores[row, i]), tuple(costs), complete))
-            if not found[-1]:  # all was forbidden
-                found[-1].append(Hypothesis((), -np.inf, (), complete=False))
-        return found
+        columns = (array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values))
+        return [
+            [
+                Hypothesis(
+                    (*said[:length],) if last == self._end else (*said[:length], last),
+                    score,
+                    (*costs[:length], end_cost),
+                    complete=last == self._end,
+                )
+                for score, length, last, end_cost, said, costs in zip(*of_sentence, strict=True)
+                if score > -np.inf
+            ]
+            or [Hypothesis((), -np.inf, (), complete=False)]  # all was forbidden
+            for of_sentence in zip(*columns, strict=True)
+        ]
 
 
 def walk_back(

@@ -160,7 +160,7 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> tuple[Tensor, Tensor,
 
 
 def _warps(block: int) -> int:
-    return {32: 2, 64: 4}.get(block, 8)
+    return {32: 1, 64: 4}.get(block, 8)
 
 
 def packed_attention(

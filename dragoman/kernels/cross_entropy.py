@@ -59,18 +59,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         loss, surprise = torch.empty(2, len(hidden), dtype=torch.float32, device=hidden.device)
         dhidden = torch.empty_like(hidden)
-        dweight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
+        dweight: Tensor | None = None
         words, near = len(weight), weight.to(hidden.dtype)
         rows_at_once = max(1, _LARGEST // (words * hidden.element_size()))
         for part in (slice(i, i + rows_at_once) for i in range(0, len(hidden), rows_at_once)):
             logits = hidden[part] @ near.T  # (N, V), and soon their gradient
-            block = min(8192, triton.next_power_of_2(words))
+            block, warps = (2048, 16) if words > 16_384 else (1024, 4)
             _loss_and_gradient[(len(logits),)](
                 logits, targets[part], loss[part], surprise[part], smoothing, words, logits.stride(0), block,
-                num_warps=16,
+                num_warps=warps,
             )  # fmt: skip
             torch.mm(logits, near, out=dhidden[part])
-            dweight += logits.T @ hidden[part]
+            part_of_dweight = (logits.T @ hidden[part]).float()
+            dweight = part_of_dweight if dweight is None else dweight + part_of_dweight
         ctx.save_for_backward(dhidden, dweight)
         ctx.weight_type = weight.dtype
         surprise = surprise.sum()

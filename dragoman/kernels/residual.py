@@ -19,7 +19,7 @@ from torch import Tensor
 from dragoman.kernels import working_type
 from dragoman.kernels.noise import draw_seed, keeps
 
-_PROGRAMS = 1024  # partial sums of the weights' gradients
+_PROGRAMS = 2112  # partial sums of the weights' gradients
 _ELEMENTS = 1024  # that a program of dropout_add takes
 
 
@@ -99,7 +99,7 @@ def _launch_dropout_add(x: Tensor | None, y: Tensor, out: Tensor, seed: Tensor |
 
 
 def _warps(block: int) -> int:
-    return min(8, max(1, block // 256))
+    return min(8, max(1, block // 512))
 
 
 class _ResidualNorm(torch.autograd.Function):
@@ -130,15 +130,15 @@ class _ResidualNorm(torch.autograd.Function):
         programs, drops = min(rows, _PROGRAMS), ctx.dropout > 0
         dx = torch.empty_like(total, dtype=x_type)
         dy = torch.empty_like(total, dtype=y_type) if drops else None
-        dweight, dbias = torch.empty(2, programs, width, dtype=torch.float32, device=grad.device)
+        sums = torch.empty(2, programs, width, dtype=torch.float32, device=grad.device)
         block = triton.next_power_of_2(width)
         _norm_backward[(programs,)](
-            grad, total, mean, rstd, weight, seed, dx, dy, dweight, dbias, ctx.dropout, rows, width, block,
+            grad, total, mean, rstd, weight, seed, dx, dy, *sums, ctx.dropout, rows, width, block,
             drops=drops, num_warps=_warps(block),
         )  # fmt: skip
         if y_type is not None and not drops:
             dy = dx.to(y_type)
-        return dx, dy, dweight.sum(0), dbias.sum(0), None, None
+        return dx, dy, *sums.sum(1), None, None
 
 
 class _DropoutAdd(torch.autograd.Function):

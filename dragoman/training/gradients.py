@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch
+from dragoman.data.batches import Batch, twice
 from dragoman.data.packing import LENGTHS, PackedBatch, Shape, pack
 from dragoman.kernels import usable
 from dragoman.model.attention import Packed
@@ -27,6 +27,7 @@ class Gradients:
     def __init__(self, model: Model, config: Config, device: torch.device):
         self._model, self._device = model, device
         self._precision, self._smoothing = config.training.precision, config.training.label_smoothing
+        self._consistency = config.training.consistency
         self.sums = torch.zeros(2, device=device)  # of the loss and of -log p
 
     def clear(self) -> None:
@@ -36,15 +37,19 @@ class Gradients:
 
     def add(self, batch: Batch, tokens: int) -> None:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
+        batch = twice(batch) if self._consistency else batch
         source, target_in, target_out, real = (
             torch.from_numpy(array).to(self._device, non_blocking=True)
             for array in (batch.source, batch.target_in, batch.target_out, batch.real)
         )
         with self.autocast():
             hidden = self._model(source, target_in).flatten(0, 1)[real]  # (N, D): padding never meets the vocabulary
-            loss, surprise = vocabulary_loss(self._model, hidden, target_out.flatten()[real], self._smoothing)
+            loss, surprise = self._loss(hidden, target_out.flatten()[real])
         (loss / tokens).backward()  # type: ignore[no-untyped-call]
         self.sums += torch.stack([loss.detach(), surprise])
+
+    def _loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return vocabulary_loss(self._model, hidden, targets, self._smoothing, self._consistency)
 
     def autocast(self) -> AbstractContextManager[object]:
         bf16_here = self._device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -72,7 +77,7 @@ class PackedGradients(Gradients):
         if packed is None:
             super().add(batch, tokens)
         else:
-            self.add_packed(packed, tokens)
+            self.add_packed(packed.twice() if self._consistency else packed, tokens)
 
     def add_packed(self, batch: PackedBatch, tokens: int) -> None:
         ints = torch.from_numpy(batch.ints)
@@ -98,7 +103,7 @@ class PackedGradients(Gradients):
         decoder = Packed(target_starts, source_starts, shape.longest)
         with self.autocast():
             hidden = self._model.forward_packed(source, source_at, target_in, target_at, encoder, decoder)
-            loss, surprise = vocabulary_loss(self._model, hidden, target_out, self._smoothing)
+            loss, surprise = self._loss(hidden, target_out)
         (loss * share).backward()  # type: ignore[no-untyped-call]
         self.sums += torch.stack([loss.detach(), surprise])
 

@@ -23,9 +23,9 @@ from dragoman.data.store import Store
 from dragoman.errors import RunError
 from dragoman.text.codec import Codec
 
-STEPS_AHEAD = 16
+STEPS_AHEAD = 32
 CORES_FOR_PROCESSES = 8  # with fewer, the model needs them all
-PROCESSES = 4
+MOST_PROCESSES = 12
 
 
 class BatchMaker:
@@ -113,7 +113,8 @@ class Loader:
     def _executor(self) -> Executor:
         if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, self._micro_batch_tokens)
-            return ProcessPoolExecutor(PROCESSES, get_context("spawn"), _start_process, parts)
+            processes = min(MOST_PROCESSES, (os.cpu_count() or 1) - 4)
+            return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
     def _submit(self, executor: Executor, position: Position, indices: np.ndarray) -> "Future[list[Batch]]":

@@ -1,6 +1,12 @@
 """Cross-entropy against a smoothed target (Szegedy et al. 2016): 1-ε on the right word, ε spread over all V words.
 
-loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
+    loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
+
+and, where wanted, agreement between two passes with different dropout (R-Drop, Liang et al. 2021):
+
+    loss = ½ (loss₁ + loss₂) + α ½ (KL(p₁‖p₂) + KL(p₂‖p₁))
+
+N tokens. A target of -1 is padding and does not count.
 """
 
 import torch
@@ -15,19 +21,29 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
 
     `logits` (N, V), `targets` (N,).
     """
-    log_probs = torch.log_softmax(logits.float(), dim=-1)  # (N, V)
-    surprise = -log_probs.gather(1, targets[:, None])[:, 0]  # (N,)
+    log_probs, real = torch.log_softmax(logits.float(), dim=-1), targets >= 0
+    surprise = -log_probs.gather(1, targets.clamp(min=0).long()[:, None])[:, 0]  # (N,)
     loss = surprise if not smoothing else (1 - smoothing) * surprise - smoothing * log_probs.mean(dim=-1)
-    return loss.sum(), surprise.detach().sum()
+    return (loss * real).sum(), (surprise.detach() * real).sum()
 
 
-def vocabulary_loss(model: Model, hidden: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same from hidden states (N, D); targets of -1 do not count."""
-    if usable(hidden):
+def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
+    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between the first half of the rows and the second."""
+    first, second = torch.log_softmax(logits.float(), dim=-1).chunk(2)  # (N/2, V)
+    each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2  # (N/2,)
+    return (each * (targets[: len(each)] >= 0)).sum()
+
+
+def vocabulary_loss(
+    model: Model, hidden: Tensor, targets: Tensor, smoothing: float, consistency: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Loss and -log p of hidden states (N, D), summed; with `consistency` (α), of two passes one behind the other."""
+    if usable(hidden) and not consistency:
         from dragoman.kernels.cross_entropy import linear_cross_entropy
 
         return linear_cross_entropy(hidden, model.output.weight, targets, smoothing)
-    real = targets >= 0
-    if not bool(real.all()):
-        hidden, targets = hidden[real], targets[real]
-    return smoothed_cross_entropy(model.logits(hidden), targets.long(), smoothing)
+    logits = model.logits(hidden)  # (N, V)
+    loss, surprise = smoothed_cross_entropy(logits, targets, smoothing)
+    if not consistency:
+        return loss, surprise
+    return loss / 2 + consistency * disagreement(logits, targets), surprise / 2

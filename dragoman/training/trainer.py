@@ -111,7 +111,8 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
-        flops = sum(training_flops(self.model, batch) for batch in batches)
+        passes = 2 if training.consistency else 1
+        flops = passes * sum(training_flops(self.model, batch) for batch in batches)
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)

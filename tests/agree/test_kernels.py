@@ -152,12 +152,17 @@ def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("kernels", [True, False])
-def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, kernels: bool, monkeypatch) -> None:
+@pytest.mark.parametrize("consistency", [0.0, 2.5])
+def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
+    norm: str, kernels: bool, consistency: float, monkeypatch
+) -> None:
     """Filling included; once with all our kernels, once with the attention alone."""
     for module in ("dragoman.model.layers", "dragoman.model.linear", "dragoman.training.loss") if kernels else ():
         monkeypatch.setattr(f"{module}.usable", lambda tensor: True)
     pieces = vocabulary(23)
-    config = small_config(model__norm=norm, training__batch_tokens=100, training__precision="float32")
+    config = small_config(
+        model__norm=norm, training__batch_tokens=100, training__precision="float32", training__consistency=consistency
+    )
     sources, targets = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2], [[9, 10, 11, 12], [13], [14] * 30]
     batch = collate(sources, targets, pieces, pieces)
     found = []

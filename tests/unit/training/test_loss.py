@@ -2,8 +2,9 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from dragoman.training.loss import smoothed_cross_entropy
+from dragoman.training.loss import disagreement, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
@@ -29,3 +30,13 @@ def test_a_confident_model_is_not_rewarded_without_end() -> None:
     logits = q.log().requires_grad_()
     smoothed_cross_entropy(logits, torch.tensor([4]), 0.1)[0].backward()
     assert float(logits.grad.abs().max()) < 1e-6
+
+
+def test_disagreement_is_half_the_divergence_both_ways_and_skips_padding() -> None:
+    logits, targets = torch.randn(6, 9), torch.tensor([3, -1, 5, 3, -1, 5])
+    first, second = logits.log_softmax(1).chunk(2)
+    both_ways = F.kl_div(first, second, reduction="none", log_target=True) + F.kl_div(
+        second, first, reduction="none", log_target=True
+    )
+    torch.testing.assert_close(disagreement(logits, targets), both_ways[[0, 2]].sum() / 2)
+    assert disagreement(logits[:3].repeat(2, 1), targets).item() == 0
