@@ -1,6 +1,6 @@
 """Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
 
-    python benchmarks/gpu.py [train] [decode] [--no-peers] [--profile]
+    python benchmarks/gpu.py [train] [decode] [real] [--no-peers] [--profile]
 
 Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout
 0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches.
@@ -10,26 +10,37 @@ that goes into the products the model needs (MFU).
 Decoding: the base shape with random weights, the same in Hugging Face's Marian, sentences of 20 to 30 tokens, 32 tokens
 out of each, no length penalty. First both search in float32 and their outputs are held against each other, token for
 token; then both are timed in bf16, and counted are the tokens of the best hypothesis per second.
+
+Real: a thousand steps of the base shape on the examples, with everything that `dragoman train` does in its loop (making
+batches, logging, a validation, a checkpoint), beside the speed of the bare steps on the same batches.
 """
 
 import argparse
 import statistics
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from peers import TRAINING_PEERS, marian_with_weights_of, peer_step
+from rich.console import Console
 
 from dragoman.config import Config, DecodingConfig, make_config
 from dragoman.data.batches import Batch, collate, pad
+from dragoman.data.prepare import prepare
 from dragoman.decode.device_search import DeviceSearch
 from dragoman.engine.torch_engine import TorchEngine, pick_device
 from dragoman.model.build import build_model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
-from dragoman.training.trainer import make_optimiser
+from dragoman.training.journal import Journal
+from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.trainer import Trainer, make_optimiser
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,7 @@ def sentences(pieces: Vocabulary, count: int) -> list[list[int]]:
 def decode(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
     pieces, config = vocabulary(32_000), make_config("base")
-    model = build_model(config.model, pieces, pieces, shared=True).eval()
+    model = build_model(config.model, pieces, pieces, shared=True).eval().requires_grad_(False)
     with torch.no_grad():
         model.target_embedding.words.weight.mul_(4)  # outputs that differ by more than rounding
     engine = TorchEngine(model.to(device), pieces, pieces, device)
@@ -235,16 +246,40 @@ def generate(marian, sources: list[list[int]], beam: int) -> list[list[int]]:
     return [[token for token in row if token not in (0, 2, 3)] for row in found.tolist()]
 
 
+def real(arguments: argparse.Namespace) -> None:
+    device = pick_device("cuda")
+    corpora = [{"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}]
+    settings = {"data.corpora": corpora, "text.size": 8000, "training.max_steps": 1000, "training.validate_every": 1000}
+    config = make_config("base", settings=settings)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = prepare(config, folder / "data")
+        model = build_model(config.model, data.codec.source, data.codec.target, shared=True)
+        progress = Progress(micro_batch_tokens=10**6)
+        trainer = Trainer(config, data, model, device, Checkpoints(folder / "checkpoints", 1), progress)
+        journal = Journal(folder, Console(quiet=True), 0, trainer.last_step, 50)
+        started = time.perf_counter()
+        trainer.run(journal, lambda: False)
+        torch.cuda.synchronize()
+        whole = progress.target_tokens / (time.perf_counter() - started)
+        steps = trainer.loader.from_position(progress.position)
+        batches = [batch for _ in range(arguments.batches) for batch in next(steps)[1]]
+        steps.close()
+        bare = measure(our_step(config, data.codec.target, device)[1], batches, arguments.rounds).tokens_per_s
+    print(f"\nreal training: {whole / 1000:.0f} k tokens/s with all around it, bare steps {bare / 1000:.0f} k tokens/s")
+    print(f"share {whole / bare:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="train, decode; both if none is named")
+    parser.add_argument("parts", nargs="*", help="train, decode, real; all if none is named")
     parser.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure dragoman alone")
     parser.add_argument("--batches", type=int, default=24, help="different batches")
     parser.add_argument("--rounds", type=int, default=5, help="times that all batches are taken; the median counts")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take longest")
     arguments = parser.parse_args()
-    parts = {"train": train, "decode": decode}
+    parts = {"train": train, "decode": decode, "real": real}
     for name in arguments.parts or parts:
         parts[name](arguments)
 

@@ -49,7 +49,6 @@ class DeviceSearch:
         halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
         self._beams: dict[Room, Beams] = {}
-        self._versions: list[int] = []
 
     @torch.inference_mode()
     def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -83,10 +82,9 @@ class DeviceSearch:
 
     def _refresh(self) -> None:
         """A model in training goes on changing: bring its copy up to date, in place, where recordings find it."""
-        versions = [parameter._version for parameter in self._engine.model.parameters()]
-        if self._model is not self._engine.model and versions != self._versions:
-            torch._foreach_copy_(list(self._model.parameters()), list(self._engine.model.parameters()))
-            self._versions = versions
+        live = list(self._engine.model.parameters())
+        if self._model is not self._engine.model and any(parameter.requires_grad for parameter in live):
+            torch._foreach_copy_(list(self._model.parameters()), live)
 
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""

@@ -43,7 +43,7 @@ class TorchEngine:
             check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
-        return cls(model.to(where).eval(), codec.source, codec.target, where)
+        return cls(model.to(where).eval().requires_grad_(False), codec.source, codec.target, where)
 
     @property
     def has_attention(self) -> bool:
