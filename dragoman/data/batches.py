@@ -55,10 +55,10 @@ def make_batch(
 
 def twice(batch: Batch) -> Batch:
     """The same rows again behind themselves."""
+    source, target_in, target_out = (np.tile(a, (2, 1)) for a in (batch.source, batch.target_in, batch.target_out))
     real = np.concatenate([batch.real, batch.real + batch.target_in.size])
-    arrays = (batch.source, batch.target_in, batch.target_out)
-    lengths = (batch.source_lengths, batch.target_lengths, batch.indices)
-    return Batch(*(np.tile(array, (2, 1)) for array in arrays), real, *(np.tile(array, 2) for array in lengths))
+    source_lengths, target_lengths = np.tile(batch.source_lengths, 2), np.tile(batch.target_lengths, 2)
+    return Batch(source, target_in, target_out, real, source_lengths, target_lengths, np.tile(batch.indices, 2))
 
 
 def halves(batch: Batch) -> list[Batch]:

@@ -82,7 +82,7 @@ class DeviceSearch:
 
     def _refresh(self) -> None:
         """A model in training goes on changing: bring its copy up to date, in place, where recordings find it."""
-        live = list(self._engine.model.parameters())
+        live: list[Tensor] = list(self._engine.model.parameters())
         if self._model is not self._engine.model and any(parameter.requires_grad for parameter in live):
             torch._foreach_copy_(list(self._model.parameters()), live)
 

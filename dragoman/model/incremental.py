@@ -20,10 +20,9 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer, sentences: int, hypotheses: int, sources: int, places: int):
         self.model, self.hypotheses, self.places = model, hypotheses, places
         weight = model.output.weight
-        room = {"dtype": weight.dtype, "device": weight.device}
         width = model.config.width
-        self.memory = [torch.zeros(sentences, sources, 2 * width, **room) for _ in model.decoder]
-        self.caches = [torch.zeros(sentences, hypotheses, places, 2 * width, **room) for _ in model.decoder]
+        self.memory = [weight.new_zeros(sentences, sources, 2 * width) for _ in model.decoder]
+        self.caches = [weight.new_zeros(sentences, hypotheses, places, 2 * width) for _ in model.decoder]
         self.lengths = torch.zeros(sentences, dtype=torch.int32, device=weight.device)
         self.origin = torch.zeros(sentences, hypotheses, places, dtype=torch.int32, device=weight.device)
         self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
@@ -101,5 +100,5 @@ def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads: int) -> Tensor:
     """Of (B, T, D) to (B, S, D); where nothing may be seen, nothing comes out."""
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.view(*x.shape[:-1], heads, -1).transpose(1, 2) for x in (q, k, v))
     return plain_attention(q, k, v, mask)[0].nan_to_num().transpose(1, 2).flatten(2)

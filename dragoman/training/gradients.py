@@ -8,6 +8,7 @@ host one launch. Both give the same gradient; a test binds them.
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,7 +70,8 @@ class PackedGradients(Gradients):
             parameter.grad = torch.zeros_like(parameter)
 
     def clear(self) -> None:
-        torch._foreach_zero_([*(parameter.grad for parameter in self._model.parameters()), self.sums])
+        gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
+        torch._foreach_zero_([*gradients, self.sums])
 
     def add(self, batch: Batch, tokens: int) -> None:
         pad = self._model.pad
@@ -98,7 +100,8 @@ class PackedGradients(Gradients):
         graph.graph.replay()
 
     def _compute(self, shape: Shape, ints: Tensor, share: Tensor) -> None:
-        source, source_at, target_in, target_at, target_out, source_starts, target_starts = ints.split(shape.sizes)
+        parts = torch.split(ints, shape.sizes)
+        source, source_at, target_in, target_at, target_out, source_starts, target_starts = parts
         encoder = Packed(source_starts, source_starts, shape.longest)
         decoder = Packed(target_starts, source_starts, shape.longest)
         with self.autocast():
@@ -116,7 +119,7 @@ class _Graph:
         shape: Shape,
         compute: Callable[[Shape, Tensor, Tensor], None],
         device: torch.device,
-        pool: tuple[int, int] | None,
+        pool: Any,
     ):
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)

@@ -235,7 +235,7 @@ def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | No
         return results.cpu(), None
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)
     there.copy_(results.detach(), non_blocking=True)
-    arrived = torch.cuda.Event()
+    arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
     arrived.record()
     return there, arrived
 
