@@ -116,8 +116,10 @@ class Translator:
                 scores[row] = found
         return scores
 
-    def attention(self, text: str, translation: str | None = None, request: Request = Request()) -> dict[str, object]:
-        """Every layer and head for a text and its translation (the model's own unless given).
+    def attention(
+        self, text: str, translation: str | Sequence[str] | None = None, request: Request = Request()
+    ) -> dict[str, object]:
+        """Every layer and head for a text and its translation: the model's own, or one given as text or as pieces.
 
         "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
         (L, H, T, S) the weights; row t of the last two is where the decoder looked to say target piece t.
@@ -125,14 +127,27 @@ class Translator:
         weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.engine, "attention_weights", None)
         if weights_of is None:
             raise TranslationError("this engine does not show attention: load one model, with engine='torch'.")
-        target_text = self(text, request) if translation is None else translation
-        source = self.codec.encode_source([text], self._target_language(request))[0]
-        target = self.codec.encode_target([target_text])[0]
+        source = self.encode_whole(text, request)
+        if translation is None:
+            translation = self.translate([text], request)[0].candidates[0].pieces
+        vocabulary = self.codec.target
+        target = (
+            self.codec.encode_target([translation])[0]
+            if isinstance(translation, str)
+            else [vocabulary.ids[piece] for piece in translation]
+        )
         return {
             "source": [self.codec.source.pieces[i] for i in source],
-            "target": [*(self.codec.target.pieces[i] for i in target), self.codec.target.pieces[self.codec.target.eos]],
+            "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
             **weights_of(source, target),
         }
+
+    def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
+        """A text's ids, where the model can look at all of it at once."""
+        ids, longest = self.codec.encode_source([text], self._target_language(request))[0], self._longest(request)
+        if len(ids) > longest:
+            raise TranslationError(f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it.")
+        return ids
 
     def _settings(self, request: Request) -> DecodingConfig:
         return request.decoding or self.config.decoding
@@ -299,6 +314,6 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
         tuple(piece for part in parts for piece in part.pieces),
-        tuple(value for part in parts for value in part.log_probs),
+        (*(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]), *parts[-1].log_probs),
         tuple(alignment),
     )
