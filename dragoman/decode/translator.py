@@ -18,9 +18,10 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search
+from dragoman.decode.words import align_words, count_words
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
-from dragoman.text.codec import Codec, words_of_pieces
+from dragoman.text.codec import Codec
 from dragoman.text.segments import split_to_fit
 
 WINDOW_LINES = 2048
@@ -186,7 +187,7 @@ class Translator:
         words_of_line: list[list[int]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
             of_line[part.line].append(candidates)
-            words_of_line[part.line].append(_count_words([self.codec.source.pieces[i] for i in part.ids]))
+            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
         return [
             Translation(text, _join(candidates, words))
             for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
@@ -259,22 +260,6 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Trans
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
 
 
-def align_words(source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that its pieces looked at most, as (source, target) pairs.
-
-    >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
-    ((0, 0),)
-    """
-    source_words, target_words = (np.array(words_of_pieces(pieces), dtype=int) for pieces in (source, target))
-    links = []
-    for word in range(target_words.max(initial=-1) + 1):
-        looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)
-        mass = [looked[: len(source)][source_words == s].sum() for s in range(source_words.max(initial=-1) + 1)]
-        if mass:
-            links.append((int(np.argmax(mass)), word))
-    return tuple(links)
-
-
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Row numbers grouped by length under a budget of padded tokens, longest first (memory shows at once)."""
     group: list[int] = []
@@ -287,10 +272,6 @@ def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         longest = max(longest, lengths[row])
     if group:
         yield group
-
-
-def _count_words(pieces: Sequence[str]) -> int:
-    return max(words_of_pieces(pieces), default=-1) + 1
 
 
 def _join(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
@@ -309,7 +290,7 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
     source = target = 0
     for part, words in zip(parts, source_words, strict=True):
         alignment += [(s + source, t + target) for s, t in part.alignment]
-        source, target = source + words, target + _count_words(part.pieces)
+        source, target = source + words, target + count_words(part.pieces)
     return Candidate(
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),

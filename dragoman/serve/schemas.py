@@ -1,0 +1,129 @@
+"""What the service takes and gives, as its OpenAPI document has it."""
+
+import unicodedata
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from dragoman.serve.models import AUTO
+
+_LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
+
+
+def _no_control_characters(text: str) -> str:
+    for place, character in enumerate(text):
+        if unicodedata.category(character) == "Cc" and character not in "\t\n\r":
+            raise ValueError(f"it has the control character U+{ord(character):04X} at {place}: remove it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_no_control_characters)]
+Language = Annotated[str, Field(pattern=_LANGUAGE)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=128)]
+
+
+class Error(BaseModel):
+    error: str = Field(description="What is wrong, and the remedy.")
+
+
+class TranslateRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"text": "Wo ist der Bahnhof?", "source": "de", "target": "en"}]},
+    )
+
+    text: Text | Texts = Field(description="One text, or a list of texts.")
+    source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
+    target: Language | None = Field(None, description="The language wanted; without it, the model's first choice.")
+    beam: int | None = Field(None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy.")
+    nbest: int = Field(1, ge=1, le=10, description="Translations of each text, best first.")
+    alignments: bool = Field(False, description="Also link words and tell how sure each is.")
+
+
+class DetectedLanguage(BaseModel):
+    language: str
+    confidence: float = Field(description="In percent.")
+
+
+class Word(BaseModel):
+    text: str
+    probability: float = Field(description="Of this word, given the source and the words before it.")
+
+
+class Candidate(BaseModel):
+    text: str
+    score: float = Field(description="The log-probability, divided by the length penalty.")
+    words: list[Word] | None = Field(None, description="Where alignments were asked for.")
+    alignment: list[tuple[int, int]] | None = Field(
+        None, description="Pairs of word numbers, source and target, from 0."
+    )
+
+
+class Translated(BaseModel):
+    text: str
+    source: str
+    target: str
+    model: str
+    detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
+    source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
+    candidates: list[Candidate]
+
+
+class TranslateResponse(BaseModel):
+    translations: list[Translated] = Field(description="In the order of the texts.")
+
+
+class AttentionRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "Der Hund schläft."}]})
+
+    text: Text = Field(min_length=1, max_length=2000)
+    source: Language = AUTO
+    target: Language | None = None
+    translation: Text | None = Field(
+        None, max_length=2000, description="The translation to look at; without it, the model's own."
+    )
+
+
+class ModelInfo(BaseModel):
+    name: str
+    sources: list[str]
+    targets: list[str]
+    architecture: str
+    attention: bool = Field(description="Whether it can show what it attends to.")
+
+
+class ModelList(BaseModel):
+    models: list[ModelInfo]
+    names: dict[str, str] = Field(description="The languages' names in English.")
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+
+
+class LibreRequest(BaseModel):
+    """LibreTranslate's question; fields that it has and this service does not know are passed over."""
+
+    q: Text | Texts = Field(description="One text, or a list of texts.")
+    source: Language = AUTO
+    target: Language
+    format: Literal["text"] = Field("text", description="Plain text only.")
+    alternatives: int = Field(0, ge=0, le=9)
+    api_key: str = ""
+
+
+class LibreDetectRequest(BaseModel):
+    q: Text = Field(min_length=1)
+    api_key: str = ""
+
+
+class LibreResponse(BaseModel):
+    translatedText: str | list[str]  # noqa: N815
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
+    alternatives: list[str] | list[list[str]] | None = None
+
+
+class LibreLanguage(BaseModel):
+    code: str
+    name: str
+    targets: list[str]
