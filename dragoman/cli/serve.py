@@ -1,5 +1,6 @@
 """`dragoman serve`"""
 
+import gc
 import socket
 import sys
 from typing import Annotated
@@ -39,7 +40,6 @@ def command(
         import uvicorn
 
         from dragoman.serve.app import create_app
-        from dragoman.serve.models import Models
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "pydantic"):
@@ -48,7 +48,8 @@ def command(
 
     listener = _listen(host, port)
     limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters)
-    app = create_app(Service(Models.load(model, device, engine), limits, api_key), allow_origin or ())
+    app = create_app(Service(model, limits, api_key, device, engine), allow_origin or ())
+    gc.freeze()  # what is loaded now stays: no need to look through it for garbage, which takes a tenth of a second
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=int(time_limit) + 1
     )

@@ -2,69 +2,60 @@
 
 import resource
 import sys
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
+from dragoman.serve.doors import REFUSALS, body_of, read_json, require_key, service_of, written
 from dragoman.serve.models import NAMES
-from dragoman.serve.service import Service
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schemas.Error, "description": "The request asks for what cannot be: an unknown language, say."},
-    401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
-    413: {"model": schemas.Error, "description": "The body or the texts are too large."},
-    422: {"model": schemas.Error, "description": "A field is missing or has a wrong type or value."},
-    429: {"model": schemas.Error, "description": "The queue is full; Retry-After says when to come again."},
-    504: {"model": schemas.Error, "description": "The time limit passed."},
-}
-
-
-def service_of(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-Here = Annotated[Service, Depends(service_of)]
-
-
-def require_key(
-    service: Here, authorization: Annotated[str, Header()] = "", x_api_key: Annotated[str, Header()] = ""
-) -> None:
-    """`Authorization: Bearer KEY` or `X-API-Key: KEY`, where the service has a key."""
-    if not service.knows(x_api_key or authorization.removeprefix("Bearer ")):
-        raise HTTPException(401, "the API key is missing or wrong.", {"WWW-Authenticate": "Bearer"})
-
-
-Guarded = Depends(require_key)
 router = APIRouter(tags=["dragoman"])
+_KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 
 
 @router.post(
     "/v1/translate",
     response_model=schemas.TranslateResponse,
-    response_model_exclude_none=True,
     responses=REFUSALS,
-    dependencies=[Guarded],
+    openapi_extra=body_of(schemas.TranslateRequest),
 )
-async def translate(body: schemas.TranslateRequest, service: Here) -> schemas.TranslateResponse:
+async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
-    texts = [body.text] if isinstance(body.text, str) else body.text
-    found = await service.translate(
-        texts, body.source, body.target or "", beam=body.beam, nbest=body.nbest, alignments=body.alignments
+    require_key(request)
+    body = await read_json(request, schemas.TranslateRequest)
+    found = await service_of(request).translate(
+        [body.text] if isinstance(body.text, str) else body.text,
+        body.source,
+        body.target or "",
+        beam=body.beam,
+        nbest=body.nbest,
+        alignments=body.alignments,
     )
-    return schemas.TranslateResponse(translations=found)
+    return written(schemas.TranslateResponse(translations=found))
 
 
-@router.post("/v1/attention", responses=REFUSALS, dependencies=[Guarded])
-async def attention(body: schemas.AttentionRequest, service: Here) -> dict[str, Any]:
+@router.post(
+    "/v1/attention",
+    response_model=schemas.Attention,
+    responses=REFUSALS,
+    openapi_extra=body_of(schemas.AttentionRequest),
+)
+async def attention(request: Request) -> Response:
     """Every layer and head for one text, its beam and its positions, as the page's viewer takes them."""
-    return await service.attention(body.text, body.source, body.target or "", body.translation)
+    require_key(request)
+    body = await read_json(request, schemas.AttentionRequest)
+    return JSONResponse(
+        await service_of(request).attention(body.text, body.source, body.target or "", body.translation)
+    )
 
 
-@router.get("/v1/models", responses={401: REFUSALS[401]}, dependencies=[Guarded])
-async def models(service: Here) -> schemas.ModelList:
+@router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
+async def models(request: Request) -> Response:
     """The models and their languages."""
+    require_key(request)
+    there = service_of(request).models.models
     shown = [
         schemas.ModelInfo(
             name=model.name,
@@ -73,27 +64,28 @@ async def models(service: Here) -> schemas.ModelList:
             architecture=model.translator.config.model.architecture,
             attention=hasattr(model.translator.engine, "attention_weights"),
         )
-        for model in service.models.models
+        for model in there
     ]
-    codes = {code for model in service.models.models for code in (*model.sources, *model.targets)}
-    return schemas.ModelList(models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)})
+    codes = {code for model in there for code in (*model.sources, *model.targets)}
+    return written(schemas.ModelList(models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}))
 
 
-@router.get("/healthz")
-async def health() -> schemas.Health:
+@router.get("/healthz", response_model=schemas.Health)
+async def health() -> Response:
     """Whether the service is up."""
-    return schemas.Health(status="ok")
+    return written(schemas.Health(status="ok"))
 
 
-@router.get("/metrics", response_class=Response, responses={401: REFUSALS[401]}, dependencies=[Guarded])
-async def metrics(service: Here) -> Response:
+@router.get("/metrics", response_class=Response, responses=_KEY)
+async def metrics(request: Request) -> Response:
     """Figures in Prometheus' text format."""
+    require_key(request)
+    service = service_of(request)
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    batcher = service.batcher
     gauges = {
-        "queue_lines": batcher.waiting,
-        "batches_total": batcher.batches,
-        "lines_total": batcher.lines,
+        "queue_lines": service.batcher.waiting,
+        "batches_total": service.batcher.batches,
+        "lines_total": service.batcher.lines,
         "memory_peak_bytes": largest,
     }
     return Response(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")

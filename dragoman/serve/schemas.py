@@ -1,7 +1,7 @@
 """What the service takes and gives, as its OpenAPI document has it."""
 
 import unicodedata
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -101,7 +101,22 @@ class Health(BaseModel):
     status: Literal["ok"]
 
 
-class LibreRequest(BaseModel):
+class Attention(BaseModel):
+    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in base64."""
+
+    text: str
+    translation: str
+    axes: dict[str, Any]
+    maps: list[dict[str, Any]]
+    beam: list[dict[str, Any]]
+    positions: dict[str, Any] | None
+
+
+class Keyed(BaseModel):
+    api_key: str = ""
+
+
+class LibreRequest(Keyed):
     """LibreTranslate's question; fields that it has and this service does not know are passed over."""
 
     q: Text | Texts = Field(description="One text, or a list of texts.")
@@ -109,18 +124,22 @@ class LibreRequest(BaseModel):
     target: Language
     format: Literal["text"] = Field("text", description="Plain text only.")
     alternatives: int = Field(0, ge=0, le=9)
-    api_key: str = ""
 
 
-class LibreDetectRequest(BaseModel):
+class LibreDetectRequest(Keyed):
     q: Text = Field(min_length=1)
-    api_key: str = ""
 
 
 class LibreResponse(BaseModel):
-    translatedText: str | list[str]  # noqa: N815
-    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
-    alternatives: list[str] | list[list[str]] | None = None
+    translatedText: str  # noqa: N815
+    detectedLanguage: DetectedLanguage | None = None  # noqa: N815
+    alternatives: list[str] | None = None
+
+
+class LibreResponses(BaseModel):
+    translatedText: list[str]  # noqa: N815
+    detectedLanguage: list[DetectedLanguage] | None = None  # noqa: N815
+    alternatives: list[list[str]] | None = None
 
 
 class LibreLanguage(BaseModel):

@@ -3,6 +3,7 @@
 import hmac
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,9 +31,18 @@ class Limits:
 
 
 class Service:
-    def __init__(self, models: Models, limits: Limits = Limits(), api_key: str = ""):
-        self.models, self.limits, self.metrics = models, limits, Metrics()
-        self.batcher = Batcher(limits.queue_lines)
+    def __init__(
+        self,
+        folders: Sequence[str],
+        limits: Limits = Limits(),
+        api_key: str = "",
+        device: str = "auto",
+        engine: str = "auto",
+    ):
+        thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        self.models = thread.submit(Models.load, folders, device, engine).result()
+        self.limits, self.metrics = limits, Metrics()
+        self.batcher = Batcher(thread, limits.queue_lines)
         self._api_key = api_key.encode()
 
     def knows(self, key: str) -> bool:

@@ -1,23 +1,15 @@
 """How mistakes leave the service: `{"error": one line}` and a status that says whose mistake it was."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dragoman.errors import DragomanError
 from dragoman.serve.batcher import BusyError
-
-
-def first_mistake(errors: Sequence[Mapping[str, Any]]) -> str:
-    """What a schema found wrong, in one line; the value itself is not repeated: it may be anything."""
-    error = errors[0]
-    place = ".".join(str(part) for part in error["loc"] if part != "body")
-    return f"{place or 'the body'}: {error['msg']}."
 
 
 def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -31,10 +23,6 @@ class _AsciiJson(JSONResponse):
 
 
 def install(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return _answer(422, first_mistake(error.errors()))
-
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
         return _answer(error.status_code, str(error.detail), error.headers)
