@@ -5,6 +5,7 @@ Doors take the bare request and check bodies themselves: FastAPI's own way costs
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import parse_qs
 
 from fastapi import HTTPException, Request, Response
 from pydantic import BaseModel, ValidationError
@@ -13,6 +14,7 @@ from dragoman.serve import schemas
 from dragoman.serve.service import Service
 
 M = TypeVar("M", bound=BaseModel)
+_FIELDS = 200
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -56,10 +58,17 @@ async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
 
 async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
     """A field that comes several times is a list; files are refused."""
-    form = await request.form(max_files=0, max_fields=200)
-    given = {name: values if len(values := form.getlist(name)) > 1 else values[0] for name in form}
+    fields: Mapping[str, Sequence[object]]
+    if request.headers["content-type"].startswith(FORMS[0]):  # here, since Starlette takes bare UTF-8 for Latin-1
+        try:
+            fields = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS)
+        except ValueError:
+            raise HTTPException(status, f"the form is not UTF-8, or has more than {_FIELDS} fields.") from None
+    else:
+        form = await request.form(max_files=0, max_fields=_FIELDS)
+        fields = {name: form.getlist(name) for name in form}
     try:
-        return schema.model_validate(given)
+        return schema.model_validate({name: v if len(v) > 1 else v[0] for name, v in fields.items()})
     except ValidationError as error:
         raise HTTPException(status, _first_mistake(error)) from None
 

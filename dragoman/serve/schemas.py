@@ -59,6 +59,11 @@ class Candidate(BaseModel):
     )
 
 
+class Sentence(BaseModel):
+    source: str
+    text: str
+
+
 class Translated(BaseModel):
     text: str
     source: str
@@ -66,6 +71,7 @@ class Translated(BaseModel):
     model: str
     detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
     source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
+    sentences: list[Sentence] | None = Field(None, description="What was translated at once, likewise.")
     candidates: list[Candidate]
 
 

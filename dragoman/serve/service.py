@@ -1,7 +1,6 @@
 """What all doors share: limits, the way of a text to its model and back, attention."""
 
 import hmac
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,8 +17,7 @@ from dragoman.serve import schemas
 from dragoman.serve.batcher import Batcher, Line
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
+from dragoman.text.segments import split_sentences
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,19 @@ class Service:
         nbest: int = 1,
         alignments: bool = False,
     ) -> list[schemas.Translated]:
-        """Each text line by line, all lines of all texts in one go."""
+        """Each text sentence by sentence, all sentences of all texts in one go."""
         self._check_size(texts)
         routes = [self.models.route(text, source, target) for text in texts]
-        lines_of = [_LINE_END.split(text) for text in texts]
+        cut = [split_sentences(text) for text in texts]
         lines = [
-            Line(route.model.translator, _request(route, beam, nbest, alignments), line)
-            for route, lines in zip(routes, lines_of, strict=True)
-            for line in lines
+            Line(route.model.translator, _request(route, beam, nbest, alignments), sentence)
+            for route, (sentences, _) in zip(routes, cut, strict=True)
+            for sentence in sentences
         ]
         found = iter(await self.batcher.translate(lines))
         return [
-            _translated(route, [next(found) for _ in lines], alignments)
-            for route, lines in zip(routes, lines_of, strict=True)
+            _translated(route, [next(found) for _ in sentences], gaps, alignments)
+            for route, (sentences, gaps) in zip(routes, cut, strict=True)
         ]
 
     async def attention(self, text: str, source: str, target: str, translation: str | None) -> dict[str, Any]:
@@ -102,11 +100,12 @@ def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Re
     )
 
 
-def _translated(route: Route, lines: list[Translation], alignments: bool) -> schemas.Translated:
-    source_words = [_source_words(route, line.source) for line in lines] if alignments else []
-    count = max(len(line.candidates) for line in lines)
+def _translated(route: Route, found: list[Translation], gaps: list[str], alignments: bool) -> schemas.Translated:
+    """A text's translation from those of its sentences: the best of each, the second of each, ..."""
+    source_words = [_source_words(route, sentence.source) for sentence in found] if alignments else []
+    count = max(len(sentence.candidates) for sentence in found)
     candidates = [
-        _candidate([line.candidates[min(rank, len(line.candidates) - 1)] for line in lines], source_words)
+        _candidate([s.candidates[min(rank, len(s.candidates) - 1)] for s in found], gaps, source_words)
         for rank in range(count)
     ]
     return schemas.Translated(
@@ -116,29 +115,31 @@ def _translated(route: Route, lines: list[Translation], alignments: bool) -> sch
         model=route.model.name,
         detected=schemas.DetectedLanguage(**route.detected._asdict()) if route.detected else None,
         source_words=[word for words in source_words for word in words] if alignments else None,
+        sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found] if alignments else None,
         candidates=candidates,
     )
 
 
-def _source_words(route: Route, line: str) -> tuple[str, ...]:
+def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
     """The words that the alignment counts: those of the pieces between the language tag and the end."""
     codec = route.model.translator.codec
-    ids = codec.encode_source([line], route.target)[0][codec.languages.tagged : -1]
+    ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels
 
 
-def _candidate(lines: list[Candidate], source_words: list[tuple[str, ...]]) -> schemas.Candidate:
-    """The candidates of a text's lines as one; word numbers count through the text."""
-    text, score = "\n".join(line.text for line in lines), sum(line.score for line in lines)
+def _candidate(parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]) -> schemas.Candidate:
+    """The candidates of a text's sentences as one; word numbers count through the text."""
+    text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
+    score = sum(part.score for part in parts)
     if not source_words:
         return schemas.Candidate(text=text, score=score, words=None, alignment=None)
     words: list[schemas.Word] = []
     links: list[tuple[int, int]] = []
     before = 0
-    for line, sources in zip(lines, source_words, strict=True):
-        links += [(s + before, t + len(words)) for s, t in line.alignment]
-        labels = Axis.of(line.pieces).labels
-        probabilities = word_probabilities(line.pieces, line.log_probs)
+    for part, sources in zip(parts, source_words, strict=True):
+        links += [(s + before, t + len(words)) for s, t in part.alignment]
+        labels = Axis.of(part.pieces).labels
+        probabilities = word_probabilities(part.pieces, part.log_probs)
         words += [schemas.Word(text=w, probability=p) for w, p in zip(labels, probabilities, strict=True)]
         before += len(sources)
     return schemas.Candidate(text=text, score=score, words=words, alignment=links)
