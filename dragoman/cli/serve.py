@@ -1,6 +1,7 @@
 """`dragoman serve`"""
 
 import gc
+import signal
 import socket
 import sys
 from typing import Annotated
@@ -55,6 +56,8 @@ def command(
     )
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # uvicorn finishes what it accepted, then raises the signal again
+        signal.signal(ending, lambda *_: None)
     uvicorn.Server(settings).run(sockets=[listener])
 
 
