@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz torture check bench clean
+.PHONY: setup demo test test-all fuzz torture check bench bench-serve clean
 
 setup: $(READY)
 
@@ -42,6 +42,11 @@ check: setup
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
 	$(BIN)/python benchmarks/doctor.py
+
+# The service under load beside its engine, with the demo's model.
+bench-serve: setup
+	test -e runs/demo/manifest.json || $(MAKE) demo
+	$(BIN)/python benchmarks/serve.py --model runs/demo
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -136,6 +136,7 @@ class Batcher:
         started = time.monotonic()
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, translator.translate, texts, request)
+            answers = list(zip(batch, found, strict=True))
         except Exception as error:
             for entry in batch:
                 if not entry.done.done():
@@ -144,6 +145,6 @@ class Batcher:
         self.batches, self.lines = self.batches + 1, self.lines + len(batch)
         self._last_batch_s = time.monotonic() - started
         self._seconds_per_line += 0.2 * (self._last_batch_s / len(batch) - self._seconds_per_line)
-        for entry, translation in zip(batch, found, strict=True):
+        for entry, translation in answers:
             if not entry.done.done():
                 entry.done.set_result(translation)

@@ -80,5 +80,6 @@ def written(answer: BaseModel) -> Response:
 def _first_mistake(error: ValidationError) -> str:
     """What a schema found wrong, in one line; the value itself is not repeated: it may be anything."""
     mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, mistake["loc"]))
-    return f"{place or 'the body'}: {mistake['msg']}."
+    field, *within = mistake["loc"] or ("the body",)
+    place = "".join(f"[{step}]" for step in within if isinstance(step, int))
+    return f"{field}{place}: {mistake['msg']}."

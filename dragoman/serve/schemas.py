@@ -3,7 +3,7 @@
 import unicodedata
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from dragoman.serve.models import AUTO
 
@@ -19,7 +19,10 @@ def _no_control_characters(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_no_control_characters)]
 Language = Annotated[str, Field(pattern=_LANGUAGE)]
-Texts = Annotated[list[Text], Field(min_length=1, max_length=128)]
+Texts = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
+    Discriminator(lambda given: "list" if isinstance(given, list) else "text"),
+]
 
 
 class Error(BaseModel):
@@ -32,7 +35,7 @@ class TranslateRequest(BaseModel):
         json_schema_extra={"examples": [{"text": "Wo ist der Bahnhof?", "source": "de", "target": "en"}]},
     )
 
-    text: Text | Texts = Field(description="One text, or a list of texts.")
+    text: Texts = Field(description="One text, or a list of texts.")
     source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
     target: Language | None = Field(None, description="The language wanted; without it, the model's first choice.")
     beam: int | None = Field(None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy.")
@@ -125,7 +128,7 @@ class Keyed(BaseModel):
 class LibreRequest(Keyed):
     """LibreTranslate's question; fields that it has and this service does not know are passed over."""
 
-    q: Text | Texts = Field(description="One text, or a list of texts.")
+    q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO
     target: Language
     format: Literal["text"] = Field("text", description="Plain text only.")

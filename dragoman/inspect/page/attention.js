@@ -138,7 +138,7 @@ function attentionPanel(panel, data) {
       element("div", { class: "card" }, mapTitle, large)),
   );
   show();
-  document.addEventListener("theme", show);
+  onTheme(show);
 }
 
 function fillThumbs(box, data, map, byWords, choose) {

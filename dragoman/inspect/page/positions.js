@@ -47,7 +47,7 @@ function flatMap(label, rows, columns, indexOf, point, leave) {
   canvas.style.imageRendering = "pixelated";
   const draw = () => paint(canvas, rows, columns, indexOf, SIGNED);
   draw();
-  document.addEventListener("theme", draw);
+  onTheme(draw);
   canvas.addEventListener("pointermove", (event) => {
     const row = Math.floor((event.offsetY / canvas.clientHeight) * rows);
     const column = Math.floor((event.offsetX / canvas.clientWidth) * columns);

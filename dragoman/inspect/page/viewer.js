@@ -21,6 +21,12 @@ function setTheme(theme) {
   document.dispatchEvent(new Event("theme"));
 }
 
+// Draw again in the other colours, for as long as the viewer stands.
+let viewerLife = new AbortController();
+function onTheme(draw) {
+  document.addEventListener("theme", draw, { signal: viewerLife.signal });
+}
+
 function followSystemTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   setTheme(dark.matches ? "dark" : "light");
@@ -72,7 +78,7 @@ function legend(ramps, from, to) {
   const canvas = element("canvas", { "aria-hidden": "true" });
   const draw = () => paint(canvas, 1, 256, (i) => i, ramps);
   draw();
-  document.addEventListener("theme", draw);
+  onTheme(draw);
   return element("span", { class: "legend" }, from, canvas, to);
 }
 
@@ -105,6 +111,8 @@ function choice(label, names, chosen, pick, role = "group") {
 
 // The viewer: a tab is built when it is first opened.
 function showViewer(root, data) {
+  viewerLife.abort();
+  viewerLife = new AbortController();
   const tabs = [["Attention", attentionPanel], ["Beam", beamPanel], ["Positions", positionsPanel]];
   const panels = tabs.map(([name]) => element("section", {
     class: "viewer-panel", role: "tabpanel", "aria-label": name, hidden: true,

@@ -167,11 +167,10 @@ function fit() {
   source.style.height = `${source.scrollHeight}px`;
   $("count").textContent = source.value.length || "";
   $("clear").hidden = !source.value;
-  markSource($("backdrop"), source.value, [], []);
 }
 
 function listen() {
-  $("source").addEventListener("input", () => { fit(); soon(); });
+  $("source").addEventListener("input", () => { fit(); markSource($("backdrop"), $("source").value, [], []); soon(); });
   $("source").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();
   });
