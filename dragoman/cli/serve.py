@@ -52,7 +52,12 @@ def command(
     app = create_app(Service(model, limits, api_key, device, engine), allow_origin or ())
     gc.freeze()  # what is loaded now stays: no need to look through it for garbage, which takes a tenth of a second
     settings = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=int(time_limit) + 1
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(time_limit) + 1,
     )
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)

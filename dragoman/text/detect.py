@@ -85,7 +85,7 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
     codes = list(dict.fromkeys(languages)) or list(COVERED)
     text = text[:_LETTERS_READ].lower()
     evidence = dict.fromkeys(codes, _DOUBT)
-    scripts = [unicodedata.name(letter, "").split()[0].split("-")[0] for letter in text if letter.isalpha()]
+    scripts = [unicodedata.name(letter, "nameless").split()[0].split("-")[0] for letter in text if letter.isalpha()]
     for script in scripts:
         _share(evidence, [c for c in codes if c in SCRIPTS[script]] if script in SCRIPTS else [], 1.0)
     for token in _TOKENS.findall(text):

@@ -2,6 +2,8 @@ import gzip
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dragoman.text.detect import COVERED, WORDS, detect
 
@@ -33,6 +35,12 @@ def test_short_sentences_are_told_apart(code) -> None:
 )  # fmt: skip
 def test_each_language_is_known_by_its_small_words_or_its_script(text, language) -> None:
     assert detect(text)[0].language == language
+
+
+@given(st.text(max_size=40))
+@example("\U00017824")  # a letter without a name
+def test_no_text_is_too_strange(text) -> None:
+    assert len(detect(text)) == len(COVERED)
 
 
 def test_confidence_is_shared_out() -> None:
