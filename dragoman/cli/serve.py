@@ -23,7 +23,7 @@ def command(
         str, typer.Option(envvar="DRAGOMAN_API_KEY", help="Clients must show this key.", show_default=False)
     ] = "",
     queue: Annotated[int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")] = 1024,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 30.0,
+    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds for a request.")] = 30,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters in a request.")] = 5000,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may call the service; may be repeated.")
@@ -50,14 +50,14 @@ def command(
     listener = _listen(host, port)
     limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters)
     app = create_app(Service(model, limits, api_key, device, engine), allow_origin or ())
-    gc.freeze()  # what is loaded now stays: no need to look through it for garbage, which takes a tenth of a second
+    gc.freeze()  # what is loaded now stays: no need to look through all of it for garbage, over and over
     settings = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=int(time_limit) + 1,
+        timeout_graceful_shutdown=time_limit + 1,
     )
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)

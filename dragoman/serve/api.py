@@ -63,6 +63,7 @@ async def models(request: Request) -> Response:
             targets=list(model.targets),
             architecture=model.translator.config.model.architecture,
             attention=hasattr(model.translator.engine, "attention_weights"),
+            alignments=model.translator.engine.has_attention,
         )
         for model in there
     ]

@@ -99,6 +99,7 @@ class ModelInfo(BaseModel):
     targets: list[str]
     architecture: str
     attention: bool = Field(description="Whether it can show what it attends to.")
+    alignments: bool = Field(description="Whether it can link words.")
 
 
 class ModelList(BaseModel):

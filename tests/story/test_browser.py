@@ -122,6 +122,16 @@ def test_markup_is_shown_and_never_run(open_page, address) -> None:
     assert page.locator("main img, main script").count() == 0
 
 
+def test_an_ensemble_links_words_and_hides_what_it_cannot_show(open_page, trained) -> None:
+    with running(Service([f"{trained},{trained}"], device="cpu")) as address:
+        page, _ = open_page(address)
+        page.locator("#source").fill("eins zwei")
+        sync_api.expect(page.locator("#output")).to_have_text("one two")
+        page.locator("#output .w").first.hover()
+        sync_api.expect(page.locator("#backdrop mark")).to_have_text("eins")
+        sync_api.expect(page.locator("#inside")).to_be_hidden()
+
+
 def test_a_key_is_asked_for_once(open_page, trained) -> None:
     with running(Service([str(trained)], api_key="sesam", device="cpu")) as address:
         page, _ = open_page(address, quiet=False)  # Chromium reports the first refusal

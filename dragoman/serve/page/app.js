@@ -63,7 +63,7 @@ async function translate() {
   const asked = (state.asked = new AbortController()), started = performance.now();
   $("output").classList.add("stale");
   try {
-    const question = { text, source: $("from").value, nbest: 4, alignments: true };
+    const question = { text, source: $("from").value, nbest: 4, alignments: state.models.every((model) => model.alignments) };
     if ($("to").value) question.target = $("to").value;
     const { translations: [result] } = await call("v1/translate", question, asked.signal);
     show(result);
@@ -86,6 +86,7 @@ function show(result) {
   }
   for (const id of ["others", "inside", "copy"]) $(id).hidden = !result;
   $("others").hidden = !(result?.candidates.length > 1);
+  if (!state.models.find((model) => model.name === result?.model)?.attention) $("inside").hidden = true;
   fit();
   if (!result) return closeAttention();
   choose(0);
@@ -110,8 +111,8 @@ function point(number) {
   const fits = result && result.source_words?.length === words.length;
   const links = number === null || !fits ? [] : result.candidates[chosen].alignment.filter(([, t]) => t === number);
   markSource($("backdrop"), text, words, links.map(([s]) => s));
-  if (number === null) return tell(false, "");
-  const word = result.candidates[chosen].words[number];
+  const word = number === null ? null : result.candidates[chosen].words?.[number];
+  if (!word) return tell(false, "");
   tell(false, element("b", {}, word.text), links.length ? ` ← ${links.map(([s]) => result.source_words[s]).join(" ")}` : "",
     ` · ${percent(word.probability)} probable here`);
 }
