@@ -151,6 +151,7 @@ function fillThumbs(box, data, map, byWords, choose) {
     for (const head of heads) {
       const canvas = element("canvas"), { weights, rows, columns } = attentionMatrix(data, map, layer, head, byWords);
       paint(canvas, rows, columns, (i) => shade(weights[i]), RAMPS);
+      if (Math.max(rows, columns) > 50) canvas.style.imageRendering = "auto"; // shrunk, not enlarged
       cells.push(element("button", {
         type: "button", class: "thumb", "data-layer": layer, "data-head": head, "aria-pressed": "false",
         "aria-label": `Layer ${layer + 1}, ${head < 0 ? "mean of the heads" : "head " + (head + 1)}`,
