@@ -117,12 +117,12 @@ class Batcher:
                 await self._translate([entry for entry in group if not entry.done.done()])
 
     async def _gather(self) -> None:
-        """Wait while lines keep coming: a few milliseconds, or a fifth of what the last batch took.
+        """Wait while lines keep coming: a few milliseconds, or a tenth of what the last batch took.
 
         The clients of the last batch ask again as soon as they have their answers: one batch of all of them is much
         less work than a small one of the first to come and a large one of the rest.
         """
-        latest = time.monotonic() + max(self.gather_s, 0.2 * self._last_batch_s)
+        latest = time.monotonic() + max(self.gather_s, 0.1 * self._last_batch_s)
         seen = 0
         while seen < len(self._waiting) < self.batch_lines and time.monotonic() < latest and not self._closing:
             seen = len(self._waiting)

@@ -60,6 +60,7 @@ async function translate() {
   state.asked?.abort();
   const text = $("source").value;
   if (!text.trim()) return show(null);
+  if (!state.models.length) return; // not known yet: `begin` will ask
   const asked = (state.asked = new AbortController()), started = performance.now();
   $("output").classList.add("stale");
   try {
