@@ -80,6 +80,10 @@ def test_a_sentence_is_typed_translated_and_looked_into(open_page, address, tmp_
     page.locator(".word", has_text="two").first.hover()
     sync_api.expect(page.locator(".readout").first).to_contain_text("two looks at")
     picture(page, tmp_path, "attention")
+    page.get_by_role("button", name="Hide attention").click()
+    sync_api.expect(page.locator("#viewer")).to_be_hidden()
+    page.get_by_role("button", name="Clear").click()
+    sync_api.expect(page.locator("#others")).to_be_hidden()
     assert len(asked) > 5
     assert all(url.startswith(address) for url in asked)
 
