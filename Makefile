@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz torture check bench clean
+.PHONY: setup demo test test-all fuzz torture check bench bench-serve clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,dev]"
 	touch $(READY)
 
 # Trains the tiny preset on a slice of Tatoeba and translates with it: a few minutes on two cores.
@@ -42,6 +42,11 @@ check: setup
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
 	$(BIN)/python benchmarks/doctor.py
+
+# The service under load beside its engine, with the demo's model.
+bench-serve: setup
+	test -e runs/demo/manifest.json || $(MAKE) demo
+	$(BIN)/python benchmarks/serve.py --model runs/demo
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import check, evaluate, info, score, train, translate
+from dragoman.cli import attend, check, evaluate, info, score, serve, train, translate
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 app.command("train")(train.command)
 app.command("translate")(translate.command)
+app.command("attend")(attend.command)
+app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
 app.command("check")(check.command)

@@ -18,9 +18,10 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
+from dragoman.decode.words import align_words, count_words
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
-from dragoman.text.codec import Codec, words_of_pieces
+from dragoman.text.codec import Codec
 from dragoman.text.segments import split_to_fit
 
 if TYPE_CHECKING:
@@ -122,8 +123,10 @@ class Translator:
                 scores[row] = found
         return scores
 
-    def attention(self, text: str, translation: str | None = None, request: Request = Request()) -> dict[str, object]:
-        """Every layer and head for a text and its translation (the model's own unless given).
+    def attention(
+        self, text: str, translation: str | Sequence[str] | None = None, request: Request = Request()
+    ) -> dict[str, object]:
+        """Every layer and head for a text and its translation: the model's own, or one given as text or as pieces.
 
         "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
         (L, H, T, S) the weights; row t of the last two is where the decoder looked to say target piece t.
@@ -131,14 +134,27 @@ class Translator:
         weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.engine, "attention_weights", None)
         if weights_of is None:
             raise TranslationError("this engine does not show attention: load one model, with engine='torch'.")
-        target_text = self(text, request) if translation is None else translation
-        source = self.codec.encode_source([text], self._target_language(request))[0]
-        target = self.codec.encode_target([target_text])[0]
+        source = self.encode_whole(text, request)
+        if translation is None:
+            translation = self.translate([text], request)[0].candidates[0].pieces
+        vocabulary = self.codec.target
+        target = (
+            self.codec.encode_target([translation])[0]
+            if isinstance(translation, str)
+            else [vocabulary.ids[piece] for piece in translation]
+        )
         return {
             "source": [self.codec.source.pieces[i] for i in source],
-            "target": [*(self.codec.target.pieces[i] for i in target), self.codec.target.pieces[self.codec.target.eos]],
+            "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
             **weights_of(source, target),
         }
+
+    def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
+        """A text's ids, where the model can look at all of it at once."""
+        ids, longest = self.codec.encode_source([text], self._target_language(request))[0], self._longest(request)
+        if len(ids) > longest:
+            raise TranslationError(f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it.")
+        return ids
 
     def _settings(self, request: Request) -> DecodingConfig:
         return request.decoding or self.config.decoding
@@ -178,7 +194,7 @@ class Translator:
         words_of_line: list[list[int]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
             of_line[part.line].append(candidates)
-            words_of_line[part.line].append(_count_words([self.codec.source.pieces[i] for i in part.ids]))
+            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
         return [
             Translation(text, _join(candidates, words))
             for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
@@ -264,22 +280,6 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Trans
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
 
 
-def align_words(source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that its pieces looked at most, as (source, target) pairs.
-
-    >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
-    ((0, 0),)
-    """
-    source_words, target_words = (np.array(words_of_pieces(pieces), dtype=int) for pieces in (source, target))
-    links = []
-    for word in range(target_words.max(initial=-1) + 1):
-        looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)
-        mass = [looked[: len(source)][source_words == s].sum() for s in range(source_words.max(initial=-1) + 1)]
-        if mass:
-            links.append((int(np.argmax(mass)), word))
-    return tuple(links)
-
-
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Row numbers grouped by length under a budget of padded tokens, longest first (memory shows at once)."""
     group: list[int] = []
@@ -292,10 +292,6 @@ def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         longest = max(longest, lengths[row])
     if group:
         yield group
-
-
-def _count_words(pieces: Sequence[str]) -> int:
-    return max(words_of_pieces(pieces), default=-1) + 1
 
 
 def _join(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
@@ -314,11 +310,11 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
     source = target = 0
     for part, words in zip(parts, source_words, strict=True):
         alignment += [(s + source, t + target) for s, t in part.alignment]
-        source, target = source + words, target + _count_words(part.pieces)
+        source, target = source + words, target + count_words(part.pieces)
     return Candidate(
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
         tuple(piece for part in parts for piece in part.pieces),
-        tuple(value for part in parts for value in part.log_probs),
+        (*(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]), *parts[-1].log_probs),
         tuple(alignment),
     )

@@ -109,5 +109,12 @@ class TorchEngine:
         records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 
+    @torch.inference_mode()
+    def position_vectors(self, length: int) -> np.ndarray:
+        """What the model adds to the words at so many positions. (length, D)"""
+        nothing = torch.zeros(1, length, self.model.config.width, device=self.device)
+        vectors: np.ndarray = self.model.source_embedding.positions(nothing)[0].float().cpu().numpy()
+        return vectors
+
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -41,11 +41,29 @@ def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
 
 
 def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path) -> None:
-    for arguments in (["translate", "x", "--model", trained], ["train", "a.de", "a.en", "--out", "run"]):
+    for arguments in (
+        ["translate", "x", "--model", trained],
+        ["attend", "x", "--model", trained, "--out", "a.html"],
+        ["train", "a.de", "a.en", "--out", "run"],
+    ):
         done = run(installed / "dragoman", *arguments, cwd=tmp_path)
         assert done.returncode == 1
         assert "pip install 'dragoman[train]'" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_wheel_brings_its_pages_and_says_what_serving_needs(installed: Path, tmp_path: Path, trained: Path) -> None:
+    program = (
+        "from importlib import resources as r;"
+        "print(sorted(f.name for p in ('inspect', 'serve') for f in (r.files(f'dragoman.{p}') / 'page').iterdir()))"
+    )
+    shown = run(installed / "python", "-c", program, cwd=tmp_path).stdout
+    there = [file.name for package in ("inspect", "serve") for file in (ROOT / "dragoman" / package / "page").iterdir()]
+    assert shown == f"{sorted(there)}\n"
+    done = run(installed / "dragoman", "serve", "--model", trained, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'dragoman[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_importing_dragoman_imports_neither_torch_nor_training() -> None:

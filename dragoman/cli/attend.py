@@ -1,0 +1,62 @@
+"""`dragoman attend`"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import Device, EngineName, From, Model, Set, To, decoding_settings
+from dragoman.decode.translator import Request, load
+from dragoman.errors import ConfigError
+from dragoman.files import storage_errors, write_atomically
+
+
+def command(
+    text: Annotated[str, typer.Argument(help="A sentence to translate and look at.")],
+    model: Model = "",
+    out: Annotated[str, typer.Option(help="A page to open in a browser: attention, beam, positions.")] = "",
+    svg: Annotated[str, typer.Option(help="A figure of one layer's heads, for papers.")] = "",
+    png: Annotated[str, typer.Option(help="The same figure in pixels.")] = "",
+    kind: Annotated[str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")] = "cross",
+    layer: Annotated[int, typer.Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
+    head: Annotated[int | None, typer.Option(min=1, help="In figures: one head alone, from 1.")] = None,
+    pieces: Annotated[bool, typer.Option("--pieces", help="In figures: pieces instead of words.")] = False,
+    translation: Annotated[
+        str | None, typer.Option(help="Look at how this translation is said, not the model's own.")
+    ] = None,
+    from_: From = "",
+    to: To = "",
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence; 1 is greedy.")] = None,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+    set_: Set = None,
+) -> None:
+    """Translate a sentence and show what the model looked at, how the beam grew, and where words stand.
+
+    Example: `dragoman attend "Der Hund schläft." --model runs/demo --out runs/attention.html`
+    """
+    from dragoman.inspect.figure import draw, to_png, to_svg
+    from dragoman.inspect.page import page
+    from dragoman.inspect.sentence import inspect_sentence
+
+    if not (out or svg or png):
+        raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
+    if not model:
+        raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
+    translator = load(model, device, engine)
+    request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
+    seen = inspect_sentence(translator, text, translation, request)
+    files: dict[str, bytes] = {}
+    if out:
+        files[out] = page(seen).encode("utf-8", "replace")
+    if svg or png:
+        figure = draw(seen, kind, layer, head, pieces)
+        files |= {svg: to_svg(figure).encode("utf-8", "replace")} if svg else {}
+        files |= {png: to_png(figure)} if png else {}
+    for path, raw in files.items():
+        with storage_errors(f"writing {path}"):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(Path(path), raw)
+        print(f"wrote {path}", file=sys.stderr)
+    print(seen.translation)

@@ -1,0 +1,92 @@
+"""The service's own doors: /v1/..., health and figures."""
+
+import resource
+import sys
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from dragoman.serve import schemas
+from dragoman.serve.doors import REFUSALS, body_of, read_json, require_key, service_of, written
+from dragoman.serve.models import NAMES
+
+router = APIRouter(tags=["dragoman"])
+_KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
+
+
+@router.post(
+    "/v1/translate",
+    response_model=schemas.TranslateResponse,
+    responses=REFUSALS,
+    openapi_extra=body_of(schemas.TranslateRequest),
+)
+async def translate(request: Request) -> Response:
+    """Translate a text or a list of texts."""
+    require_key(request)
+    body = await read_json(request, schemas.TranslateRequest)
+    found = await service_of(request).translate(
+        [body.text] if isinstance(body.text, str) else body.text,
+        body.source,
+        body.target or "",
+        beam=body.beam,
+        nbest=body.nbest,
+        alignments=body.alignments,
+    )
+    return written(schemas.TranslateResponse(translations=found))
+
+
+@router.post(
+    "/v1/attention",
+    response_model=schemas.Attention,
+    responses=REFUSALS,
+    openapi_extra=body_of(schemas.AttentionRequest),
+)
+async def attention(request: Request) -> Response:
+    """Every layer and head for one text, its beam and its positions, as the page's viewer takes them."""
+    require_key(request)
+    body = await read_json(request, schemas.AttentionRequest)
+    return JSONResponse(
+        await service_of(request).attention(body.text, body.source, body.target or "", body.translation)
+    )
+
+
+@router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
+async def models(request: Request) -> Response:
+    """The models and their languages."""
+    require_key(request)
+    there = service_of(request).models.models
+    shown = [
+        schemas.ModelInfo(
+            name=model.name,
+            sources=list(model.sources),
+            targets=list(model.targets),
+            architecture=model.translator.config.model.architecture,
+            attention=hasattr(model.translator.engine, "attention_weights"),
+            alignments=model.translator.engine.has_attention,
+        )
+        for model in there
+    ]
+    codes = {code for model in there for code in (*model.sources, *model.targets)}
+    return written(schemas.ModelList(models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}))
+
+
+@router.get("/healthz", response_model=schemas.Health)
+async def health() -> Response:
+    """Whether the service is up."""
+    return written(schemas.Health(status="ok"))
+
+
+@router.get("/metrics", response_class=Response, responses=_KEY)
+async def metrics(request: Request) -> Response:
+    """Figures in Prometheus' text format."""
+    require_key(request)
+    service = service_of(request)
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    gauges = {
+        "queue_lines": service.batcher.waiting,
+        "batches_total": service.batcher.batches,
+        "lines_total": service.batcher.lines,
+        "memory_peak_bytes": largest,
+    }
+    return Response(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,85 @@
+"""What every door does first: find the service, read the body, ask for the key.
+
+Doors take the bare request and check bodies themselves: FastAPI's own way costs more than all the rest of a request.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from fastapi import HTTPException, Request, Response
+from pydantic import BaseModel, ValidationError
+
+from dragoman.serve import schemas
+from dragoman.serve.service import Service
+
+M = TypeVar("M", bound=BaseModel)
+_FIELDS = 200
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": schemas.Error, "description": "The request asks for what cannot be: an unknown language, say."},
+    401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
+    413: {"model": schemas.Error, "description": "The body or the texts are too large."},
+    422: {"model": schemas.Error, "description": "The body is not JSON, or a field is missing or wrong."},
+    429: {"model": schemas.Error, "description": "The queue is full; Retry-After says when to come again."},
+    504: {"model": schemas.Error, "description": "The time limit passed."},
+}
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def require_key(request: Request) -> None:
+    """`Authorization: Bearer KEY` or `X-API-Key: KEY`, where the service has a key."""
+    if not service_of(request).knows(key_of(request)):
+        raise HTTPException(401, "the API key is missing or wrong.", {"WWW-Authenticate": "Bearer"})
+
+
+def key_of(request: Request) -> str:
+    return request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def body_of(schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)) -> dict[str, Any]:
+    """The OpenAPI document's word on a body."""
+    return {
+        "requestBody": {"required": True, "content": {kind: {"schema": schema.model_json_schema()} for kind in kinds}}
+    }
+
+
+async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
+    try:
+        return schema.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise HTTPException(status, _first_mistake(error)) from None
+
+
+async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
+    """A field that comes several times is a list; files are refused."""
+    fields: Mapping[str, Sequence[object]]
+    if request.headers["content-type"].startswith(FORMS[0]):  # here, since Starlette takes bare UTF-8 for Latin-1
+        try:
+            fields = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS)
+        except ValueError:
+            raise HTTPException(status, f"the form is not UTF-8, or has more than {_FIELDS} fields.") from None
+    else:
+        form = await request.form(max_files=0, max_fields=_FIELDS)
+        fields = {name: form.getlist(name) for name in form}
+    try:
+        return schema.model_validate({name: v if len(v) > 1 else v[0] for name, v in fields.items()})
+    except ValidationError as error:
+        raise HTTPException(status, _first_mistake(error)) from None
+
+
+def written(answer: BaseModel) -> Response:
+    return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+
+
+def _first_mistake(error: ValidationError) -> str:
+    """What a schema found wrong, in one line; the value itself is not repeated: it may be anything."""
+    mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
+    field, *within = mistake["loc"] or ("the body",)
+    place = "".join(f"[{step}]" for step in within if isinstance(step, int))
+    return f"{field}{place}: {mistake['msg']}."

@@ -1,0 +1,58 @@
+"""What stands before every request: size and time limits, headers, the count of what was answered."""
+
+import asyncio
+import time
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman.serve.metrics import Metrics
+
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+]
+_DRAINED_BYTES = 8 * 2**20  # so much of a body too large is read and thrown away, so that its client hears the answer
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, max_body_bytes: int, time_limit_s: float, metrics: Metrics):
+        self.app, self.metrics = app, metrics
+        self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status, size = time.monotonic(), 0, 0
+
+        async def limited_receive() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self.max_body_bytes:
+                while message.get("more_body") and size <= _DRAINED_BYTES:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                raise HTTPException(413, f"the body is larger than {self.max_body_bytes:,} bytes.")
+            return message
+
+        async def watched_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self.time_limit_s):
+                await self.app(scope, limited_receive, watched_send)
+        except TimeoutError:
+            if not status:
+                answer = JSONResponse({"error": f"this took longer than {self.time_limit_s:g} s."}, 504)
+                await answer(scope, receive, watched_send)
+        finally:
+            route = scope.get("route")
+            self.metrics.answered(getattr(route, "path", "other"), status or 500, time.monotonic() - started)

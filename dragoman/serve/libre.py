@@ -1,0 +1,81 @@
+"""LibreTranslate's doors, so that its clients work unchanged: /translate, /detect, /languages.
+
+Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error": …}` with 400 or 403.
+"""
+
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+
+from dragoman.serve import schemas
+from dragoman.serve.doors import FORMS, REFUSALS, body_of, key_of, read_form, read_json, service_of, written
+from dragoman.serve.models import AUTO, NAMES
+
+K = TypeVar("K", bound=schemas.Keyed)
+router = APIRouter(tags=["LibreTranslate"])
+_BODIES = ("application/json", *FORMS)
+_REFUSALS: dict[int | str, dict[str, Any]] = {403: REFUSALS[401]}
+_REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 504)}
+
+
+async def _read(request: Request, schema: type[K]) -> K:
+    """A body of either form, its key checked."""
+    read = read_form if request.headers.get("content-type", "").startswith(FORMS) else read_json
+    body = await read(request, schema, 400)
+    if not service_of(request).knows(body.api_key or key_of(request)):
+        raise HTTPException(403, "the API key is missing or wrong.")
+    return body
+
+
+@router.post(
+    "/translate",
+    response_model=schemas.LibreResponse | schemas.LibreResponses,
+    responses=_REFUSALS,
+    openapi_extra=body_of(schemas.LibreRequest, _BODIES),
+)
+async def translate(request: Request) -> Response:
+    """Translate a text or a list of texts."""
+    body = await _read(request, schemas.LibreRequest)
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    found = await service_of(request).translate(texts, body.source, body.target, nbest=1 + body.alternatives)
+    answers = [
+        schemas.LibreResponse(
+            translatedText=entry.text,
+            detectedLanguage=entry.detected,
+            alternatives=[candidate.text for candidate in entry.candidates[1:]] if body.alternatives else None,
+        )
+        for entry in found
+    ]
+    if isinstance(body.q, str):
+        return written(answers[0])
+    return written(
+        schemas.LibreResponses(
+            translatedText=[answer.translatedText for answer in answers],
+            detectedLanguage=[a.detectedLanguage for a in answers if a.detectedLanguage]
+            if body.source == AUTO
+            else None,
+            alternatives=[answer.alternatives or [] for answer in answers] if body.alternatives else None,
+        )
+    )
+
+
+@router.post(
+    "/detect",
+    response_model=list[schemas.DetectedLanguage],
+    responses=_REFUSALS,
+    openapi_extra=body_of(schemas.LibreDetectRequest, _BODIES),
+)
+async def detect(request: Request) -> Response:
+    """Which of the models' languages a text is written in, most likely first."""
+    body = await _read(request, schemas.LibreDetectRequest)
+    return JSONResponse([entry._asdict() for entry in service_of(request).models.detect(body.q)])
+
+
+@router.get("/languages", response_model=list[schemas.LibreLanguage])
+async def languages(request: Request) -> Response:
+    """The languages, and what each can be translated into."""
+    pairs = service_of(request).models.languages
+    return JSONResponse(
+        [{"code": code, "name": NAMES.get(code, code), "targets": targets} for code, targets in pairs.items()]
+    )

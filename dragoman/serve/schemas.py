@@ -1,0 +1,158 @@
+"""What the service takes and gives, as its OpenAPI document has it."""
+
+import unicodedata
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from dragoman.serve.models import AUTO
+
+_LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
+
+
+def _no_control_characters(text: str) -> str:
+    for place, character in enumerate(text):
+        if unicodedata.category(character) == "Cc" and character not in "\t\n\r":
+            raise ValueError(f"it has the control character U+{ord(character):04X} at {place}: remove it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_no_control_characters)]
+Language = Annotated[str, Field(pattern=_LANGUAGE)]
+Texts = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
+    Discriminator(lambda given: "list" if isinstance(given, list) else "text"),
+]
+
+
+class Error(BaseModel):
+    error: str = Field(description="What is wrong, and the remedy.")
+
+
+class TranslateRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"text": "Wo ist der Bahnhof?", "source": "de", "target": "en"}]},
+    )
+
+    text: Texts = Field(description="One text, or a list of texts.")
+    source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
+    target: Language | None = Field(None, description="The language wanted; without it, the model's first choice.")
+    beam: int | None = Field(None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy.")
+    nbest: int = Field(1, ge=1, le=10, description="Translations of each text, best first.")
+    alignments: bool = Field(False, description="Also link words and tell how sure each is.")
+
+
+class DetectedLanguage(BaseModel):
+    language: str
+    confidence: float = Field(description="In percent.")
+
+
+class Word(BaseModel):
+    text: str
+    probability: float = Field(description="Of this word, given the source and the words before it.")
+
+
+class Candidate(BaseModel):
+    text: str
+    score: float = Field(description="The log-probability, divided by the length penalty.")
+    words: list[Word] | None = Field(None, description="Where alignments were asked for.")
+    alignment: list[tuple[int, int]] | None = Field(
+        None, description="Pairs of word numbers, source and target, from 0."
+    )
+
+
+class Sentence(BaseModel):
+    source: str
+    text: str
+
+
+class Translated(BaseModel):
+    text: str
+    source: str
+    target: str
+    model: str
+    detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
+    source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
+    sentences: list[Sentence] | None = Field(None, description="What was translated at once, likewise.")
+    candidates: list[Candidate]
+
+
+class TranslateResponse(BaseModel):
+    translations: list[Translated] = Field(description="In the order of the texts.")
+
+
+class AttentionRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "Der Hund schläft."}]})
+
+    text: Text = Field(min_length=1, max_length=2000)
+    source: Language = AUTO
+    target: Language | None = None
+    translation: Text | None = Field(
+        None, max_length=2000, description="The translation to look at; without it, the model's own."
+    )
+
+
+class ModelInfo(BaseModel):
+    name: str
+    sources: list[str]
+    targets: list[str]
+    architecture: str
+    attention: bool = Field(description="Whether it can show what it attends to.")
+    alignments: bool = Field(description="Whether it can link words.")
+
+
+class ModelList(BaseModel):
+    models: list[ModelInfo]
+    names: dict[str, str] = Field(description="The languages' names in English.")
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+
+
+class Attention(BaseModel):
+    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in base64."""
+
+    text: str
+    translation: str
+    axes: dict[str, Any]
+    maps: list[dict[str, Any]]
+    beam: list[dict[str, Any]]
+    positions: dict[str, Any] | None
+
+
+class Keyed(BaseModel):
+    api_key: str = ""
+
+
+class LibreRequest(Keyed):
+    """LibreTranslate's question; fields that it has and this service does not know are passed over."""
+
+    q: Texts = Field(description="One text, or a list of texts.")
+    source: Language = AUTO
+    target: Language
+    format: Literal["text"] = Field("text", description="Plain text only.")
+    alternatives: int = Field(0, ge=0, le=9)
+
+
+class LibreDetectRequest(Keyed):
+    q: Text = Field(min_length=1)
+
+
+class LibreResponse(BaseModel):
+    translatedText: str  # noqa: N815
+    detectedLanguage: DetectedLanguage | None = None  # noqa: N815
+    alternatives: list[str] | None = None
+
+
+class LibreResponses(BaseModel):
+    translatedText: list[str]  # noqa: N815
+    detectedLanguage: list[DetectedLanguage] | None = None  # noqa: N815
+    alternatives: list[list[str]] | None = None
+
+
+class LibreLanguage(BaseModel):
+    code: str
+    name: str
+    targets: list[str]

@@ -1,0 +1,40 @@
+"""How mistakes leave the service: `{"error": one line}` and a status that says whose mistake it was."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from dragoman.errors import DragomanError
+from dragoman.serve.batcher import BusyError
+
+
+def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    # ASCII: a message may quote what cannot be written in UTF-8
+    return _AsciiJson({"error": message}, status, headers)
+
+
+class _AsciiJson(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode("ascii")
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return _answer(error.status_code, str(error.detail), error.headers)
+
+    @app.exception_handler(DragomanError)
+    async def cannot(request: Request, error: DragomanError) -> JSONResponse:
+        return _answer(400, str(error))
+
+    @app.exception_handler(BusyError)
+    async def busy(request: Request, error: BusyError) -> JSONResponse:
+        return _answer(429, str(error), {"Retry-After": str(error.retry_after_s)})
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        return _answer(500, "this is a defect of the service; its log says more.")

@@ -1,0 +1,183 @@
+"""The pages in a real browser: Chromium as Debian has it, driven by Playwright. Skipped where there is none."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman.inspect.page import page as attention_page
+from dragoman.inspect.sentence import inspect_sentence
+from dragoman.serve.service import Service
+from tests.conftest import NUMBERS
+from tests.serving import running
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+CHROMIUM = os.environ.get("DRAGOMAN_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
+if not CHROMIUM:
+    pytest.skip("no browser: apt-get install chromium, or name one in DRAGOMAN_BROWSER", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def address(trained) -> Iterator[str]:
+    with running(Service([str(trained)], device="cpu")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium) -> Iterator:
+    """Opens pages that must not complain, and remembers what they asked for."""
+    contexts, complaints, asked = [], [], []
+
+    def opened(address: str, quiet: bool = True, **options):
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if quiet and said.type == "error" else None)
+        page.goto(address)
+        return page, asked
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def picture(page, tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.png"
+    page.screenshot(path=path, full_page=True)
+    assert path.stat().st_size > 5000
+
+
+def test_a_sentence_is_typed_translated_and_looked_into(open_page, address, tmp_path) -> None:
+    page, asked = open_page(address)
+    page.locator("#source").press_sequentially("eins zwei drei", delay=10)
+    sync_api.expect(page.locator("#output")).to_have_text("one two three")
+    page.locator("#output .w").nth(1).hover()
+    sync_api.expect(page.locator("#backdrop mark")).to_have_text("zwei")
+    sync_api.expect(page.locator("#status")).to_contain_text("two ← zwei")
+    picture(page, tmp_path, "translator")
+    assert page.locator("#alternatives button").count() == 4
+    page.locator("#alternatives button").nth(1).click()
+    second = page.locator("#alternatives button").nth(1).locator("span").inner_text()
+    sync_api.expect(page.locator("#output")).to_have_text(second.strip())
+    page.locator("#alternatives button").nth(0).click()
+    page.get_by_role("button", name="Show attention").click()
+    sync_api.expect(page.get_by_role("tab", name="Attention")).to_be_visible()
+    page.locator(".word", has_text="two").first.hover()
+    sync_api.expect(page.locator(".readout").first).to_contain_text("two looks at")
+    picture(page, tmp_path, "attention")
+    page.get_by_role("button", name="Hide attention").click()
+    sync_api.expect(page.locator("#viewer")).to_be_hidden()
+    page.get_by_role("button", name="Clear").click()
+    sync_api.expect(page.locator("#others")).to_be_hidden()
+    assert len(asked) > 5
+    assert all(url.startswith(address) for url in asked)
+
+
+def test_the_keyboard_is_enough(open_page, address) -> None:
+    page, _ = open_page(address)
+    page.keyboard.type("eins zwei")
+    page.keyboard.press("Control+Enter")
+    sync_api.expect(page.locator("#output")).to_have_text("one two")
+    page.locator("#output .w").first.focus()
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(page.locator("#status")).to_contain_text("two ←")
+    page.locator("#source").focus()
+    page.keyboard.press("Home")
+    sync_api.expect(page.locator("#output .w.here")).to_have_text("one")
+    for control in page.locator("button, select, textarea, input").all():
+        name = control.evaluate("e => e.ariaLabel || e.labels?.[0]?.textContent || e.textContent")
+        assert name.strip(), control
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 360, "height": 740}}, {"color_scheme": "dark"}])
+def test_narrow_and_dark_pages_hold_together(open_page, address, tmp_path, options) -> None:
+    page, _ = open_page(address, **options)
+    page.locator("#source").fill("eins " * 60)
+    sync_api.expect(page.locator("#output .w").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((c) => c < 60)")
+    assert dark == (options.get("color_scheme") == "dark")
+    picture(page, tmp_path, "variant")
+
+
+def test_markup_is_shown_and_never_run(open_page, address) -> None:
+    page, _ = open_page(address)
+    page.evaluate("window.harmed = false")
+    page.locator("#source").fill("eins <img src=x onerror=harmed=true> <script>harmed=true</script>")
+    sync_api.expect(page.locator("#output .w").first).to_be_visible()
+    page.get_by_role("button", name="Show attention").click()
+    sync_api.expect(page.locator(".word").first).to_be_visible()
+    assert page.evaluate("harmed") is False
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_an_ensemble_links_words_and_hides_what_it_cannot_show(open_page, trained) -> None:
+    with running(Service([f"{trained},{trained}"], device="cpu")) as address:
+        page, _ = open_page(address)
+        page.locator("#source").fill("eins zwei")
+        sync_api.expect(page.locator("#output")).to_have_text("one two")
+        page.locator("#output .w").first.hover()
+        sync_api.expect(page.locator("#backdrop mark")).to_have_text("eins")
+        sync_api.expect(page.locator("#inside")).to_be_hidden()
+
+
+def test_a_key_is_asked_for_once(open_page, trained) -> None:
+    with running(Service([str(trained)], api_key="sesam", device="cpu")) as address:
+        page, _ = open_page(address, quiet=False)  # Chromium reports the first refusal
+        page.locator("#key").fill("sesam")
+        page.keyboard.press("Enter")
+        sync_api.expect(page.locator("#from")).to_have_value("de")
+        page.locator("#source").fill("acht")
+        sync_api.expect(page.locator("#output")).to_have_text("eight")
+
+
+def test_the_page_of_attend_opens_from_disk_and_stays_quick(open_page, trained, tmp_path) -> None:
+    words = list(NUMBERS) * 10
+    seen = inspect_sentence(dragoman.load(trained, device="cpu"), " ".join(words), " ".join(NUMBERS[w] for w in words))
+    file = tmp_path / "page.html"
+    file.write_text(attention_page(seen), encoding="utf-8")
+    page, asked = open_page(file.as_uri())
+    assert page.evaluate("performance.now()") < 10_000
+    labels = page.locator(".words").first.locator(".word").all_inner_texts()
+    assert labels == [*(NUMBERS[word] for word in words), "</s>"]
+    shown = page.evaluate(
+        "(() => { const d = JSON.parse(document.getElementById('data').textContent), m = d.maps.at(-1);"
+        " return [...attentionMatrix(d, m, m.layers - 1, -1, true).weights]; })()"
+    )
+    assert shown == pytest.approx(seen.joined("cross")[-1].mean(axis=0).ravel().tolist(), abs=2e-5)
+    slowest = page.evaluate(
+        "(() => { let slowest = 0; for (const word of document.querySelectorAll('.word')) {"
+        " const t = performance.now(); word.dispatchEvent(new MouseEvent('mouseenter'));"
+        " slowest = Math.max(slowest, performance.now() - t); }"
+        " return slowest; })()"
+    )
+    assert slowest < 500  # milliseconds; a few on an idle machine
+    page.get_by_role("switch", name=re.compile("Join pieces")).uncheck()
+    assert page.locator(".words").first.locator(".word").count() == len(seen.axes["target"].pieces)
+    for kind in ("Encoder", "Decoder", "Cross"):
+        page.get_by_role("button", name=kind, exact=True).click()
+        assert page.locator(".thumb").count() == seen.maps["cross"].shape[0] * (seen.maps["cross"].shape[1] + 1)
+    page.locator(".thumb").first.click()
+    sync_api.expect(page.locator(".thumb").first).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("tab", name="Beam").click()
+    page.locator(".tree .node.best").first.hover()
+    sync_api.expect(page.locator(".readout:visible")).to_contain_text("chosen")
+    page.get_by_role("tab", name="Positions").click()
+    sync_api.expect(page.locator("canvas:visible").first).to_be_visible()
+    picture(page, tmp_path, "positions")
+    assert asked == [file.as_uri()]

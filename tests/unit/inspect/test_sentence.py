@@ -1,0 +1,165 @@
+import base64
+import html
+import json
+import re
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+import dragoman
+from dragoman.config import replace
+from dragoman.decode.search import beam_search
+from dragoman.decode.translator import Request, Translator
+from dragoman.errors import ConfigError, TranslationError
+from dragoman.inspect.figure import draw, to_png, to_svg
+from dragoman.inspect.page import FULL, page, payload
+from dragoman.inspect.sentence import KINDS, Inspection, inspect_sentence, join_words
+from dragoman.inspect.words import Axis
+from tests.conftest import small_engine
+
+TEXT = "eins zwei drei vier"
+
+
+@pytest.fixture(scope="module")
+def translator(trained) -> Translator:
+    return dragoman.load(trained, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def seen(translator) -> Inspection:
+    return inspect_sentence(translator, TEXT)
+
+
+def data_of(written: str) -> dict:
+    return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', written, re.S)[1])
+
+
+def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) -> None:
+    shown = {entry["name"]: entry for entry in data_of(page(seen))["maps"]}
+    for name, weights in translator.attention(TEXT).items():
+        if name in KINDS:
+            raw = np.frombuffer(base64.b64decode(shown[name]["weights"]), dtype="<u2").reshape(weights.shape)
+            np.testing.assert_allclose(raw / FULL, weights, atol=0.51 / FULL)
+    engine = translator.engine
+    used = beam_search(engine, translator.codec.encode_source([TEXT]), translator.config.decoding, attention=True)
+    np.testing.assert_allclose(used[0][0].attention, seen.maps["cross"][engine.attention_layer].mean(axis=0), atol=1e-5)
+
+
+def test_every_map_of_the_engine_is_on_the_page(translator, seen) -> None:
+    source = translator.codec.encode_source([TEXT])[0]
+    assert set(seen.maps) == set(translator.engine.attention_weights(source, source[:-1]))
+    for name, weights in seen.maps.items():
+        rows, columns = seen.axes[KINDS[name].rows], seen.axes[KINDS[name].columns]
+        assert weights.shape[2:] == (len(rows.pieces), len(columns.pieces))
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-5)
+
+
+def test_the_pieces_shown_are_those_that_search_said_even_if_text_is_cut_otherwise(translator) -> None:
+    spelled = [piece for piece in "▁" + "one" if piece in translator.codec.target.ids]
+    shown = translator.attention("eins", spelled)
+    assert shown["target"] == [*spelled, "</s>"]
+    assert shown["target"] != translator.attention("eins", "one")["target"]
+
+
+def test_joined_words_still_look_at_all_there_is(seen) -> None:
+    for name in seen.maps:
+        joined = seen.joined(name)
+        rows, columns = seen.axes[KINDS[name].rows], seen.axes[KINDS[name].columns]
+        assert joined.shape[2:] == (len(rows.labels), len(columns.labels))
+        np.testing.assert_allclose(joined.sum(axis=-1), 1.0, atol=1e-5)
+    draws = np.random.default_rng(1).dirichlet(np.ones(4), size=3)
+    rows, columns = [0, 0, 1], [0, 1, 1, 2]
+    by_hand = [
+        [np.mean([sum(draws[i, j] for j in range(4) if columns[j] == c) for i in range(3) if rows[i] == r])
+         for c in range(3)] for r in range(2)
+    ]  # fmt: skip
+    np.testing.assert_allclose(join_words(draws, rows, columns), by_hand)
+
+
+def test_an_axis_joins_pieces_and_leaves_special_ones_alone() -> None:
+    axis = Axis.of([">>en<<", "▁Gut", "en", "▁Tag", "<0xC3>", "<0xA9>", "</s>"])
+    assert axis.words == (0, 1, 1, 2, 2, 2, 3)
+    assert axis.labels == (">>en<<", "Guten", "Tagé", "</s>")
+
+
+def test_the_tree_holds_the_search(translator, seen) -> None:
+    nodes, beam = seen.beam, translator.config.decoding.beam
+    for number, node in enumerate(nodes):
+        if node.parent >= 0:
+            assert node.parent < number
+            assert nodes[node.parent].fate == "kept"
+            assert nodes[node.parent].step == node.step - 1
+            assert nodes[node.parent].total >= node.total
+        else:
+            assert node.step == 0
+    for step in range(nodes[-1].step + 1):
+        assert sum(node.fate == "kept" for node in nodes if node.step == step) <= beam
+    best = [node for node in nodes if node.best]
+    found = translator.translate([TEXT])[0].candidates[0]
+    assert [node.piece for node in best] == [*found.pieces, "</s>"]
+    assert best[-1].fate == "ended"
+    assert best[-1].total == pytest.approx(sum(found.log_probs), abs=1e-4)
+
+
+def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
+    from dragoman.model.positions import sinusoids
+
+    rows, width = seen.positions.shape
+    np.testing.assert_allclose(seen.positions, sinusoids(rows, width).numpy(), atol=1e-6)
+    learned = small_engine(model__positions__kind="learned")
+    np.testing.assert_array_equal(
+        learned.position_vectors(7), learned.model.source_embedding.positions.table[:7].detach().numpy()
+    )
+
+
+def test_a_hostile_text_cannot_leave_its_place_on_the_page(translator) -> None:
+    text = "</script><script>alert(1)</script><!-- \u2028 {{script}} &amp;"
+    written = page(inspect_sentence(translator, text))
+    assert written.count("<script") == 2  # the data and the viewer
+    assert "<!--" not in written
+    assert data_of(written)["text"] == text
+    assert html.escape(text[:30]) in written
+    figure = to_svg(draw(inspect_sentence(translator, text)))
+    assert "<script" not in figure
+    xml.etree.ElementTree.fromstring(figure)
+
+
+def test_the_page_asks_nothing_of_any_network(seen) -> None:
+    written = page(seen)
+    assert "default-src 'none'" in written
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", written))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a namespace, which nobody fetches
+
+
+def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
+    rows, columns = len(seen.axes["target"].labels), len(seen.axes["source"].labels)
+    heads = seen.maps["cross"].shape[1]
+    assert len(draw(seen).boxes) == heads * (rows * columns + 1)
+    one = draw(seen, "encoder", layer=1, head=2, pieces=True)
+    assert len(one.boxes) == len(seen.axes["source"].pieces) ** 2 + 1
+    darkest = min(one.boxes[1:], key=lambda box: sum(box.colour))
+    row, column = divmod(one.boxes[1:].index(darkest), len(seen.axes["source"].pieces))
+    assert (row, column) == np.unravel_index(seen.maps["encoder"][0, 1].argmax(), seen.maps["encoder"][0, 1].shape)
+    assert to_png(one).startswith(b"\x89PNG")
+    for wrong in ({"kind": "none"}, {"layer": 3}, {"layer": 0}, {"head": 9}):
+        with pytest.raises(ConfigError):
+            draw(seen, **wrong)
+
+
+def test_what_cannot_be_shown_is_refused(translator, trained) -> None:
+    with pytest.raises(TranslationError, match="no text"):
+        inspect_sentence(translator, "  ")
+    narrow = Translator(
+        translator.engine, translator.codec, replace(translator.config, {"decoding.max_source_length": 4})
+    )
+    with pytest.raises(TranslationError, match="pieces, the model looks at 4"):
+        inspect_sentence(narrow, TEXT * 3)
+    with pytest.raises(TranslationError, match="load one model"):
+        inspect_sentence(dragoman.load(f"{trained},{trained}", device="cpu"), TEXT)
+
+
+def test_a_given_translation_is_what_is_looked_at(translator) -> None:
+    seen = inspect_sentence(translator, TEXT, "nine nine", Request())
+    assert seen.axes["target"].labels == ("nine", "nine", "</s>")
+    assert payload(seen)["translation"] == "nine nine"

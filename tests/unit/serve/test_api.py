@@ -1,0 +1,251 @@
+"""Every door of the service, and every way to knock wrongly."""
+
+import json
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+import dragoman
+from dragoman.inspect.page import payload
+from dragoman.inspect.sentence import inspect_sentence
+from dragoman.serve.app import create_app
+from dragoman.serve.service import Limits, Service
+
+LIMITS = Limits(max_characters=500, max_body_bytes=20_000)
+
+
+@pytest.fixture(scope="module")
+def client(trained):
+    with TestClient(create_app(Service([str(trained)], LIMITS, device="cpu")), raise_server_exceptions=False) as client:
+        yield client
+
+
+def translate(client, **question):
+    return client.post("/v1/translate", json=question)
+
+
+def test_a_text_or_a_list_is_translated(client, trained) -> None:
+    answer = translate(client, text="eins zwei", source="de", target="en")
+    assert answer.status_code == 200
+    (found,) = answer.json()["translations"]
+    assert found["text"] == "one two"
+    assert (found["source"], found["target"], found["model"]) == ("de", "en", trained.name)
+    several = translate(client, text=["drei", "", "vier fünf"]).json()["translations"]
+    assert [entry["text"] for entry in several] == ["three", "", "four five"]
+
+
+def test_the_answers_are_the_translators(client, trained) -> None:
+    from dragoman.decode.translator import Request
+
+    found = dragoman.load(trained, device="cpu").translate(["sechs sieben"], Request(nbest=3, alignments=True))[0]
+    shown = translate(client, text="sechs sieben", nbest=3, alignments=True).json()["translations"][0]["candidates"]
+    for mine, theirs in zip(found.candidates, shown, strict=True):
+        assert theirs["text"] == mine.text
+        assert theirs["score"] == pytest.approx(mine.score, abs=1e-4)
+        assert theirs["alignment"] == [list(link) for link in mine.alignment]
+        assert [word["text"] for word in theirs["words"]] == mine.text.split()
+        assert all(0 <= word["probability"] <= 1 for word in theirs["words"])
+
+
+def test_lines_and_sentences_keep_their_places(client) -> None:
+    text = "eins zwei\n\n  drei! Vier\r\n"
+    found = translate(client, text=text, alignments=True).json()["translations"][0]
+    assert [entry["source"] for entry in found["sentences"]] == ["eins zwei", "drei!", "Vier", ""]
+    one, two, three, nothing = (entry["text"] for entry in found["sentences"])
+    assert found["text"] == f"{one}\n\n  {two} {three}\r\n{nothing}"
+    assert found["source_words"] == text.split()
+    best = found["candidates"][0]
+    assert [word["text"] for word in best["words"]] == found["text"].split()
+    last = len(one.split()) + len(two.split())  # words of the third sentence are linked to its own
+    assert {source for source, target in best["alignment"] if target >= last} == {3}
+
+
+def test_auto_names_the_language_it_found(client) -> None:
+    found = translate(client, text="eins zwei", source="auto").json()["translations"][0]
+    assert found["detected"]["language"] == found["source"] == "de"
+
+
+def test_models_health_and_figures(client, trained) -> None:
+    shown = client.get("/v1/models").json()
+    assert shown["models"][0]["name"] == trained.name
+    assert shown["models"][0]["sources"] == ["de"]
+    assert shown["names"] == {"de": "German", "en": "English"}
+    assert client.get("/healthz").json() == {"status": "ok"}
+    before = figures(client)
+    translate(client, text="eins zwei")
+    after = figures(client)
+    assert after["dragoman_lines_total"] == before["dragoman_lines_total"] + 1
+    assert after["dragoman_characters_total"] == before["dragoman_characters_total"] + len("eins zwei")
+    counted = 'dragoman_requests_total{path="/v1/translate",status="200"}'
+    assert after[counted] == before.get(counted, 0) + 1
+    assert after["dragoman_request_seconds_count"] == after['dragoman_request_seconds_bucket{le="+Inf"}']
+
+
+def figures(client) -> dict[str, float]:
+    lines = [line for line in client.get("/metrics").text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
+    shown = client.post("/v1/attention", json={"text": "eins zwei"}).json()
+    assert shown == json.loads(json.dumps(payload(inspect_sentence(dragoman.load(trained, device="cpu"), "eins zwei"))))
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "words"),
+    [
+        ({}, 422, "text: Field required"),
+        ({"text": 5}, 422, "text"),
+        ({"text": []}, 422, "at least 1"),
+        ({"text": ["a"] * 129}, 422, "at most 128"),
+        ({"text": {"a": 1}}, 422, "text"),
+        ({"text": "eins", "beam": 0}, 422, "beam"),
+        ({"text": "eins", "beam": "many"}, 422, "beam"),
+        ({"text": "eins", "beam": 10**30}, 422, "beam"),
+        ({"text": "eins", "nbest": 11}, 422, "nbest"),
+        ({"text": "eins", "unknown": 1}, 422, "unknown"),
+        ({"text": "eins", "source": "<script>alert(1)</script>"}, 422, "source"),
+        ({"text": "eins", "source": "fr"}, 400, "no model here translates 'fr'"),
+        ({"text": "eins", "source": "de", "target": "xx"}, 400, "no model here translates 'de' to 'xx'"),
+        ({"text": "a\x00b"}, 422, "control character U+0000 at 1"),
+        ({"text": "a\x1b[31m"}, 422, "control character U+001B"),
+        ({"text": "x" * 501}, 413, "501 characters"),
+        ({"text": ["x" * 300] * 2}, 413, "600 characters"),
+    ],
+)
+def test_mistakes_get_one_clear_line(client, question, status, words) -> None:
+    answer = client.post("/v1/translate", json=question)
+    assert answer.status_code == status, answer.text
+    assert words in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"nonsense", b"\xff\xfe", b'{"text": "\\ud800"}', b"[" * 10_000, b'{"text": NaN}', b"null", b"[]"],
+)
+def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> None:
+    for path in ("/v1/translate", "/v1/attention", "/translate", "/detect"):
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 422), (path, answer.text)
+        assert answer.json()["error"]
+
+
+def test_a_body_of_a_megabyte_is_refused_while_it_is_read(client) -> None:
+    whole = client.post("/v1/translate", content=b'{"text": "' + b"a" * 2**20 + b'"}')
+    in_pieces = client.post("/translate", content=(b"q=" + b"a" * 1000 for _ in range(1000)))
+    for answer in (whole, in_pieces):
+        assert answer.status_code == 413
+        assert "20,000 bytes" in answer.json()["error"]
+    assert translate(client, text="eins").status_code == 200
+
+
+def test_a_script_in_the_text_stays_text(client) -> None:
+    answer = translate(client, text="<script>alert(1)</script>", alignments=True)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_libretranslates_clients_find_their_doors(client) -> None:
+    asked = {"q": "eins zwei", "source": "de", "target": "en"}
+    assert client.post("/translate", json=asked).json() == {"translatedText": "one two"}
+    assert client.post("/translate", data=asked).json() == {"translatedText": "one two"}
+    multipart = {name: (None, value) for name, value in asked.items()}
+    assert client.post("/translate", files=multipart).json() == {"translatedText": "one two"}
+    bare = "q=fünf&source=de&target=en".encode()  # as curl -d sends it
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/translate", content=bare, headers=form).json() == {"translatedText": "five"}
+    found = client.post("/translate", json=asked | {"source": "auto", "alternatives": 2, "format": "text"}).json()
+    assert found["detectedLanguage"]["language"] == "de"
+    assert len(found["alternatives"]) == 2
+    several = client.post("/translate", json=asked | {"q": ["eins", "zwei"], "source": "auto"}).json()
+    assert several["translatedText"] == ["one", "two"]
+    assert [entry["language"] for entry in several["detectedLanguage"]] == ["de", "de"]
+    detected = client.post("/detect", data={"q": "Wo ist der Hund?"}).json()
+    assert detected[0]["language"] == "de"
+    assert sum(entry["confidence"] for entry in detected) == pytest.approx(100, abs=0.5)
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+
+
+def test_libretranslates_mistakes_are_400(client) -> None:
+    for wrong in ({}, {"q": "x"}, {"q": "x", "target": "xx"}, {"q": "x", "target": "en", "format": "html"}):
+        answer = client.post("/translate", json=wrong)
+        assert answer.status_code == 400
+        assert answer.json()["error"]
+    upload = client.post("/translate", files={"q": ("a.txt", b"eins")}, data={"target": "en"})
+    assert upload.status_code == 400
+
+
+def test_the_page_and_its_parts_come_from_the_service_alone(client) -> None:
+    index = client.get("/")
+    assert "default-src 'none'" in index.headers["content-security-policy"]
+    for document in (index.text, client.get("/docs").text):
+        parts = re.findall(r'(?:src|href)="(static/[^"]+)"', document)
+        assert parts
+        for part in parts:
+            assert client.get(f"/{part}").status_code == 200, part
+        assert not re.search(r"(src|href)=\"(https?:)?//", document)
+    for name in ("../app.py", "..%2fapp.py", "%2e%2e/app.py", "nothing", "/etc/passwd"):
+        assert client.get(f"/static/{name}").status_code == 404
+    assert client.get("/openapi.json").json()["info"]["title"] == "dragoman"
+
+
+def test_with_a_key_only_those_who_show_it_come_in(trained) -> None:
+    with TestClient(create_app(Service([str(trained)], api_key="sesam", device="cpu"))) as client:
+        asked = {"text": "eins"}
+        assert client.post("/v1/translate", json=asked).status_code == 401
+        assert client.post("/v1/translate", json=asked, headers={"X-API-Key": "Sesam"}).status_code == 401
+        assert client.get("/metrics").status_code == 401
+        for right in ({"X-API-Key": "sesam"}, {"Authorization": "Bearer sesam"}):
+            assert client.post("/v1/translate", json=asked, headers=right).status_code == 200
+        libre = {"q": "eins", "source": "de", "target": "en"}
+        assert client.post("/translate", json=libre).status_code == 403
+        assert client.post("/translate", json=libre | {"api_key": "sesäm"}).status_code == 403
+        assert client.post("/translate", json=libre | {"api_key": "sesam"}).status_code == 200
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/").status_code == 200
+
+
+def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
+    import time
+
+    service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
+    translator = service.models.models[0].translator
+    monkeypatch.setattr(translator, "translate", lambda texts, request: time.sleep(0.8) or [])
+    with TestClient(create_app(service)) as client:
+        answer = translate(client, text="eins")
+        assert answer.status_code == 504
+        assert "longer than 0.3 s" in answer.json()["error"]
+    monkeypatch.undo()
+    service = Service([str(trained)], device="cpu")
+    with TestClient(create_app(service)) as client:
+        monkeypatch.setattr(service.batcher, "queue_lines", 0)
+        monkeypatch.setattr(service.batcher, "_others", 1)
+        answer = translate(client, text="eins")
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "try again" in answer.json()["error"]
+
+
+def test_two_models_serve_two_directions(trained) -> None:
+    from dragoman.serve.models import Model, Models
+    from dragoman.text.codec import Languages
+
+    class Reading:
+        def __init__(self, sources, targets):
+            self.codec = type("Codec", (), {"languages": Languages(sources, targets)})
+
+    there = Models([Model("a", Reading(("de",), ("en",))), Model("b", Reading(("en", "fr"), ("de", "fr")))])
+    assert there.languages == {"de": ["en"], "en": ["de", "fr"], "fr": ["de"]}
+    assert there.route("", "de", "en").model.name == "a"
+    assert there.route("", "en", "").target == "de"
+    assert there.route("Where is the dog?", "auto", "fr").source == "en"
+    with pytest.raises(dragoman.DragomanError, match="'fr' to 'en'"):
+        there.route("", "fr", "en")
+    anything = Models([Model("c", Reading((), ()))])
+    assert anything.route("", "xx", "yy").model.name == "c"
