@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +78,7 @@ class Loader:
     def __init__(self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int):
         self._store, self._codec, self._config = store, codec, config
         self._micro_batch_tokens = micro_batch_tokens
+        self._most_alive = 0  # processes that were seen preparing batches
         self._maker = BatchMaker(store, codec, config, micro_batch_tokens)
         weights = np.array([corpus.weight for corpus in config.data.corpora])[store.corpora]
         self._plan = BatchPlan(
@@ -104,16 +105,27 @@ class Loader:
                     ready.append((behind, self._submit(executor, before, indices)))
                     before = behind
                 behind, future = ready.popleft()
-                yield behind, future.result()
+                yield behind, self._result(future)
         except BrokenProcessPool:
             raise RunError("a process that prepares batches was killed. Go on with --resume.") from None
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
+    def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
+        """A process killed while it wrote its result leaves the pool waiting for the rest: do not wait with it."""
+        while True:
+            alive = len(active_children())
+            self._most_alive = max(self._most_alive, alive)
+            try:
+                return future.result(timeout=5)
+            except TimeoutError:
+                if alive < self._most_alive:
+                    raise BrokenProcessPool from None
+
     def _executor(self) -> Executor:
         if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, self._micro_batch_tokens)
-            processes = min(MOST_PROCESSES, (os.cpu_count() or 1) - 4)
+            processes = max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 4))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 

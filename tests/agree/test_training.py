@@ -100,6 +100,7 @@ def test_a_killed_loader_is_one_clear_line(tmp_path, monkeypatch) -> None:
     trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
     steps = trainer.loader.from_position(trainer.progress.position)
     next(steps)
+    time.sleep(1)  # until the batches ahead are made: killed while it writes one, a process would keep the pool waiting
     for process in multiprocessing.active_children():
         process.kill()
     with pytest.raises(RunError, match="prepares batches was killed"):
