@@ -28,6 +28,7 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 
 EMPTY, ONE_SIDED = "empty", "one side empty"
 REPEATED, NEARLY_REPEATED = "repeated", "nearly repeated"
+CRLF = "CR LF"
 MEANINGS = {
     EMPTY: "pairs with both sides empty",
     ONE_SIDED: "pairs with an empty side",
@@ -42,11 +43,12 @@ MEANINGS = {
     "source in the other language": "pairs whose source seems to be in the target language",
     "target in the other language": "pairs whose target seems to be in the source language",
     "broken encoding": "pairs with broken characters (mojibake, U+FFFD)",
-    "control characters": "pairs with control characters, a BOM or a carriage return",
+    "control characters": "pairs with control characters or a BOM within",
+    CRLF: "pairs whose lines end in CR LF (read as if they ended in LF)",
     "markup on one side": "pairs with tags, entities or placeholders on one side only",
     "not normalised": "pairs not in Unicode's composed form (NFC)",
 }
-REPAIRED = {"control characters", "not normalised"}  # --fix mends these; pairs with any other trouble are removed
+REPAIRED = {"control characters", CRLF, "not normalised"}  # --fix mends these; pairs with any other trouble are removed
 
 
 @dataclass
@@ -196,6 +198,8 @@ def _finder(first: list[Pair], held_out: HeldOut | None, quick: bool) -> Callabl
                 yield "not normalised"
         if "\ufeff" in both or "\r" in both or _CONTROL.search(both.replace("\n", "")):
             yield "control characters"
+        if pair.crlf:
+            yield CRLF
         if ("<" in both or "&" in both or "{" in both or "%" in both) and (
             bool(_MARKUP.search(source)) != bool(_MARKUP.search(target))
         ):

@@ -28,16 +28,18 @@ class Pair(NamedTuple):
     line: int
     source: str
     target: str
+    crlf: bool = False  # a carriage return stood at the end of either line
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
     """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its place."""
     with open_bytes(path) as file:
         try:
             for number, raw in enumerate(_limited(file, path), start=1):
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
-                yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+                raw = raw.removesuffix(b"\n")
+                yield _decode(raw if keep_cr else raw.removesuffix(b"\r"), path, number)
         except (OSError, EOFError, zlib.error) as error:
             raise CorpusError(f"{path}: cannot be read ({error}).") from None
 
@@ -49,10 +51,12 @@ def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
         return
     if str(source) == str(target) == "-":
         raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
-    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+    sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
+    for number, (left, right) in enumerate(sides, start=1):
         if left is None or right is None:
             raise CorpusError(_where_the_sides_part(source, target))
-        yield Pair(number, left, right)
+        crlf = left.endswith("\r") or right.endswith("\r")
+        yield Pair(number, left.removesuffix("\r"), right.removesuffix("\r"), crlf)
 
 
 def language_of(path: str | Path) -> str:
@@ -77,11 +81,11 @@ def languages_of_tsv(path: str | Path) -> tuple[str, str]:
 
 
 def _read_tsv(path: str | Path) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
+    for number, line in enumerate(read_lines(path, keep_cr=True), start=1):
+        columns = line.removesuffix("\r").split("\t")
         if len(columns) < 2:
             raise CorpusError(f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target.")
-        yield Pair(number, columns[0], columns[1])
+        yield Pair(number, columns[0], columns[1], line.endswith("\r"))
 
 
 def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:

@@ -128,3 +128,19 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path, trained) ->
             done = subprocess.run([*command, *redirect], stdout=file, stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 1
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_read_only_folder_is_one_clear_line_and_a_run_there_stays_whole(small_disk, tmp_path) -> None:
+    corpus, run = write_corpus(tmp_path, "t", toy_pairs(200)), small_disk / "run"
+    command = [sys.executable, "-m", "dragoman", "train", *map(str, corpus), *QUICK_RUN]
+    short = ["--set", "training.max_steps=4", "--set", "training.validate_every=0", "--set", "training.average=1"]
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    subprocess.run([*command, *short, "--out", str(run)], check=True, capture_output=True)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for more in (["--out", str(small_disk / "new")], ["--out", str(run), "--resume", "--set", "training.max_steps=9"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert len([line for line in done.stderr.splitlines() if line.startswith("dragoman: ")]) == 1, done.stderr
+        assert "Traceback" not in done.stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

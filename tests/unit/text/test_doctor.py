@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.doctor import MEANINGS, HeldOut, examine, fix, mended
-from dragoman.text.parallel import Pair, read_lines
+from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, mended
+from dragoman.text.parallel import Pair, read_lines, read_pairs
 from dragoman.text.repeats import Repeats
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -54,7 +54,7 @@ def test_each_trouble_is_found_with_its_line(kind: str) -> None:
 
 def test_every_trouble_has_a_meaning_and_every_meaning_a_test() -> None:
     held_out = {f"{what} in held-out set" for what in ("source", "target", "pair")}
-    assert set(MEANINGS) == set(TROUBLES) | held_out
+    assert set(MEANINGS) == set(TROUBLES) | held_out | {CRLF}  # the last has a test of its own, below
 
 
 def test_held_out_text_is_found_on_either_side_whatever_its_case() -> None:
@@ -84,7 +84,7 @@ def test_swapped_languages_are_found_in_real_text() -> None:
     """A twentieth of the examples with both sides swapped: most that are long enough are found, hardly a good one."""
     sides = [list(read_lines(EXAMPLES / f"tatoeba.{language}.gz")) for language in ("de", "en")]
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(*sides, strict=True), start=1)]
-    swapped = {pair.line for pair in pairs[::20] if min(map(len, pair[1:])) >= 20}
+    swapped = {pair.line for pair in pairs[::20] if min(len(pair.source), len(pair.target)) >= 20}
     mixed = [Pair(p.line, p.target, p.source) if p.line in swapped else p for p in pairs]
     found = {pair.line for pair, reasons, _ in fix(mixed, examine(mixed)) if "other language" in reasons}
     assert len(found & swapped) > 0.9 * len(swapped)
@@ -110,3 +110,13 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
 @given(st.text(max_size=60))
 def test_mending_twice_is_mending_once(text: str) -> None:
     assert mended(mended(text)) == mended(text)
+
+
+def test_lines_that_end_in_cr_lf_are_counted_read_and_mended(tmp_path) -> None:
+    (tmp_path / "a.de").write_bytes(b"Das ist gut.\r\nNein.\n")
+    (tmp_path / "a.en").write_bytes(b"That is good.\r\nNo.\n")
+    pairs = list(read_pairs(tmp_path / "a.de", tmp_path / "a.en"))
+    assert [pair[1:3] for pair in pairs] == [("Das ist gut.", "That is good."), ("Nein.", "No.")]
+    report = examine(pairs)
+    assert [(finding.kind, finding.count, finding.lines) for finding in report.findings] == [(CRLF, 1, [1])]
+    assert [(kept.source, kept.target) for _, _, kept in fix(pairs, report) if kept] == [pair[1:3] for pair in pairs]
