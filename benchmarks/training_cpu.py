@@ -21,7 +21,7 @@ from dragoman.config import Config, make_config
 from dragoman.data.batches import Batch
 from dragoman.data.prepare import Prepared, prepare
 from dragoman.model.build import build_model
-from dragoman.model.positions import sinusoids
+from dragoman.model.sinusoids import sinusoids
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer, make_optimiser
 
@@ -47,7 +47,7 @@ class Peer(nn.Module):
             model.dropout, batch_first=True, norm_first=model.norm == "pre",
         )  # fmt: skip
         self.drop = nn.Dropout(model.dropout)
-        self.register_buffer("positions", sinusoids(512, model.width))
+        self.register_buffer("positions", torch.from_numpy(sinusoids(512, model.width)))
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         padding = source == 0
