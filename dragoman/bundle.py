@@ -5,7 +5,7 @@
     config.toml         every setting used
     shared.spm (or source.spm, target.spm), languages.json      text to ids
     card.json           where it comes from: corpus, scores, cost
-    encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into model.safetensors
+    encoder.onnx, step.few.onnx, step.many.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 
 Loading runs no code and opens no name that is not in the list above.
 """
@@ -30,8 +30,8 @@ from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
-GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
+ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH = "encoder.onnx", "step.few.onnx", "step.many.onnx"
+GRAPHS = {ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH}
 KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
 
 

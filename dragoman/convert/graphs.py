@@ -1,4 +1,4 @@
-"""The Transformer as two ONNX graphs for ONNX Runtime: `encoder` once per batch, `step` once per target position.
+"""The Transformer as ONNX graphs for ONNX Runtime: the encoder once per batch, a step once per target position.
 
     B sentences, S padded source length, N source tokens without padding, w hypotheses per sentence, R = B*w rows,
     M room in the caches, D width, H heads, K = D/H, V target vocabulary.
@@ -8,90 +8,17 @@ values that the decoder looks at are computed there too, once per sentence, and 
 to the caches in place: whoever runs it binds each as input and output at once.
 """
 
-import math
-
 import numpy as np
-from onnx import TensorProto
 
 from dragoman.config import ModelConfig
-from dragoman.convert.graph import Graph, Rows, Stored
-from dragoman.int8 import SCALES, ZERO
+from dragoman.convert.blocks import FLOAT, INT32, INT64, Blocks, Stream
+from dragoman.convert.graph import Stored
 from dragoman.text.vocabulary import Vocabulary
-
-FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
-EPSILON = 1e-5  # of torch.nn.LayerNorm
-
-
-class TransformerGraph(Graph):
-    """What the two graphs share: products, norms, embeddings, under the names of `dragoman/model`."""
-
-    def __init__(self, config: ModelConfig, stored: Stored):
-        super().__init__(stored)
-        self.config = config
-
-    def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
-        """x Wᵀ + b; where W is stored in int8, each row of x is quantised by itself as it comes."""
-        weight, added = self.weight(matrix, rows), self.weight(bias, rows) if bias else ""
-        if matrix + SCALES not in self.stored:
-            return str(self.op("Gemm", x, weight, added, transB=1))
-        outputs, _, block = self.stored.shape(matrix)
-        inputs = self.config.feed_forward_width if "outer" in matrix else self.config.width
-        return str(
-            self.microsoft(
-                "MatMulNBits", x, weight, self.weight(matrix + SCALES, rows), "", "", added,
-                K=inputs, N=rows[1] - rows[0] if rows else outputs, bits=8, block_size=block, accuracy_level=4,
-            )  # fmt: skip
-        )
-
-    def layer(self, x: str, name: str, rows: Rows | None = None) -> str:
-        return self.linear(x, f"{name}.weight", f"{name}.bias", rows)
-
-    def embed(self, ids: str, positions: str, words: str) -> str:
-        """√D E[x] + position."""
-        root, found = math.sqrt(self.config.width), self.op("Gather", self.weight(words), ids, axis=0)
-        if words + SCALES in self.stored:
-            found = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(float(ZERO)))  # (N, blocks, block)
-            steps = self.op("Gather", self.weight(words + SCALES), ids, axis=0)  # (N, blocks)
-            found = self.op("Mul", found, self.op("Unsqueeze", steps, self.constant([2])))
-            found = self.op("Reshape", found, self.constant([-1, self.config.width]))
-        return str(self.op("Add", self.op("Mul", found, self.constant(root)), positions))
-
-    def norm(self, x: str, name: str) -> str:
-        weights = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=EPSILON))
-
-    def feed_forward(self, x: str, name: str) -> str:
-        inner = self.layer(x, f"{name}.inner")
-        activated = {
-            "relu": lambda: self.op("Relu", inner),
-            "gelu": lambda: self.microsoft("Gelu", inner),
-            "swish": lambda: self.op("Mul", inner, self.op("Sigmoid", inner)),
-        }[self.config.activation]()
-        return self.layer(activated, f"{name}.outer")
-
-
-class Stream:
-    """What sublayers read (`x`) and add to; a sum and the norm beside it are one node."""
-
-    def __init__(self, graph: TransformerGraph, x: str, norms: list[str], final: str):
-        self._graph, self._pre = graph, graph.config.norm == "pre"
-        self._norms = iter([*norms, final] if self._pre else norms)
-        self._sum = x
-        self.x = graph.norm(x, next(self._norms)) if self._pre else x
-
-    def add(self, y: str) -> None:
-        name = next(self._norms)
-        weights = self._graph.weight(f"{name}.weight"), self._graph.weight(f"{name}.bias")
-        inputs = self._sum if self._pre else self.x, y, *weights
-        if self._pre:
-            self.x, _, _, self._sum = self._graph.microsoft("SkipLayerNormalization", *inputs, names=4, epsilon=EPSILON)
-        else:
-            self.x = self._graph.microsoft("SkipLayerNormalization", *inputs, epsilon=EPSILON)
 
 
 def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g, width, heads = TransformerGraph(config, stored), config.width, config.heads
+    g, width, heads = Blocks(config, stored, many_rows=True), config.width, config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["S", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
@@ -100,7 +27,7 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     lengths = g.input("lengths", INT32, ["B"])
 
     def to_itself(x: str, name: str) -> str:
-        parts = g.op("Split", g.layer(x, f"{name}.project.to_qkv"), names=3, axis=1, num_outputs=3)
+        parts = [g.layer(x, f"{name}.project.to_qkv", (i * width, (i + 1) * width)) for i in range(3)]
         padded = [g.op("Gather", part, tokens, axis=0) for part in parts]  # (B, S, D) each
         y = g.microsoft("MultiHeadAttention", *padded, "", lengths, num_heads=heads)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
@@ -112,25 +39,26 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     for layer in layers:
         stream.add(to_itself(stream.x, f"{layer}.attention"))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
+    root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
     for i in range(config.decoder_layers):
-        both = g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (width, 3 * width))
-        for name, part in zip("kv", g.op("Split", both, names=2, axis=1, num_outputs=2), strict=True):
+        k, v = (g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (n * width, (n + 1) * width)) for n in (1, 2))
+        for name, part, order in (("k", g.op("Mul", k, root), [0, 2, 3, 1]), ("v", v, [0, 2, 1, 3])):
             padded = g.op("Gather", part, tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
-            g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=[0, 2, 1, 3])
-            g.output(f"memory_{name}_{i}", FLOAT, ["B", heads, "S", width // heads])
+            g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
+            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name))
     return g.serialise("encoder")
 
 
-def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
+def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary, many_rows: bool) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
-    g, width, heads = TransformerGraph(config, stored), config.width, config.heads
+    g, width, heads = Blocks(config, stored, many_rows), config.width, config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one
     total = g.input("total", INT32, [])  # one more
-    lengths = g.input("lengths", INT32, ["B"])
-    grid = g.input("grid", INT64, [3])  # B, w, D
+    mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])  # 0 at words, a large negative number at padding
+    by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
     k = g.input("k", INT64, [1])
 
     def to_past(x: str, i: int) -> str:
@@ -145,14 +73,18 @@ def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes
             "GroupQueryAttention", qkv, "", "", *caches, past, total,
             names=[f"attended_{i}", *longer], num_heads=heads, kv_num_heads=heads,
         )  # fmt: skip
-        return g.layer(g.op("Squeeze", y, g.constant([1])), f"decoder.{i}.attention.project.to_out")
+        return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.attention.project.to_out")
 
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""
-        shape = ["B", heads, "S", width // heads]
-        memory = [g.input(f"memory_{name}_{i}", FLOAT, shape) for name in "kv"]
-        q = g.op("Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), grid)  # (B, w, D)
-        y = g.microsoft("MultiHeadAttention", q, *memory, "", lengths, num_heads=heads)
+        keys, values = (g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name)) for name in "kv")
+        q = g.op("Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), by_sentence)
+        scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
+        weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
+        if i == attention_layer(config):
+            g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)  # (B, w, S)
+            g.output("attention", FLOAT, ["B", "w", "S"])
+        y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
         return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out")
 
     layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
@@ -172,6 +104,17 @@ def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes
     g.output("best_log_probs", FLOAT, ["R", "k"])
     g.output("best_tokens", INT64, ["R", "k"])
     return g.serialise("step")
+
+
+def attention_layer(config: ModelConfig) -> int:
+    """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
+    return max(0, config.decoder_layers - 2)
+
+
+def _memory_shape(config: ModelConfig, name: str) -> list[int | str]:
+    """Keys lie as the product with queries wants them."""
+    heads, per_head = config.heads, config.width // config.heads
+    return ["B", heads, per_head, "S"] if name == "k" else ["B", heads, "S", per_head]
 
 
 def _norms(layers: list[str], *parts: str) -> list[str]:

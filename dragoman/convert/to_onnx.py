@@ -1,10 +1,10 @@
-"""A bundle becomes one that ONNX Runtime runs too: two graphs are added, which refer into its weights."""
+"""A bundle becomes one that ONNX Runtime runs too: graphs are added, which refer into its weights."""
 
 from dataclasses import replace
 
 import safetensors.numpy
 
-from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH, WEIGHTS, Bundle
 from dragoman.convert.graph import Stored
 from dragoman.convert.graphs import encoder_graph, step_graph
 from dragoman.errors import ConversionError
@@ -21,6 +21,7 @@ def with_graphs(bundle: Bundle, int8: bool = False) -> Bundle:
     stored = Stored(WEIGHTS, raw)
     graphs = {
         ENCODER_GRAPH: encoder_graph(config, stored),
-        STEP_GRAPH: step_graph(config, stored, bundle.codec.target),
+        FEW_GRAPH: step_graph(config, stored, bundle.codec.target, many_rows=False),
+        MANY_GRAPH: step_graph(config, stored, bundle.codec.target, many_rows=True),
     }
     return replace(bundle, weights=weights, graphs=graphs, weights_file=raw)

@@ -4,7 +4,9 @@ Lines are taken in windows, sorted by length, translated in batches and put back
 is split at sentence ends and its parts are joined again. An empty line stays empty.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle import Bundle, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
@@ -24,6 +26,7 @@ from dragoman.text.codec import Codec, words_of_pieces
 from dragoman.text.segments import split_to_fit
 
 WINDOW_LINES = 2048
+ENGINES = ("auto", "onnx", "torch")
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,9 @@ class Translator:
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
-        for rows in _batches([len(part.ids) for part in parts], self._settings(request).batch_tokens):
-            outputs = self._search([parts[row] for row in rows], first, request)
+        batches = list(_batches([len(part.ids) for part in parts], self._settings(request).batch_tokens))
+        groups = [[parts[row] for row in rows] for rows in batches]
+        for rows, outputs in zip(batches, self._search_all(groups, first, request), strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
         of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
@@ -191,18 +195,30 @@ class Translator:
                 parts += [_Part(line, number, part) for number, part in enumerate(encode(pieces, to))]
         return parts
 
-    def _search(self, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
+    def _search_all(
+        self, groups: list[list["_Part"]], first: int, request: Request
+    ) -> Iterable[list[list[Hypothesis]]]:
+        """One batch after the other, or, where an engine can, as many at once as there are cores."""
+        one_core: Engine | None = getattr(self.engine, "on_one_core", None) if len(groups) > 1 else None
+        if one_core is None or request.observer is not None:
+            return (self._search(self.engine, group, first, request) for group in groups)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(lambda group: self._search(one_core, group, first, request), groups))
+
+    def _search(
+        self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request
+    ) -> list[list[Hypothesis]]:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if request.sampling is not None:
             keys = [(first + part.line) * 2**16 + part.number for part in parts]
             return sample(
-                self.engine, sources, settings, request.sampling,
+                engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
             )  # fmt: skip
         return beam_search(
-            self.engine, sources, settings,
+            engine, sources, settings,
             nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
         )  # fmt: skip
 
@@ -226,22 +242,33 @@ class _Part(NamedTuple):
 def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Translator:
     """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
-    The torch engine is the only one yet, so `engine` can be "auto" or "torch".
+    `engine` "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch.
     """
-    with needs_torch():
-        from dragoman.engine.torch_engine import TorchEngine  # here, so that importing dragoman does not import torch
-    if engine not in ("auto", "torch"):
-        raise ConfigError(f"engine {engine!r} is unknown; it can be auto, torch.")
+    if engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     folders = [part for part in str(model).split(",") if part]
     if not folders:
         raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
     bundles = [read_bundle(folder) for folder in folders]
-    engines = [TorchEngine.from_bundle(bundle, device) for bundle in bundles]
+    engines = [_engine(bundle, device, engine) for bundle in bundles]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
+
+
+def _engine(bundle: Bundle, device: str, engine: str) -> Engine:
+    """Imported on use: importing dragoman imports neither torch nor ONNX Runtime."""
+    if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
+        from dragoman.engine.onnx_engine import OnnxEngine
+
+        return OnnxEngine(bundle)
+    with needs_torch():
+        from dragoman.engine.torch_engine import TorchEngine
+    return TorchEngine.from_bundle(bundle, device)
 
 
 def align_words(source: Sequence[str], target: Sequence[str], attention: np.ndarray) -> tuple[tuple[int, int], ...]:

@@ -1,25 +1,29 @@
 """The fast engine for CPUs: ONNX Runtime on the graphs of a bundle, without torch.
 
-    B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R rows of search.
+    B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R = B*w slots.
 
 The graphs are those of `dragoman/convert/graphs.py`; `dragoman/engine/grid.py` says where the rows of search live.
+Everything a step reads or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH, WEIGHTS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.errors import BundleError
+from dragoman.int8 import ZERO
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
+MANY = 12  # rows from which on the graph for many is faster
 
 
 @dataclass
@@ -27,22 +31,38 @@ class State:
     """What a step needs of those before it; it is used up by the step."""
 
     grid: Grid
-    memory: dict[str, np.ndarray]  # of the grid's sentences, (B, H, S, K) each
-    lengths: np.ndarray  # (B,) of their sources
-    feeds: dict[str, np.ndarray]  # the step's small inputs, written into anew each time
+    memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
+    mask: np.ndarray  # (B, 1, 1, S)
+    feeds: dict[str, np.ndarray]  # the step's small inputs
+    session: onnxruntime.InferenceSession
     binding: onnxruntime.IOBinding
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def bind_outputs(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Arrays for what the step is asked for, unless they are those of the step before."""
+        if {name: array.shape for name, array in self.outputs.items()} != shapes:
+            kinds = {"best_tokens": np.int64}
+            self.outputs = {name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()}
+            for name, array in self.outputs.items():
+                self.binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
 
 
 class OnnxEngine:
-    def __init__(self, bundle: Bundle):
+    def __init__(self, bundle: Bundle, threads: int = 0):
+        """`threads` that share the work of a step; 0: one for each core."""
         if not bundle.graphs:
             raise BundleError("this bundle has no ONNX graphs: make them with dragoman convert to-onnx.")
         self.target: Vocabulary = bundle.codec.target
-        self._config = bundle.config.model
-        self._encoder, self._step = (_session(bundle, name) for name in (ENCODER_GRAPH, STEP_GRAPH))
+        self._bundle, self._config, self._threads = bundle, bundle.config.model, threads
+        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
         self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
+
+    @cached_property
+    def on_one_core(self) -> "OnnxEngine":
+        """The same engine without threads of its own: for several batches at once, a core for each."""
+        return OnnxEngine(self._bundle, threads=1)
 
     @property
     def has_attention(self) -> bool:
@@ -66,12 +86,13 @@ class OnnxEngine:
             "places": np.flatnonzero(real),
             "tokens": tokens,
             "lengths": lengths,
+            "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
         }
         names = [f"memory_{name}" for name in self._caches]
-        memory = dict(zip(names, self._encoder.run(names, feeds), strict=True))
+        memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        return self._bound(grid, memory, lengths)
+        return self._bound(grid, memory, np.where(real, 0, MASKED).astype(np.float32)[:, None, None])
 
     def step(
         self,
@@ -84,27 +105,30 @@ class OnnxEngine:
         forbid: Forbidden | None = None,
     ) -> Step:
         state = self._continued(state, parents)
-        grid, feeds, binding = state.grid, state.feeds, state.binding
-        wanted = ["log_probs"] if k is None else ["best_tokens", "best_log_probs"]
-        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0  # as many more as may be struck out
+        grid, feeds = state.grid, state.feeds
+        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0  # as many as may be struck out
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][:] = self._target_positions(grid.length, grid.length + 1)
         feeds["past"][:] = grid.length
         feeds["total"][...] = grid.length + 1
-        feeds["k"][:] = min((k or 1) + more, len(self.target))
-        wanted += ["attention"] if attention else []
-        for name in wanted:
-            binding.bind_output(name)
-        self._step.run_with_iobinding(binding)
+        feeds["k"][:] = best = min((k or 1) + more, len(self.target))
+        rows = len(grid.writers)
+        shapes = {"log_probs": (rows, len(self.target))} if k is None else {}
+        if k is not None:
+            shapes = {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
+        if attention:
+            shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
+        state.bind_outputs(shapes)
+        state.session.run_with_iobinding(state.binding)
         grid.write()
-        found = dict(zip(wanted, (value.numpy()[grid.slots] for value in binding.get_outputs()[-len(wanted):]), strict=True))
-        looked_at = found.get("attention")
-        if k is None:
-            log_probs = found["log_probs"]
-            if forbid is not None:
-                log_probs[forbid] = -np.inf
-            return Step(state, None, log_probs, looked_at)
-        return Step(state, *_allowed(found["best_tokens"], found["best_log_probs"], k, forbid), looked_at)
+        looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots] if attention else None
+        if k is not None:
+            found = (state.outputs[name][grid.slots] for name in ("best_tokens", "best_log_probs"))
+            return Step(state, *_allowed(*found, k, forbid), looked_at)
+        log_probs = state.outputs["log_probs"][grid.slots]
+        if forbid is not None:
+            log_probs[forbid] = -np.inf
+        return Step(state, None, log_probs, looked_at)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Step by step, as search would go if it knew the way."""
@@ -112,8 +136,7 @@ class OnnxEngine:
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
         for t in range(max(map(len, said)) - 1):
-            last = np.array([sentence[min(t, len(sentence) - 1)] for sentence in said])
-            step = self.step(state, rows, last, None)
+            step = self.step(state, rows, np.array([sentence[min(t, len(sentence) - 1)] for sentence in said]), None)
             state = step.state
             for row, sentence in enumerate(said):
                 if t + 1 < len(sentence):
@@ -125,33 +148,49 @@ class OnnxEngine:
         grid = before.continued(parents)
         if grid is before:
             return state
-        memory, lengths = state.memory, state.lengths
+        memory, mask = state.memory, state.mask
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
-            memory, lengths = {name: array[kept] for name, array in memory.items()}, lengths[kept]
-        return self._bound(grid, memory, lengths)
+            memory, mask = {name: array[kept] for name, array in memory.items()}, mask[kept]
+        return self._bound(grid, memory, mask)
 
-    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], lengths: np.ndarray) -> State:
+    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
-        width, rows = self._config.width, len(grid.writers)
-        longest = memory["memory_k_0"].shape[2]
+        width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
         feeds = {
             "tokens": np.zeros(rows, dtype=np.int64),
             "position": np.zeros((1, width), dtype=np.float32),
             "past": np.zeros(rows, dtype=np.int32),
             "total": np.zeros((), dtype=np.int32),
             "k": np.zeros(1, dtype=np.int64),
-            "grid": np.array([len(grid.sentences), grid.width, width]),
-            "lengths": lengths,
+            "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
+            "mask": mask,
         }
-        binding = self._step.io_binding()
+        if rows >= MANY:
+            feeds["zeros"] = np.full(rows, ZERO, dtype=np.uint8)
+        session = self._session(MANY_GRAPH if rows >= MANY else FEW_GRAPH)
+        binding = session.io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         for name, cache in zip(self._caches, grid.caches, strict=True):
             value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
             binding.bind_ortvalue_output(f"longer_{name}", value)
-        return State(grid, memory, lengths, feeds, binding)
+        return State(grid, memory, mask, feeds, session, binding)
+
+    def _session(self, graph: str) -> onnxruntime.InferenceSession:
+        """Made on first use: few translations need them all."""
+        if graph not in self._sessions:
+            options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
+            options.intra_op_num_threads, options.log_severity_level = self._threads, 3
+            options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
+            try:
+                self._sessions[graph] = onnxruntime.InferenceSession(
+                    self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
+                )
+            except Exception as error:  # whatever a forged graph makes ONNX Runtime say
+                raise BundleError(f"{graph} cannot be run ({error}).") from None
+        return self._sessions[graph]
 
 
 class Positions:
@@ -174,16 +213,8 @@ def _allowed(
     if forbid is None:
         return tokens, log_probs
     struck = np.zeros(tokens.shape, dtype=bool)
-    for row, token in zip(*forbid, strict=True):
-        struck[row] |= tokens[row] == token
+    rows, barred = forbid
+    np.logical_or.at(struck, rows, tokens[rows] == barred[:, None])
     order = np.argsort(struck, axis=1, kind="stable")[:, :k]
     log_probs = np.where(struck, -np.inf, log_probs)
     return np.take_along_axis(tokens, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
-
-
-def _session(bundle: Bundle, name: str) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    raw = bundle.weights_file
-    options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
-    return onnxruntime.InferenceSession(bundle.graphs[name], options, providers=["CPUExecutionProvider"])
