@@ -1,9 +1,10 @@
 """The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their weights.
 
-There are two ways to do most things, and which is faster depends on the number of rows. With few, the number of nodes
-counts: one operator that does it all wins, even a slow one. With many, arithmetic counts: products by the integer
-kernels, norms by vectorised pieces. Either way an int8 product quantises each row of its input with a scale of that
-row's own, so that no row depends on its neighbours.
+An int8 product quantises each row of its input with scales of that row's own, so that no row depends on its neighbours.
+There are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the
+integer kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many
+the arithmetic. But the two products round differently: a step has to keep to one of them, else a translation would
+depend on how many others are under way. The norms agree to the last bits, and may differ.
 """
 
 import math
@@ -22,17 +23,17 @@ LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
 
 
 class Blocks(Graph):
-    def __init__(self, config: ModelConfig, stored: Stored, many_rows: bool):
+    def __init__(self, config: ModelConfig, stored: Stored, many_rows: bool, by_parts: bool = False):
         super().__init__(stored)
         self.config, self.many_rows = config, many_rows
-        self.zeros = self.input("zeros", UINT8, ["rows"]) if many_rows else ""  # a vector of ZERO, one for each row
+        self._zeros = self.input("zeros", UINT8, ["rows"]) if by_parts else ""  # the byte ZERO for each row
 
     def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.stored:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
-        if not self.many_rows:
+        if not self._zeros:
             return self._quantised_in_one(x, matrix, added, rows)
         y = self._quantised_by_parts(x, matrix, rows)
         return str(self.op("Add", y, added)) if added else y
@@ -57,7 +58,7 @@ class Blocks(Graph):
     def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> str:
         largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
         steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
-        bytes_ = self.op("QuantizeLinear", x, steps, self.zeros, axis=0)
+        bytes_ = self.op("QuantizeLinear", x, steps, self._zeros, axis=0)
         zero = self.constant(np.uint8(ZERO))
         weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
         scales = self.weight(matrix + SCALES, rows)

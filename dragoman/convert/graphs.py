@@ -18,7 +18,7 @@ from dragoman.text.vocabulary import Vocabulary
 
 def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g, width, heads = Blocks(config, stored, many_rows=True), config.width, config.heads
+    g, width, heads = Blocks(config, stored, many_rows=True, by_parts=True), config.width, config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["S", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
@@ -27,9 +27,10 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     lengths = g.input("lengths", INT32, ["B"])
 
     def to_itself(x: str, name: str) -> str:
-        parts = [g.layer(x, f"{name}.project.to_qkv", (i * width, (i + 1) * width)) for i in range(3)]
+        qkv = f"{name}.project.to_qkv"
+        parts = [g.linear(x, f"{qkv}.weight", rows=(i * width, (i + 1) * width)) for i in range(3)]
         padded = [g.op("Gather", part, tokens, axis=0) for part in parts]  # (B, S, D) each
-        y = g.microsoft("MultiHeadAttention", *padded, "", lengths, num_heads=heads)
+        y = g.microsoft("MultiHeadAttention", *padded, g.weight(f"{qkv}.bias"), lengths, num_heads=heads)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
         return g.layer(packed, f"{name}.project.to_out")
 

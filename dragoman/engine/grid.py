@@ -80,7 +80,7 @@ class Grid:
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
         caches[:, slots, :, : self.length] = self.caches[:, sources, :, : self.length]
-        writers = np.zeros((len(kept) * width, room), dtype=np.int64)
+        writers = np.full((len(kept) * width, room), -1)  # an empty slot shares its past with nobody
         writers[slots, : self.length] = self.writers[sources, : self.length]
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 

@@ -166,8 +166,6 @@ class OnnxEngine:
             "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
             "mask": mask,
         }
-        if rows >= MANY:
-            feeds["zeros"] = np.full(rows, ZERO, dtype=np.uint8)
         session = self._session(MANY_GRAPH if rows >= MANY else FEW_GRAPH)
         binding = session.io_binding()
         for name, array in (feeds | memory).items():
