@@ -3,7 +3,7 @@
     manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
     model.safetensors   weights
     config.toml         every setting used
-    shared.spm (or source.spm, target.spm), languages.json      text to ids
+    shared.spm (or source.spm, target.spm, with pieces.json where ids are another system's), languages.json    text to ids
     card.json           where it comes from: corpus, scores, cost
     encoder.onnx, step.few.onnx, step.many.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 
@@ -25,14 +25,14 @@ from dragoman.config import Config, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise
-from dragoman.text.codec import LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
+from dragoman.text.codec import LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
 from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
 ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH = "encoder.onnx", "step.few.onnx", "step.many.onnx"
 GRAPHS = {ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH}
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
 
 
 @dataclass(frozen=True)
