@@ -3,7 +3,8 @@
     manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
     model.safetensors   weights
     config.toml         every setting used
-    shared.spm (or source.spm, target.spm, with pieces.json where ids are another system's), languages.json    text to ids
+    shared.spm (or source.spm, target.spm), languages.json      text to ids
+    pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     encoder.onnx, step.few.onnx, step.many.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 

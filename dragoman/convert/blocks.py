@@ -1,10 +1,10 @@
 """The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their weights.
 
-An int8 product quantises each row of its input with scales of that row's own, so that no row depends on its neighbours.
-There are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the
-integer kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many
-the arithmetic. But the two products round differently: a step has to keep to one of them, else a translation would
-depend on how many others are under way. The norms agree to the last bits, and may differ.
+An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
+are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
+kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many the
+arithmetic. But the two products round differently: a step has to keep to one of them, else a translation would depend
+on how many others are under way. The norms agree to the last bits, and may differ.
 """
 
 import math
@@ -50,16 +50,26 @@ class Blocks(Graph):
         scales = self.op("Expand", scales, self.constant(shape))
         return str(
             self.microsoft(
-                "MatMulNBits", x, weight, scales, "", "", bias,
-                K=inputs, N=outputs, bits=8, block_size=block, accuracy_level=4,
-            )  # fmt: skip
+                "MatMulNBits",
+                x,
+                weight,
+                scales,
+                "",
+                "",
+                bias,
+                K=inputs,
+                N=outputs,
+                bits=8,
+                block_size=block,
+                accuracy_level=4,
+            )
         )
 
     def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> str:
         largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
         steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
         bytes_ = self.op("QuantizeLinear", x, steps, self._zeros, axis=0)
-        zero = self.constant(np.uint8(ZERO))
+        zero = self.constant(np.array(ZERO, dtype=np.uint8))
         weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
         scales = self.weight(matrix + SCALES, rows)
         y = self.microsoft("MatMulIntegerToFloat", bytes_, weight, self.constant(1.0), scales, zero, zero)

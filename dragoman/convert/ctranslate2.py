@@ -29,9 +29,8 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
         (config.encoder_layers, config.decoder_layers), config.heads,
         pre_norm=config.norm == "pre", activation=getattr(specs.common_spec.Activation, activation),
     )  # fmt: skip
-    words = {side: weights.get(f"{side}_embedding.words.weight") for side in ("source", "target")}
-    source = words["source"]
-    target = words["target"] if words["target"] is not None else source
+    source = weights["source_embedding.words.weight"]
+    target = weights.get("target_embedding.words.weight", source)
     _stack(spec.encoder, config, weights, "encoder", source)
     _stack(spec.decoder, config, weights, "decoder", target)
     spec.decoder.projection.weight = weights.get("output.weight", target)

@@ -86,9 +86,7 @@ class Graph:
         return self.op(kind, *inputs, names=names, domain=MICROSOFT, **attributes)
 
     def serialise(self, name: str) -> bytes:
-        graph = helper.make_graph(
-            self._nodes, name, self._inputs, self._outputs, list(self._initializers.values())
-        )
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._initializers.values()))
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="dragoman", ir_version=IR_VERSION)
         return bytes(model.SerializeToString())

@@ -65,7 +65,7 @@ def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary, many_row
     def to_past(x: str, i: int) -> str:
         """Row r's keys and values go, in place, behind those of its past."""
         qkv = g.op("Unsqueeze", g.layer(x, f"decoder.{i}.attention.project.to_qkv"), g.constant([1]))  # (R, 1, 3D)
-        shape = ["R", heads, "M", width // heads]
+        shape: list[int | str] = ["R", heads, "M", width // heads]
         caches = [g.input(f"cache_{name}_{i}", FLOAT, shape) for name in "kv"]
         longer = [f"longer_{name}_{i}" for name in "kv"]
         for name in longer:

@@ -52,9 +52,8 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
                 for side in ("source.spm", "target.spm") if name == "shared.spm" else (name,):
                     (folder / side).write_bytes(raw)
         (folder / "vocab.json").write_text(json.dumps(target.ids, ensure_ascii=False), encoding="utf-8")
-        MarianTokenizer(*(str(folder / name) for name in ("source.spm", "target.spm", "vocab.json"))).save_pretrained(
-            folder
-        )
+        paths = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
+        MarianTokenizer(*paths).save_pretrained(folder)
 
 
 def _refuse_what_marian_cannot(bundle: Bundle) -> None:
@@ -74,5 +73,3 @@ def _refuse_what_marian_cannot(bundle: Bundle) -> None:
                 f"MarianMT is a post-norm Transformer with sinusoidal positions and one embedding for both languages; "
                 f"this model has {reason}."
             )
-
-

@@ -4,9 +4,7 @@ Lines are taken in windows, sorted by length, translated in batches and put back
 is split at sentence ends and its parts are joined again. An empty line stays empty.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +16,7 @@ from dragoman.bundle import Bundle, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search
 from dragoman.engine.interface import Engine
@@ -166,9 +165,16 @@ class Translator:
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
-        batches = list(_batches([len(part.ids) for part in parts], self._settings(request).batch_tokens))
+        lengths, tokens = [len(part.ids) for part in parts], self._settings(request).batch_tokens
+        if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
+            tokens = min(tokens, max(1, sum(lengths) // at_once))
+        batches = list(_batches(lengths, tokens))
         groups = [[parts[row] for row in rows] for rows in batches]
-        for rows, outputs in zip(batches, self._search_all(groups, first, request), strict=True):
+        searched = search_batches(
+            self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
+            in_order=request.observer is not None,
+        )  # fmt: skip
+        for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
         of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
@@ -195,19 +201,7 @@ class Translator:
                 parts += [_Part(line, number, part) for number, part in enumerate(encode(pieces, to))]
         return parts
 
-    def _search_all(
-        self, groups: list[list["_Part"]], first: int, request: Request
-    ) -> Iterable[list[list[Hypothesis]]]:
-        """One batch after the other, or, where an engine can, as many at once as there are cores."""
-        one_core: Engine | None = getattr(self.engine, "on_one_core", None) if len(groups) > 1 else None
-        if one_core is None or request.observer is not None:
-            return (self._search(self.engine, group, first, request) for group in groups)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda group: self._search(one_core, group, first, request), groups))
-
-    def _search(
-        self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request
-    ) -> list[list[Hypothesis]]:
+    def _search(self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None

@@ -113,9 +113,11 @@ class OnnxEngine:
         feeds["total"][...] = grid.length + 1
         feeds["k"][:] = best = min((k or 1) + more, len(self.target))
         rows = len(grid.writers)
-        shapes = {"log_probs": (rows, len(self.target))} if k is None else {}
-        if k is not None:
-            shapes = {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
+        shapes: dict[str, tuple[int, ...]] = (
+            {"log_probs": (rows, len(self.target))}
+            if k is None
+            else {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
+        )
         if attention:
             shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
         state.bind_outputs(shapes)
@@ -123,8 +125,8 @@ class OnnxEngine:
         grid.write()
         looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots] if attention else None
         if k is not None:
-            found = (state.outputs[name][grid.slots] for name in ("best_tokens", "best_log_probs"))
-            return Step(state, *_allowed(*found, k, forbid), looked_at)
+            best_tokens, best_log_probs = (state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs"))
+            return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
         log_probs = state.outputs["log_probs"][grid.slots]
         if forbid is not None:
             log_probs[forbid] = -np.inf
@@ -157,7 +159,7 @@ class OnnxEngine:
     def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
         width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
-        feeds = {
+        feeds: dict[str, np.ndarray] = {
             "tokens": np.zeros(rows, dtype=np.int64),
             "position": np.zeros((1, width), dtype=np.float32),
             "past": np.zeros(rows, dtype=np.int32),

@@ -158,7 +158,9 @@ class MarianPieces:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
-        return [[ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)]
+        return [
+            [ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)
+        ]
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
         raise ConfigError("a converted vocabulary knows no BPE-dropout: set text.dropout=0.")

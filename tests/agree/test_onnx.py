@@ -23,9 +23,14 @@ from tests.conftest import small_config, small_model, toy_pairs, vocabulary
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 VARIANTS = [
-    {}, {"model__norm": "pre"}, {"model__positions__kind": "learned"}, {"model__tied": "none"},
-    {"model__activation": "gelu"}, {"model__activation": "swish"}, {"model__tied": "target", "model__decoder_layers": 1},
-]  # fmt: skip
+    {},
+    {"model__norm": "pre"},
+    {"model__positions__kind": "learned"},
+    {"model__tied": "none"},
+    {"model__tied": "target", "model__decoder_layers": 1},
+    {"model__activation": "gelu"},
+    {"model__activation": "swish", "model__output_bias": True},
+]
 
 
 class BareCodec(Codec):
@@ -124,7 +129,9 @@ def test_neighbours_do_not_change_a_translation(converted: dict[str, Path], kind
         print(f"\n{kind}, beam {beam}: {ties} ties in {len(lines)} sentences")
 
 
-def test_weights_are_stored_once_and_the_graphs_find_them_in_the_file(trained: Path, converted: dict[str, Path]) -> None:
+def test_weights_are_stored_once_and_the_graphs_find_them_in_the_file(
+    trained: Path, converted: dict[str, Path]
+) -> None:
     """Any program with ONNX Runtime can open the graphs where they lie."""
     small = sum((converted["float32"] / name).stat().st_size for name in GRAPHS)
     assert (converted["float32"] / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
@@ -160,9 +167,7 @@ def test_a_width_that_int8_cannot_take_is_refused() -> None:
 def test_a_forged_graph_is_one_clear_line(converted: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(converted["float32"], tmp_path / "forged")
     bundle = read_bundle(tmp_path / "forged")
-    forged = Bundle(bundle.config, bundle.codec, bundle.weights, {}, {name: b"forged" for name in GRAPHS})
+    forged = Bundle(bundle.config, bundle.codec, bundle.weights, {}, dict.fromkeys(GRAPHS, b"forged"))
     write_bundle(tmp_path / "forged", forged)
     with pytest.raises(BundleError, match="cannot be run"):
         dragoman.load(tmp_path / "forged")("eins")
-
-

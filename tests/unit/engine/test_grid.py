@@ -7,7 +7,7 @@ from dragoman.engine.grid import Grid
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(sentences: int, seed: int) -> None:
-    """Random growing, shrinking and shuffling for longer than the first room lasts; each position holds its own mark."""
+    """Random growing, shrinking and shuffling, for longer than the first room lasts."""
     draw = np.random.default_rng(seed)
     grid = Grid.first(sentences, arrays=2, heads=1, head_width=1)
     histories: list[list[float]] = [[] for _ in range(sentences)]
