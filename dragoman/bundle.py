@@ -6,7 +6,7 @@
     shared.spm (or source.spm, target.spm), languages.json      text to ids
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
-    encoder.onnx, step.few.onnx, step.many.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
+    encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 
 Loading runs no code and opens no name that is not in the list above.
 """
@@ -31,8 +31,8 @@ from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH = "encoder.onnx", "step.few.onnx", "step.many.onnx"
-GRAPHS = {ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH}
+ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
+GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
 KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
 
 

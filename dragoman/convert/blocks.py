@@ -3,8 +3,8 @@
 An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
 are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
 kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many the
-arithmetic. But the two products round differently: a step has to keep to one of them, else a translation would depend
-on how many others are under way. The norms agree to the last bits, and may differ.
+arithmetic: the encoder works by parts, a step does not. Choosing by the number of rows would be faster still, but the
+two ways round differently, and a translation would depend on how many others are under way.
 """
 
 import math
@@ -23,9 +23,9 @@ LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
 
 
 class Blocks(Graph):
-    def __init__(self, config: ModelConfig, stored: Stored, many_rows: bool, by_parts: bool = False):
+    def __init__(self, config: ModelConfig, stored: Stored, by_parts: bool):
         super().__init__(stored)
-        self.config, self.many_rows = config, many_rows
+        self.config, self.by_parts = config, by_parts
         self._zeros = self.input("zeros", UINT8, ["rows"]) if by_parts else ""  # the byte ZERO for each row
 
     def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
@@ -33,7 +33,7 @@ class Blocks(Graph):
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.stored:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
-        if not self._zeros:
+        if not self.by_parts:
             return self._quantised_in_one(x, matrix, added, rows)
         y = self._quantised_by_parts(x, matrix, rows)
         return str(self.op("Add", y, added)) if added else y
@@ -95,7 +95,7 @@ class Blocks(Graph):
 
     def norm(self, x: str, name: str) -> str:
         weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        if not self.many_rows:
+        if not self.by_parts:
             return str(self.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=EPSILON))
         centred = self.op("Sub", x, self.op("ReduceMean", x, self.constant([1])))
         scaled = self.op("SimplifiedLayerNormalization", centred, weight, axis=-1, epsilon=EPSILON)
@@ -103,7 +103,7 @@ class Blocks(Graph):
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
         """x + y and its norm."""
-        if self.many_rows:
+        if self.by_parts:
             total = self.op("Add", x, y)
             return total, self.norm(total, name)
         weights = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")

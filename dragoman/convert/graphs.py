@@ -18,7 +18,7 @@ from dragoman.text.vocabulary import Vocabulary
 
 def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g, width, heads = Blocks(config, stored, many_rows=True, by_parts=True), config.width, config.heads
+    g, width, heads = Blocks(config, stored, by_parts=True), config.width, config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["S", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
@@ -51,9 +51,9 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     return g.serialise("encoder")
 
 
-def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary, many_rows: bool) -> bytes:
+def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
-    g, width, heads = Blocks(config, stored, many_rows), config.width, config.heads
+    g, width, heads = Blocks(config, stored, by_parts=False), config.width, config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import safetensors.numpy
 
-from dragoman.bundle import ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
 from dragoman.convert.graph import Stored
 from dragoman.convert.graphs import encoder_graph, step_graph
 from dragoman.errors import ConversionError
@@ -21,7 +21,6 @@ def with_graphs(bundle: Bundle, int8: bool = False) -> Bundle:
     stored = Stored(WEIGHTS, raw)
     graphs = {
         ENCODER_GRAPH: encoder_graph(config, stored),
-        FEW_GRAPH: step_graph(config, stored, bundle.codec.target, many_rows=False),
-        MANY_GRAPH: step_graph(config, stored, bundle.codec.target, many_rows=True),
+        STEP_GRAPH: step_graph(config, stored, bundle.codec.target),
     }
     return replace(bundle, weights=weights, graphs=graphs, weights_file=raw)

@@ -45,7 +45,7 @@ class Grid:
         fits = counts.max() <= self.width and self.length < self.room
         if not fits or np.count_nonzero(counts) < SPARSE * len(counts):
             return self._rebuilt(sources, groups, counts)
-        self.slots = self._shuffled(sources, groups)
+        self.slots = self._shuffled(sources)
         return self
 
     def write(self) -> None:
@@ -53,17 +53,18 @@ class Grid:
         self.writers[:, self.length] = np.arange(len(self.writers))
         self.length += 1
 
-    def _shuffled(self, sources: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        slots = sources.copy()
-        _, firsts = np.unique(sources, return_index=True)
-        further = np.delete(np.arange(len(sources)), firsts)  # children beyond a parent's first
-        if len(further):
-            further = further[np.argsort(groups[further], kind="stable")]
-            free = np.setdiff1d(np.arange(len(self.writers)), sources)
-            slots[further] = free[np.searchsorted(free // self.width, groups[further]) + rank_within(groups[further])]
-            for source, slot in zip(sources[further].tolist(), slots[further].tolist(), strict=True):
-                self._copy(source, slot)
-        return slots
+    def _shuffled(self, sources: np.ndarray) -> np.ndarray:
+        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too short for NumPy."""
+        slots, taken = sources.tolist(), set(sources.tolist())
+        stayed: set[int] = set()
+        for row, source in enumerate(sources.tolist()):
+            if source in stayed:
+                group = source - source % self.width
+                slots[row] = next(slot for slot in range(group, group + self.width) if slot not in taken)
+                taken.add(slots[row])
+                self._copy(source, slots[row])
+            stayed.add(source)
+        return np.array(slots)
 
     def _copy(self, source: int, slot: int) -> None:
         parted = self.writers[source, : self.length] != self.writers[slot, : self.length]

@@ -9,11 +9,12 @@ Everything a step reads or writes is an array that ONNX Runtime was told of once
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import ENCODER_GRAPH, FEW_GRAPH, MANY_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
@@ -23,7 +24,6 @@ from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
-MANY = 12  # rows from which on the graph for many is faster
 
 
 @dataclass
@@ -34,7 +34,6 @@ class State:
     memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
     mask: np.ndarray  # (B, 1, 1, S)
     feeds: dict[str, np.ndarray]  # the step's small inputs
-    session: onnxruntime.InferenceSession
     binding: onnxruntime.IOBinding
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -55,6 +54,7 @@ class OnnxEngine:
         self.target: Vocabulary = bundle.codec.target
         self._bundle, self._config, self._threads = bundle, bundle.config.model, threads
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._making = Lock()
         self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
         self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
@@ -121,7 +121,7 @@ class OnnxEngine:
         if attention:
             shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
         state.bind_outputs(shapes)
-        state.session.run_with_iobinding(state.binding)
+        self._session(STEP_GRAPH).run_with_iobinding(state.binding)
         grid.write()
         looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots] if attention else None
         if k is not None:
@@ -168,28 +168,29 @@ class OnnxEngine:
             "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
             "mask": mask,
         }
-        session = self._session(MANY_GRAPH if rows >= MANY else FEW_GRAPH)
-        binding = session.io_binding()
+        binding = self._session(STEP_GRAPH).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         for name, cache in zip(self._caches, grid.caches, strict=True):
             value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
             binding.bind_ortvalue_output(f"longer_{name}", value)
-        return State(grid, memory, mask, feeds, session, binding)
+        return State(grid, memory, mask, feeds, binding)
 
     def _session(self, graph: str) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""
-        if graph not in self._sessions:
-            options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
-            options.intra_op_num_threads, options.log_severity_level = self._threads, 3
-            options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
-            try:
-                self._sessions[graph] = onnxruntime.InferenceSession(
-                    self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
-                )
-            except Exception as error:  # whatever a forged graph makes ONNX Runtime say
-                raise BundleError(f"{graph} cannot be run ({error}).") from None
+        with self._making:  # several batches may ask at once
+            if graph not in self._sessions:
+                options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
+                options.intra_op_num_threads, options.log_severity_level = self._threads, 3
+                options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
+                options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
+                try:
+                    self._sessions[graph] = onnxruntime.InferenceSession(
+                        self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
+                    )
+                except Exception as error:  # whatever a forged graph makes ONNX Runtime say
+                    raise BundleError(f"{graph} cannot be run ({error}).") from None
         return self._sessions[graph]
 
 
@@ -201,9 +202,10 @@ class Positions:
         self._table = np.zeros((0, config.width), dtype=np.float32) if learned is None else learned
 
     def __call__(self, start: int, end: int) -> np.ndarray:
-        if self._learned is None and end > len(self._table):
-            self._table = sinusoids(max(256, 2 * end), self._config.width, self._config.positions.base)
-        return self._table[start:end]
+        table = self._table
+        if self._learned is None and end > len(table):
+            table = self._table = sinusoids(max(256, 2 * end), self._config.width, self._config.positions.base)
+        return table[start:end]
 
 
 def _allowed(
