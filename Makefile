@@ -10,7 +10,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,dev]"
 	touch $(READY)
 
 # Trains the tiny preset on a slice of Tatoeba and translates with it: a few minutes on two cores.
@@ -42,6 +42,7 @@ check: setup
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
 	$(BIN)/python benchmarks/doctor.py
+	$(BIN)/python benchmarks/cpu.py
 
 # The service under load beside its engine, with the demo's model.
 bench-serve: setup

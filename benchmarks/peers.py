@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.positions import sinusoids
+from dragoman.model.sinusoids import sinusoids
 
 
 class TorchTransformer(nn.Module):
@@ -21,7 +21,7 @@ class TorchTransformer(nn.Module):
             model.dropout, batch_first=True, norm_first=model.norm == "pre",
         )  # fmt: skip
         self.drop = nn.Dropout(model.dropout)
-        self.register_buffer("positions", sinusoids(512, model.width))
+        self.register_buffer("positions", torch.from_numpy(sinusoids(512, model.width)))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits of every position. (B, T, V)"""

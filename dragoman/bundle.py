@@ -4,7 +4,9 @@
     model.safetensors   weights
     config.toml         every setting used
     shared.spm (or source.spm, target.spm), languages.json      text to ids
+    pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
+    encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 
 Loading runs no code and opens no name that is not in the list above.
 """
@@ -13,7 +15,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,28 @@ import safetensors.numpy
 from dragoman.config import Config, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
-from dragoman.text.codec import LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
+from dragoman.int8 import dequantise
+from dragoman.text.codec import LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
 from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE}
+ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
+GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
 
 
 @dataclass(frozen=True)
 class Bundle:
     config: Config
     codec: Codec
-    weights: Mapping[str, np.ndarray]
+    weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
     card: Mapping[str, Any]
+    graphs: Mapping[str, bytes] = field(default_factory=dict)  # by file name
+    weights_file: bytes = field(default=b"", repr=False)  # what the graphs refer into
+
+    def float_weights(self) -> dict[str, np.ndarray]:
+        return dequantise(self.weights)
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> None:
@@ -46,6 +56,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CONFIG: write_toml(bundle.config).encode(),
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
+        **bundle.graphs,
     }
     facts = {name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()}
     manifest = {"format": FORMAT, "dragoman": __version__, "files": facts}
@@ -73,7 +84,8 @@ def read_bundle(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: {error}") from None
     except (ValueError, TypeError, safetensors.SafetensorError) as error:
         raise BundleError(f"{folder}: a file of the bundle cannot be read ({error}).") from None
-    return Bundle(config, codec, weights, card)
+    graphs = {name: raw for name, raw in files.items() if name in GRAPHS}
+    return Bundle(config, codec, weights, card, graphs, files[WEIGHTS] if graphs else b"")
 
 
 def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:

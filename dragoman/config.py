@@ -31,7 +31,9 @@ class Corpus:
 
 @dataclass(frozen=True)
 class TextConfig:
-    vocabulary: str = setting("bpe", "how text is cut into pieces", choices=("bpe",))
+    vocabulary: str = setting(
+        "bpe", "how text is cut into pieces (marian: as a converted model does)", choices=("bpe", "marian")
+    )
     size: int = setting(8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000)
     shared: bool = setting(True, "one vocabulary for both languages")
     dropout: float = setting(0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0)
@@ -87,6 +89,7 @@ class ModelConfig:
         "embeddings that share weights: source, target and output; target and output; none",
         choices=("auto", "all", "target", "none"),
     )
+    output_bias: bool = setting(False, "a number of its own for each target piece, added to its score")
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
@@ -204,6 +207,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "training.max_steps": 300_000, "training.average": 20,
     },
 }  # fmt: skip
+PRESETS |= {  # a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
+    f"{name}-fast": PRESETS[name] | {"model.encoder_layers": encoder, "model.decoder_layers": 1}
+    for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
+}
 DEFAULT_PRESET = "small"
 
 

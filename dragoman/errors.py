@@ -32,6 +32,10 @@ class TranslationError(DragomanError):
     """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention to show."""
 
 
+class ConversionError(DragomanError):
+    """A model cannot be turned into another system's form, or another system's into a bundle."""
+
+
 class MissingPackageError(DragomanError):
     """An optional package is needed and not installed."""
 
@@ -39,9 +43,17 @@ class MissingPackageError(DragomanError):
 @contextmanager
 def needs_torch() -> Iterator[None]:
     """Around an import of what uses torch, which a plain installation does without."""
+    with needs_package("torch", "train"):
+        yield
+
+
+@contextmanager
+def needs_package(name: str, extra: str) -> Iterator[None]:
+    """Around an import of what only an extra of the installation brings."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name != name:
             raise
-        raise MissingPackageError("this needs PyTorch: pip install 'dragoman[train]'.") from None
+        shown = {"torch": "PyTorch"}.get(name, name)
+        raise MissingPackageError(f"this needs {shown}: pip install 'dragoman[{extra}]'.") from None

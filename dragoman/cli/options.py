@@ -12,7 +12,7 @@ Model = Annotated[
     str, typer.Option("--model", "-m", help="Folder of a trained model; a comma joins several into an ensemble.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-EngineName = Annotated[str, typer.Option("--engine", help="auto or torch.")]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, onnx (fast on a CPU; see dragoman convert) or torch.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be given repeatedly."),

@@ -2,12 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from dragoman.cli.options import Device, EngineName, From, Json, Model, Set, To, decoding_settings
 from dragoman.decode.sampling import Sampling
@@ -60,8 +62,10 @@ def command(
     )
     typing = not texts and not input_ and sys.stdin.isatty()
     lines = texts or read_lines(input_ or "-")
-    with _destination(output) as file:
+    watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
+    with _destination(output) as file, _counter(watched) as count:
         for translation in translator.stream(lines, request, window=1 if typing else None):
+            count()
             print(_shown(translation, nbest, alignments, json_), file=file, flush=typing)
 
 
@@ -87,6 +91,21 @@ def _as_json(translation: Translation) -> dict[str, object]:
         }
 
     return {"source": translation.source, "translations": [entry(c) for c in translation.candidates]}
+
+
+@contextmanager
+def _counter(watched: bool) -> Iterator[Callable[[], None]]:
+    """Lines done, time and speed on standard error, where somebody sees them and nothing else is written there."""
+    columns = (TextColumn("{task.completed:,} lines"), TimeElapsedColumn(), TextColumn("{task.fields[speed_text]}"))
+    with Progress(*columns, console=Console(stderr=True), disable=not watched, transient=True) as progress:
+        task = progress.add_task("", total=None, speed_text="")
+
+        def count() -> None:
+            if watched:
+                speed = progress.tasks[task].speed
+                progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
+
+        yield count
 
 
 @contextmanager

@@ -130,6 +130,9 @@ class Finished:
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
         """For each sentence, whether its search is over; at the largest length, live hypotheses count as they stand."""
         over = np.ones(len(self._hypotheses), dtype=bool)
+        if length < self._limits.longest.min() and not any(self._hypotheses):  # nothing can be over yet
+            over[rows.sentences[lives]] = False
+            return over
         for sentence in np.unique(rows.sentences[lives]):
             mine = lives & (rows.sentences == sentence)
             done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(

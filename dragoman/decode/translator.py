@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle import Bundle, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
 from dragoman.decode.words import align_words, count_words
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 WINDOW_LINES = 2048
 MANY = 16
 """Sentences from which on a search on the device is worth its preparation."""
+ENGINES = ("auto", "onnx", "torch")
 
 
 @dataclass(frozen=True)
@@ -185,9 +187,17 @@ class Translator:
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
-        batch_tokens = self._settings(request).batch_tokens or self.engine.batch_tokens
-        for rows in _batches([len(part.ids) for part in parts], batch_tokens):
-            outputs = self._search([parts[row] for row in rows], first, request)
+        lengths = [len(part.ids) for part in parts]
+        tokens = self._settings(request).batch_tokens or self.engine.batch_tokens
+        if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
+            tokens = min(tokens, max(1, sum(lengths) // at_once))
+        batches = list(_batches(lengths, tokens))
+        groups = [[parts[row] for row in rows] for rows in batches]
+        searched = search_batches(
+            self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
+            in_order=request.observer is not None,
+        )  # fmt: skip
+        for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
         of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
@@ -214,21 +224,21 @@ class Translator:
                 parts += [_Part(line, number, part) for number, part in enumerate(encode(pieces, to))]
         return parts
 
-    def _search(self, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
+    def _search(self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if request.sampling is not None:
             keys = [(first + part.line) * 2**16 + part.number for part in parts]
             return sample(
-                self.engine, sources, settings, request.sampling,
+                engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
             )  # fmt: skip
         host_is_needed = prefixes or request.alignments or request.observer
         if self.engine.searches_on_device and len(sources) >= MANY and not host_is_needed and is_simple(settings):
             return self._device_search(settings, request.nbest)(sources)
         return beam_search(
-            self.engine, sources, settings,
+            engine, sources, settings,
             nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
         )  # fmt: skip
 
@@ -262,22 +272,33 @@ class _Part(NamedTuple):
 def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Translator:
     """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
-    The torch engine is the only one yet, so `engine` can be "auto" or "torch".
+    `engine` "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch.
     """
-    with needs_torch():
-        from dragoman.engine.torch_engine import TorchEngine  # here, so that importing dragoman does not import torch
-    if engine not in ("auto", "torch"):
-        raise ConfigError(f"engine {engine!r} is unknown; it can be auto, torch.")
+    if engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     folders = [part for part in str(model).split(",") if part]
     if not folders:
         raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
     bundles = [read_bundle(folder) for folder in folders]
-    engines = [TorchEngine.from_bundle(bundle, device) for bundle in bundles]
+    engines = [_engine(bundle, device, engine) for bundle in bundles]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
+
+
+def _engine(bundle: Bundle, device: str, engine: str) -> Engine:
+    """Imported on use: importing dragoman imports neither torch nor ONNX Runtime."""
+    if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
+        from dragoman.engine.onnx_engine import OnnxEngine
+
+        return OnnxEngine(bundle)
+    with needs_torch():
+        from dragoman.engine.torch_engine import TorchEngine
+    return TorchEngine.from_bundle(bundle, device)
 
 
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

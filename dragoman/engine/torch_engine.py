@@ -38,7 +38,7 @@ class TorchEngine:
     @classmethod
     def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":
         codec, where = bundle.codec, pick_device(device)
-        weights = {name: torch.from_numpy(array) for name, array in bundle.weights.items()}
+        weights = {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
         with torch.device("meta"):  # no memory is taken before the shapes are known to fit
             check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)

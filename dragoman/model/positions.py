@@ -10,13 +10,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
-
-
-def sinusoids(length: int, width: int, base: float = 10000.0) -> Tensor:
-    """PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same). (length, D)"""
-    pairs = torch.arange(0, width, 2, dtype=torch.float64)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] / base ** (pairs / width)  # (length, D/2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+from dragoman.model.sinusoids import sinusoids
 
 
 class Sinusoidal(nn.Module):
@@ -32,7 +26,7 @@ class Sinusoidal(nn.Module):
     def reach(self, end: int) -> None:
         """Make sure that positions below `end` are known."""
         if end > len(self.table):
-            self.table = sinusoids(max(256, 2 * end), self.width, self.base).to(self.table)
+            self.table = torch.from_numpy(sinusoids(max(256, 2 * end), self.width, self.base)).to(self.table)
 
     def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
         if isinstance(at, Tensor):

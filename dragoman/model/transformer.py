@@ -139,7 +139,7 @@ class Transformer(nn.Module):
             list[DecoderLayer], nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
-        self.output = nn.Linear(config.width, len(target), bias=False)
+        self.output = nn.Linear(config.width, len(target), bias=config.output_bias)
         nn.init.normal_(self.output.weight, std=config.width**-0.5)
         if config.tied in ("all", "target"):
             self.output.weight = self.target_embedding.words.weight
@@ -202,7 +202,7 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores of the whole vocabulary. (..., V)"""
-        return F.linear(hidden, self.output.weight)
+        return F.linear(hidden, self.output.weight, self.output.bias)
 
     def start(self, source: Tensor) -> TransformerState:
         """One row per sentence, nothing said yet."""

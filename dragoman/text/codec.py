@@ -5,15 +5,16 @@ pieces alone; whoever shifts it adds `<s>` and `</s>`.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
-from dragoman.text.subword import SEGMENTERS, WORD_START, Segmenter
+from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
 from dragoman.text.vocabulary import Vocabulary, language_tag
 
 SHARED_FILE, SOURCE_FILE, TARGET_FILE, LANGUAGES_FILE = "shared.spm", "source.spm", "target.spm", "languages.json"
+PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,14 @@ class Codec:
         files = {LANGUAGES_FILE: (json.dumps(languages) + "\n").encode()}
         if self.shared:
             return files | {SHARED_FILE: self.source_segmenter.to_bytes()}
+        if isinstance(self.source_segmenter, MarianPieces):
+            files[PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
         return files | {SOURCE_FILE: self.source_segmenter.to_bytes(), TARGET_FILE: self.target_segmenter.to_bytes()}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
-        read = SEGMENTERS[kind]
         try:
+            read = _marian_reader(files) if kind == "marian" else BytePairs
             named = json.loads(files[LANGUAGES_FILE])
             languages = Languages(tuple(map(str, named["source"])), tuple(map(str, named["target"])))
             if SHARED_FILE in files:
@@ -122,6 +125,11 @@ class Codec:
                 f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}."
             )
         return self.source.ids[language_tag(to)]
+
+
+def _marian_reader(files: Mapping[str, bytes]) -> Callable[[bytes], Segmenter]:
+    pieces = [str(piece) for piece in json.loads(files[PIECES_FILE])]
+    return lambda model: MarianPieces(model, pieces)
 
 
 def _valid(text: str) -> str:

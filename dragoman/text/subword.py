@@ -140,4 +140,36 @@ class BytePairs:
         return self._model
 
 
-SEGMENTERS: dict[str, type[BytePairs]] = {"bpe": BytePairs}
+class MarianPieces:
+    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for both languages."""
+
+    def __init__(self, model: bytes, pieces: Sequence[str]):
+        self._model, self._processor = model, BytePairs(model)._processor
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        try:
+            pad, unk, eos = ids["<pad>"], ids["<unk>"], ids["</s>"]
+        except KeyError as error:
+            raise BundleError(f"the vocabulary has no piece {error}.") from None
+        self.vocabulary = Vocabulary(tuple(pieces), pad=pad, unk=unk, bos=pad, eos=eos)  # a target begins with <pad>
+
+    @classmethod
+    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "MarianPieces":
+        raise ConfigError("text.vocabulary=marian comes with converted models and cannot be learned: use bpe.")
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        ids, unk = self.vocabulary.ids, self.vocabulary.unk
+        return [
+            [ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)
+        ]
+
+    def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
+        raise ConfigError("a converted vocabulary knows no BPE-dropout: set text.dropout=0.")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._processor.decode_pieces([self.vocabulary.pieces[i] for i in ids]))
+
+    def to_bytes(self) -> bytes:
+        return self._model
+
+
+SEGMENTERS: dict[str, type[BytePairs] | type[MarianPieces]] = {"bpe": BytePairs, "marian": MarianPieces}

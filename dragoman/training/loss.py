@@ -38,7 +38,7 @@ def vocabulary_loss(
     model: Model, hidden: Tensor, targets: Tensor, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Loss and -log p of hidden states (N, D), summed; with `consistency` (α), of two passes one behind the other."""
-    if usable(hidden) and not consistency:
+    if usable(hidden) and not consistency and model.output.bias is None:
         from dragoman.kernels.cross_entropy import linear_cross_entropy
 
         return linear_cross_entropy(hidden, model.output.weight, targets, smoothing)

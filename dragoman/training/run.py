@@ -124,7 +124,7 @@ def _make_trainer(config: Config, data: Prepared, device: torch.device, checkpoi
 
 
 def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
-    set_weights(model, {name: torch.from_numpy(array) for name, array in bundle.weights.items()})
+    set_weights(model, {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()})
 
 
 def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption") -> bool:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import read_bundle, write_bundle
+from dragoman.convert.to_onnx import with_graphs
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -64,6 +67,30 @@ def test_the_wheel_brings_its_pages_and_says_what_serving_needs(installed: Path,
     assert done.returncode == 1
     assert "pip install 'dragoman[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_it_translates_without_torch_and_soon(installed: Path, tmp_path: Path, trained: Path) -> None:
+    """A converted bundle needs the plain wheel alone; the limits are generous, benchmarks/cpu.py prints the times."""
+    write_bundle(tmp_path / "int8", with_graphs(read_bundle(trained), int8=True))
+    done = run(installed / "dragoman", "translate", "eins zwei", "--model", tmp_path / "int8", cwd=tmp_path)
+    assert done.stdout == "one two\n", done.stderr
+    imported, translated = (
+        float(seconds)
+        for seconds in run(installed / "python", "-c", TIMES, tmp_path / "int8", cwd=tmp_path).stdout.split()
+    )
+    assert imported < 1.5
+    assert translated < 5
+
+
+TIMES = """
+import sys, time
+start = time.perf_counter()
+import dragoman
+imported = time.perf_counter()
+dragoman.load(sys.argv[1])("eins zwei")
+print(imported - start, time.perf_counter() - imported)
+assert "torch" not in sys.modules
+"""
 
 
 def test_importing_dragoman_imports_neither_torch_nor_training() -> None:

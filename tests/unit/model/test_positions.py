@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from dragoman.errors import TranslationError
-from dragoman.model.positions import POSITIONS, sinusoids
+from dragoman.model.positions import POSITIONS
+from dragoman.model.sinusoids import sinusoids
 from tests.conftest import small_config, small_model
 
 

@@ -1,0 +1,80 @@
+"""`dragoman convert`"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.bundle import read_bundle, write_bundle
+from dragoman.errors import ConversionError, needs_package, needs_torch
+
+app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
+
+In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
+Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
+
+
+@app.command("to-onnx")
+def to_onnx(
+    model: In,
+    out: Out,
+    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")] = False,
+) -> None:
+    """Write a bundle that translates fast on CPUs, without PyTorch.
+
+    Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
+    """
+    with needs_package("onnx", "convert"):
+        from dragoman.convert.to_onnx import with_graphs
+    write_bundle(_new(model, out), with_graphs(read_bundle(model), int8))
+
+
+@app.command("to-ctranslate2")
+def to_ctranslate2(model: In, out: Out) -> None:
+    """Write a folder for `ctranslate2.Translator`.
+
+    Example: `dragoman convert to-ctranslate2 runs/demo runs/demo.ct2`
+    """
+    from dragoman.convert.ctranslate2 import to_ctranslate2
+
+    to_ctranslate2(read_bundle(model), _new(model, out))
+
+
+@app.command("to-huggingface")
+def to_huggingface(model: In, out: Out) -> None:
+    """Write a MarianMT folder for `transformers`; the model must be post-norm with sinusoidal positions.
+
+    Example: `dragoman convert to-huggingface runs/post runs/post.hf`
+    """
+    with needs_torch():
+        from dragoman.convert.to_huggingface import to_huggingface
+    to_huggingface(read_bundle(model), _new(model, out))
+
+
+@app.command("from-huggingface")
+def from_huggingface(
+    model: In,
+    out: Out,
+    onnx: Annotated[bool, typer.Option(help="Add the graphs of to-onnx.")] = True,
+    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")] = False,
+) -> None:
+    """Make a bundle of a MarianMT folder, such as the OPUS-MT translators.
+
+    Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
+    """
+    from dragoman.convert.from_huggingface import from_huggingface
+
+    bundle = from_huggingface(Path(model))
+    if onnx or int8:
+        with needs_package("onnx", "convert"):
+            from dragoman.convert.to_onnx import with_graphs
+        bundle = with_graphs(bundle, int8)
+    write_bundle(_new(model, out), bundle)
+
+
+def _new(model: str, out: str) -> Path:
+    if Path(out).resolve() == Path(model).resolve():
+        raise ConversionError(f"{out} is the model itself: name another folder to write.")
+    if Path(out).is_dir() and any(Path(out).iterdir()):
+        raise ConversionError(f"{out} is not empty: name a new folder.")
+    return Path(out)

@@ -1,0 +1,137 @@
+"""The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their weights.
+
+An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
+are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
+kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many the
+arithmetic: the encoder works by parts, a step does not. Choosing by the number of rows would be faster still, but the
+two ways round differently, and a translation would depend on how many others are under way.
+"""
+
+import math
+
+import numpy as np
+from onnx import TensorProto
+
+from dragoman.config import ModelConfig
+from dragoman.convert.graph import Graph, Rows, Stored
+from dragoman.errors import ConversionError
+from dragoman.int8 import SCALES, ZERO
+
+FLOAT, INT32, INT64, UINT8 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8
+EPSILON = 1e-5  # of torch.nn.LayerNorm
+LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
+
+
+class Blocks(Graph):
+    def __init__(self, config: ModelConfig, stored: Stored, by_parts: bool):
+        super().__init__(stored)
+        self.config, self.by_parts = config, by_parts
+        self._zeros = self.input("zeros", UINT8, ["rows"]) if by_parts else ""  # the byte ZERO for each row
+
+    def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
+        """x Wᵀ + b, of W and b only some rows where these are named."""
+        added = self.weight(bias, rows) if bias else ""
+        if matrix + SCALES not in self.stored:
+            return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
+        if not self.by_parts:
+            return self._quantised_in_one(x, matrix, added, rows)
+        y = self._quantised_by_parts(x, matrix, rows)
+        return str(self.op("Add", y, added)) if added else y
+
+    def layer(self, x: str, name: str, rows: Rows | None = None) -> str:
+        return self.linear(x, f"{name}.weight", f"{name}.bias", rows)
+
+    def _quantised_in_one(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
+        outputs, inputs = self.stored.shape(matrix)
+        outputs, block = rows[1] - rows[0] if rows else outputs, _block_size(inputs)
+        shape = [outputs, inputs // block]
+        weight = self.op("Reshape", self.weight(matrix, rows), self.constant([*shape, block]))
+        scales = self.op("Unsqueeze", self.weight(matrix + SCALES, rows), self.constant([1]))
+        scales = self.op("Expand", scales, self.constant(shape))
+        return str(
+            self.microsoft(
+                "MatMulNBits",
+                x,
+                weight,
+                scales,
+                "",
+                "",
+                bias,
+                K=inputs,
+                N=outputs,
+                bits=8,
+                block_size=block,
+                accuracy_level=4,
+            )
+        )
+
+    def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> str:
+        largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
+        steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
+        bytes_ = self.op("QuantizeLinear", x, steps, self._zeros, axis=0)
+        zero = self.constant(np.array(ZERO, dtype=np.uint8))
+        weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
+        scales = self.weight(matrix + SCALES, rows)
+        y = self.microsoft("MatMulIntegerToFloat", bytes_, weight, self.constant(1.0), scales, zero, zero)
+        return str(self.op("Mul", y, self.op("Unsqueeze", steps, self.constant([1]))))
+
+    def embed(self, ids: str, positions: str, words: str) -> str:
+        """√D E[x] + position."""
+        found = self.op("Gather", self.weight(words), ids, axis=0)
+        if words + SCALES in self.stored:
+            scales = self.op("Gather", self.weight(words + SCALES), ids, axis=0)
+            centred = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(float(ZERO)))
+            found = self.op("Mul", centred, self.op("Unsqueeze", scales, self.constant([1])))
+        return str(self.op("Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions))
+
+    def feed_forward(self, x: str, name: str) -> str:
+        inner = self.layer(x, f"{name}.inner")
+        activated = {
+            "relu": lambda: self.op("Relu", inner),
+            "gelu": lambda: self.microsoft("Gelu", inner),
+            "swish": lambda: self.op("Mul", inner, self.op("Sigmoid", inner)),
+        }[self.config.activation]()
+        return self.layer(activated, f"{name}.outer")
+
+    def norm(self, x: str, name: str) -> str:
+        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        if not self.by_parts:
+            return str(self.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=EPSILON))
+        centred = self.op("Sub", x, self.op("ReduceMean", x, self.constant([1])))
+        scaled = self.op("SimplifiedLayerNormalization", centred, weight, axis=-1, epsilon=EPSILON)
+        return str(self.op("Add", scaled, bias))
+
+    def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
+        """x + y and its norm."""
+        if self.by_parts:
+            total = self.op("Add", x, y)
+            return total, self.norm(total, name)
+        weights = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        norm, _, _, total = self.microsoft("SkipLayerNormalization", x, y, *weights, names=4, epsilon=EPSILON)
+        return total, norm
+
+
+class Stream:
+    """What sublayers read (`x`) and add to."""
+
+    def __init__(self, blocks: Blocks, x: str, norms: list[str], final: str):
+        self._blocks, self._pre = blocks, blocks.config.norm == "pre"
+        self._norms = iter([*norms, final] if self._pre else norms)
+        self._sum = x
+        self.x = blocks.norm(x, next(self._norms)) if self._pre else x
+
+    def add(self, y: str) -> None:
+        self._sum, self.x = self._blocks.sum_and_norm(self._sum if self._pre else self.x, y, next(self._norms))
+
+
+def _block_size(columns: int) -> int:
+    """The largest power of two that divides a row, within what the operator takes.
+
+    >>> _block_size(2048), _block_size(96)
+    (256, 32)
+    """
+    if columns % SMALLEST_BLOCK:
+        raise ConversionError(
+            f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: leave out --int8."
+        )
+    return min(LARGEST_BLOCK, columns & -columns)

@@ -1,0 +1,87 @@
+"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens, the SentencePiece models beside it.
+
+Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as `Codec.encode_source` makes them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dragoman.bundle import Bundle
+from dragoman.config import ModelConfig
+from dragoman.errors import ConversionError, needs_package
+from dragoman.files import storage_errors
+from dragoman.model.sinusoids import sinusoids
+from dragoman.text.codec import LANGUAGES_FILE
+
+LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer
+
+
+def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
+    with needs_package("ctranslate2", "convert"):
+        import ctranslate2.specs as specs
+    config, weights = bundle.config.model, bundle.float_weights()
+    if config.architecture != "transformer":
+        raise ConversionError(f"CTranslate2 has no model like model.architecture={config.architecture}.")
+    activation = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}[config.activation]
+    spec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers), config.heads,
+        pre_norm=config.norm == "pre", activation=getattr(specs.common_spec.Activation, activation),
+    )  # fmt: skip
+    source = weights["source_embedding.words.weight"]
+    target = weights.get("target_embedding.words.weight", source)
+    _stack(spec.encoder, config, weights, "encoder", source)
+    _stack(spec.decoder, config, weights, "decoder", target)
+    spec.decoder.projection.weight = weights.get("output.weight", target)
+    if "output.bias" in weights:
+        spec.decoder.projection.bias = weights["output.bias"]
+    spec.register_source_vocabulary(list(bundle.codec.source.pieces))
+    spec.register_target_vocabulary(list(bundle.codec.target.pieces))
+    pieces = bundle.codec.target.pieces
+    spec.config.unk_token, spec.config.eos_token = pieces[bundle.codec.target.unk], pieces[bundle.codec.target.eos]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.codec.target.bos]
+    spec.config.add_source_bos = spec.config.add_source_eos = False
+    spec.validate()
+    spec.optimize()
+    with storage_errors(f"writing {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        spec.save(str(folder))
+        for name, raw in bundle.codec.to_files().items():
+            if name != LANGUAGES_FILE:
+                (folder / name).write_bytes(raw)
+
+
+def _stack(spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name: str, words: np.ndarray) -> None:
+    """The encoder or the decoder: embeddings, positions, layers, the norm behind them."""
+    side = "source" if name == "encoder" else "target"
+    embeddings = spec.embeddings[0] if name == "encoder" else spec.embeddings
+    embeddings.weight = words
+    spec.scale_embeddings = True
+    table = weights.get(f"{side}_embedding.positions.table")
+    spec.position_encodings.encodings = (
+        sinusoids(LONGEST, config.width, config.positions.base) if table is None else table
+    )
+    if config.norm == "pre":
+        _norm(spec.layer_norm, weights, f"{name}_norm")
+    for number, layer in enumerate(spec.layer):
+        ours = f"{name}.{number}"
+        _linear(layer.self_attention.linear[0], weights, f"{ours}.attention.project.to_qkv")
+        _linear(layer.self_attention.linear[1], weights, f"{ours}.attention.project.to_out")
+        _norm(layer.self_attention.layer_norm, weights, f"{ours}.around_attention.norm")
+        if name == "decoder":
+            _linear(layer.attention.linear[0], weights, f"{ours}.cross.project.to_qkv", slice(config.width))
+            _linear(layer.attention.linear[1], weights, f"{ours}.cross.project.to_qkv", slice(config.width, None))
+            _linear(layer.attention.linear[2], weights, f"{ours}.cross.project.to_out")
+            _norm(layer.attention.layer_norm, weights, f"{ours}.around_cross.norm")
+        _linear(layer.ffn.linear_0, weights, f"{ours}.feed_forward.inner")
+        _linear(layer.ffn.linear_1, weights, f"{ours}.feed_forward.outer")
+        _norm(layer.ffn.layer_norm, weights, f"{ours}.around_feed_forward.norm")
+
+
+def _linear(spec: Any, weights: dict[str, np.ndarray], name: str, rows: slice = slice(None)) -> None:
+    spec.weight, spec.bias = weights[f"{name}.weight"][rows], weights[f"{name}.bias"][rows]
+
+
+def _norm(spec: Any, weights: dict[str, np.ndarray], name: str) -> None:
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]

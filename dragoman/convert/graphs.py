@@ -1,0 +1,127 @@
+"""The Transformer as ONNX graphs for ONNX Runtime: the encoder once per batch, a step once per target position.
+
+    B sentences, S padded source length, N source tokens without padding, w hypotheses per sentence, R = B*w rows,
+    M room in the caches, D width, H heads, K = D/H, V target vocabulary.
+
+The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B, S, D). The keys and
+values that the decoder looks at are computed there too, once per sentence, and shared by its hypotheses. A step appends
+to the caches in place: whoever runs it binds each as input and output at once.
+"""
+
+import numpy as np
+
+from dragoman.config import ModelConfig
+from dragoman.convert.blocks import FLOAT, INT32, INT64, Blocks, Stream
+from dragoman.convert.graph import Stored
+from dragoman.text.vocabulary import Vocabulary
+
+
+def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
+    """Packed source tokens to the keys and values of each decoder layer."""
+    g, width, heads = Blocks(config, stored, by_parts=True), config.width, config.heads
+    ids = g.input("ids", INT64, ["N"])
+    positions = g.input("positions", FLOAT, ["S", width])
+    columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
+    places = g.input("places", INT64, ["N"])  # of each token among the B*S padded ones
+    tokens = g.input("tokens", INT64, ["B", "S"])  # the packed token at each padded place, any one at padding
+    lengths = g.input("lengths", INT32, ["B"])
+
+    def to_itself(x: str, name: str) -> str:
+        qkv = f"{name}.project.to_qkv"
+        parts = [g.linear(x, f"{qkv}.weight", rows=(i * width, (i + 1) * width)) for i in range(3)]
+        padded = [g.op("Gather", part, tokens, axis=0) for part in parts]  # (B, S, D) each
+        y = g.microsoft("MultiHeadAttention", *padded, g.weight(f"{qkv}.bias"), lengths, num_heads=heads)
+        packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
+        return g.layer(packed, f"{name}.project.to_out")
+
+    x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
+    layers = [f"encoder.{i}" for i in range(config.encoder_layers)]
+    stream = Stream(g, x, _norms(layers, "attention", "feed_forward"), "encoder_norm")
+    for layer in layers:
+        stream.add(to_itself(stream.x, f"{layer}.attention"))
+        stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
+    root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
+    for i in range(config.decoder_layers):
+        k, v = (g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (n * width, (n + 1) * width)) for n in (1, 2))
+        for name, part, order in (("k", g.op("Mul", k, root), [0, 2, 3, 1]), ("v", v, [0, 2, 1, 3])):
+            padded = g.op("Gather", part, tokens, axis=0)  # (B, S, D)
+            split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
+            g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
+            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name))
+    return g.serialise("encoder")
+
+
+def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
+    """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
+    g, width, heads = Blocks(config, stored, by_parts=False), config.width, config.heads
+    tokens = g.input("tokens", INT64, ["R"])
+    position = g.input("position", FLOAT, [1, width])
+    past = g.input("past", INT32, ["R"])  # positions before this one
+    total = g.input("total", INT32, [])  # one more
+    mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])  # 0 at words, a large negative number at padding
+    by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
+    k = g.input("k", INT64, [1])
+
+    def to_past(x: str, i: int) -> str:
+        """Row r's keys and values go, in place, behind those of its past."""
+        qkv = g.op("Unsqueeze", g.layer(x, f"decoder.{i}.attention.project.to_qkv"), g.constant([1]))  # (R, 1, 3D)
+        shape: list[int | str] = ["R", heads, "M", width // heads]
+        caches = [g.input(f"cache_{name}_{i}", FLOAT, shape) for name in "kv"]
+        longer = [f"longer_{name}_{i}" for name in "kv"]
+        for name in longer:
+            g.output(name, FLOAT, shape)
+        y, *_ = g.microsoft(
+            "GroupQueryAttention", qkv, "", "", *caches, past, total,
+            names=[f"attended_{i}", *longer], num_heads=heads, kv_num_heads=heads,
+        )  # fmt: skip
+        return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.attention.project.to_out")
+
+    def to_memory(x: str, i: int) -> str:
+        """The hypotheses of a sentence look at the same keys and values."""
+        keys, values = (g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name)) for name in "kv")
+        q = g.op("Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), by_sentence)
+        scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
+        weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
+        if i == attention_layer(config):
+            g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)  # (B, w, S)
+            g.output("attention", FLOAT, ["B", "w", "S"])
+        y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
+        return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out")
+
+    layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
+    x = g.embed(tokens, position, _first(stored, "target_embedding.words.weight", "source_embedding.words.weight"))
+    stream = Stream(g, x, _norms(layers, "attention", "cross", "feed_forward"), "decoder_norm")
+    for i, layer in enumerate(layers):
+        stream.add(to_past(stream.x, i))
+        stream.add(to_memory(stream.x, i))
+        stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
+    output = _first(stored, "output.weight", "target_embedding.words.weight", "source_embedding.words.weight")
+    logits = g.linear(stream.x, output, "output.bias" if "output.bias" in stored else "")
+    barred = np.zeros(len(target), dtype=np.float32)
+    barred[list(target.never)] = -np.inf
+    log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
+    g.op("TopK", log_probs, k, names=["best_log_probs", "best_tokens"], axis=-1)
+    g.output("log_probs", FLOAT, ["R", len(target)])
+    g.output("best_log_probs", FLOAT, ["R", "k"])
+    g.output("best_tokens", INT64, ["R", "k"])
+    return g.serialise("step")
+
+
+def attention_layer(config: ModelConfig) -> int:
+    """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
+    return max(0, config.decoder_layers - 2)
+
+
+def _memory_shape(config: ModelConfig, name: str) -> list[int | str]:
+    """Keys lie as the product with queries wants them."""
+    heads, per_head = config.heads, config.width // config.heads
+    return ["B", heads, per_head, "S"] if name == "k" else ["B", heads, "S", per_head]
+
+
+def _norms(layers: list[str], *parts: str) -> list[str]:
+    return [f"{layer}.around_{part}.norm" for layer in layers for part in parts]
+
+
+def _first(stored: Stored, *names: str) -> str:
+    """Shared weights are stored under the first of their names."""
+    return next(name for name in names if name in stored)

@@ -1,0 +1,67 @@
+"""MarianMT's names and order of features, and ours.
+
+MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines in the second; here
+they take turns. A model does not care about the order of its features, so they are put in ours, in every weight that
+reads or writes the stream: embeddings, norms, the inputs of projections, the outputs of those that add to the stream.
+Queries, keys and values have a matrix each there, and lie in one here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Part(NamedTuple):
+    """A linear layer or norm: what it is called there and here."""
+
+    theirs: str
+    ours: str
+    stream_axis: int  # of its weight: 1 where it reads the stream, 0 where it writes it
+    third: int | None = None  # of our matrix, if it is one of queries, keys, values
+
+
+def interleaved(width: int) -> np.ndarray:
+    """Our feature i is MarianMT's feature `interleaved(width)[i]`.
+
+    >>> interleaved(6).tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    return np.arange(width).reshape(2, -1).T.ravel()
+
+
+def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
+    for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
+        for i in range(layers):
+            theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
+            for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[: 1 + (side == "decoder")]:
+                for third, letter in enumerate("qkv"):
+                    yield Part(f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third)
+                yield Part(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
+                yield Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
+            yield Part(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
+            yield Part(f"{theirs}.fc2", f"{ours}.feed_forward.outer", 0)
+            yield Part(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)
+
+
+def layers_from_marian(
+    theirs: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
+) -> dict[str, np.ndarray]:
+    order, ours = interleaved(width), dict[str, list[np.ndarray]]()
+    for part in parts(encoder_layers, decoder_layers):
+        weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
+        ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
+        ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
+    return {name: np.concatenate(arrays) for name, arrays in ours.items()}
+
+
+def layers_to_marian(
+    ours: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
+) -> dict[str, np.ndarray]:
+    order, theirs = np.argsort(interleaved(width)), {}
+    for part in parts(encoder_layers, decoder_layers):
+        rows = slice(None) if part.third is None else slice(part.third * width, (part.third + 1) * width)
+        weight, bias = ours[f"{part.ours}.weight"][rows], ours[f"{part.ours}.bias"][rows]
+        theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
+        theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
+    return theirs

@@ -1,0 +1,96 @@
+"""Where the hypotheses of a batch keep their keys and values: a grid of slots, a few for each sentence.
+
+    B sentences, w slots of each, R rows of search, M room for positions, A arrays (keys and values of every layer).
+
+The hypotheses of a sentence stand side by side, so they can look at one copy of its encoding. A row that continues
+another stays in its slot. Only where a hypothesis has several children is something copied, into the slots of
+childless ones, and of that only what came after the two parted: what beams have in common is most of their past.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+FIRST_ROOM = 32
+SPARSE = 0.75  # a grid with fewer live sentences than this is packed
+
+
+@dataclass
+class Grid:
+    sentences: np.ndarray  # (B,) their numbers in the batch
+    width: int  # w
+    slots: np.ndarray  # (R,) the slot of each row of search
+    length: int  # positions so far
+    caches: np.ndarray  # (A, B*w, H, M, K)
+    writers: np.ndarray  # (B*w, M) the slot that wrote each position: two rows share a past as far as these agree
+
+    @classmethod
+    def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
+        """One row for each sentence, nothing said yet."""
+        caches = np.zeros((arrays, sentences, heads, FIRST_ROOM, head_width), dtype=np.float32)
+        rows = np.arange(sentences)
+        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, FIRST_ROOM), dtype=np.int64))
+
+    @property
+    def room(self) -> int:
+        return int(self.caches.shape[3])
+
+    def continued(self, parents: np.ndarray) -> "Grid":
+        """Row r takes the place of row parents[r], or a copy of it. The old grid must not be used any more."""
+        if self.length < self.room and np.array_equal(parents, np.arange(len(self.writers))):
+            return self  # every slot is taken and nothing moves, as in greedy search before the first end
+        sources = self.slots[parents]
+        groups = sources // self.width
+        counts = np.bincount(groups, minlength=len(self.sentences))
+        fits = counts.max() <= self.width and self.length < self.room
+        if not fits or np.count_nonzero(counts) < SPARSE * len(counts):
+            return self._rebuilt(sources, groups, counts)
+        self.slots = self._shuffled(sources)
+        return self
+
+    def write(self) -> None:
+        """Note that every slot has written its next position."""
+        self.writers[:, self.length] = np.arange(len(self.writers))
+        self.length += 1
+
+    def _shuffled(self, sources: np.ndarray) -> np.ndarray:
+        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too short for NumPy."""
+        slots, taken = sources.tolist(), set(sources.tolist())
+        stayed: set[int] = set()
+        for row, source in enumerate(sources.tolist()):
+            if source in stayed:
+                group = source - source % self.width
+                slots[row] = next(slot for slot in range(group, group + self.width) if slot not in taken)
+                taken.add(slots[row])
+                self._copy(source, slots[row])
+            stayed.add(source)
+        return np.array(slots)
+
+    def _copy(self, source: int, slot: int) -> None:
+        parted = self.writers[source, : self.length] != self.writers[slot, : self.length]
+        since = slice(int(parted.argmax()) if parted.any() else self.length, self.length)
+        self.writers[slot, since] = self.writers[source, since]
+        self.caches[:, slot, :, since] = self.caches[:, source, :, since]
+
+    def _rebuilt(self, sources: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> "Grid":
+        kept, width = np.flatnonzero(counts), int(counts.max())
+        order = np.argsort(groups, kind="stable")
+        slots = np.empty_like(sources)
+        slots[order] = np.searchsorted(kept, groups[order]) * width + rank_within(groups[order])
+        room = self.room if self.length < self.room else 2 * self.room
+        arrays, _, heads, _, head_width = self.caches.shape
+        caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
+        caches[:, slots, :, : self.length] = self.caches[:, sources, :, : self.length]
+        writers = np.full((len(kept) * width, room), -1)  # an empty slot shares its past with nobody
+        writers[slots, : self.length] = self.writers[sources, : self.length]
+        return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
+
+
+def rank_within(groups: np.ndarray) -> np.ndarray:
+    """How many of the same group stand before each; the groups lie together.
+
+    >>> rank_within(np.array([7, 7, 9, 9, 9])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    ranks: np.ndarray = np.arange(len(groups)) - np.searchsorted(groups, groups)
+    return ranks

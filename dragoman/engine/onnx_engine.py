@@ -1,0 +1,230 @@
+"""The fast engine for CPUs: ONNX Runtime on the graphs of a bundle, without torch.
+
+    B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R = B*w slots.
+
+The graphs are those of `dragoman/convert/graphs.py`; `dragoman/engine/grid.py` says where the rows of search live.
+Everything a step reads or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+import onnxruntime
+
+from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.config import ModelConfig
+from dragoman.engine.grid import Grid
+from dragoman.engine.interface import Forbidden, Step
+from dragoman.errors import BundleError
+from dragoman.int8 import ZERO
+from dragoman.model.sinusoids import sinusoids
+from dragoman.text.vocabulary import Vocabulary
+
+MASKED = -1e9
+
+
+@dataclass
+class State:
+    """What a step needs of those before it; it is used up by the step."""
+
+    grid: Grid
+    memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
+    mask: np.ndarray  # (B, 1, 1, S)
+    feeds: dict[str, np.ndarray]  # the step's small inputs
+    binding: onnxruntime.IOBinding
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def bind_outputs(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Arrays for what the step is asked for, unless they are those of the step before."""
+        if {name: array.shape for name, array in self.outputs.items()} != shapes:
+            kinds = {"best_tokens": np.int64}
+            self.outputs = {name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()}
+            for name, array in self.outputs.items():
+                self.binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+
+
+class OnnxEngine:
+    def __init__(self, bundle: Bundle, threads: int = 0):
+        """`threads` that share the work of a step; 0: one for each core."""
+        if not bundle.graphs:
+            raise BundleError("this bundle has no ONNX graphs: make them with dragoman convert to-onnx.")
+        self.target: Vocabulary = bundle.codec.target
+        self._bundle, self._config, self._threads = bundle, bundle.config.model, threads
+        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._making = Lock()
+        self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
+        self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
+        self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
+
+    @cached_property
+    def on_one_core(self) -> "OnnxEngine":
+        """The same engine without threads of its own: for several batches at once, a core for each."""
+        return OnnxEngine(self._bundle, threads=1)
+
+    @property
+    def has_attention(self) -> bool:
+        return True
+
+    @property
+    def max_length(self) -> int | None:
+        positions = self._config.positions
+        return positions.max_length if positions.kind == "learned" else None
+
+    @property
+    def searches_on_device(self) -> bool:
+        return False
+
+    @property
+    def batch_tokens(self) -> int:
+        return 4096
+
+    def start(self, sources: Sequence[Sequence[int]]) -> State:
+        lengths = np.array([len(source) for source in sources], dtype=np.int32)
+        longest = int(lengths.max())
+        real = np.arange(longest) < lengths[:, None]  # (B, S)
+        tokens = np.zeros(real.shape, dtype=np.int64)
+        tokens[real] = np.arange(lengths.sum())
+        feeds = {
+            "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
+            "positions": self._source_positions(0, longest),
+            "columns": np.nonzero(real)[1],
+            "places": np.flatnonzero(real),
+            "tokens": tokens,
+            "lengths": lengths,
+            "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
+        }
+        names = [f"memory_{name}" for name in self._caches]
+        memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
+        heads = self._config.heads
+        grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
+        return self._bound(grid, memory, np.where(real, 0, MASKED).astype(np.float32)[:, None, None])
+
+    def step(
+        self,
+        state: State,
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        k: int | None,
+        *,
+        attention: bool = False,
+        forbid: Forbidden | None = None,
+    ) -> Step:
+        state = self._continued(state, parents)
+        grid, feeds = state.grid, state.feeds
+        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0  # as many as may be struck out
+        feeds["tokens"][grid.slots] = tokens
+        feeds["position"][:] = self._target_positions(grid.length, grid.length + 1)
+        feeds["past"][:] = grid.length
+        feeds["total"][...] = grid.length + 1
+        feeds["k"][:] = best = min((k or 1) + more, len(self.target))
+        rows = len(grid.writers)
+        shapes: dict[str, tuple[int, ...]] = (
+            {"log_probs": (rows, len(self.target))}
+            if k is None
+            else {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
+        )
+        if attention:
+            shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
+        state.bind_outputs(shapes)
+        self._session(STEP_GRAPH).run_with_iobinding(state.binding)
+        grid.write()
+        looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots] if attention else None
+        if k is not None:
+            best_tokens, best_log_probs = (state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs"))
+            return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
+        log_probs = state.outputs["log_probs"][grid.slots]
+        if forbid is not None:
+            log_probs[forbid] = -np.inf
+        return Step(state, None, log_probs, looked_at)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Step by step, as search would go if it knew the way."""
+        state, rows = self.start(sources), np.arange(len(sources))
+        said = [[self.target.bos, *target, self.target.eos] for target in targets]
+        scores: list[list[float]] = [[] for _ in targets]
+        for t in range(max(map(len, said)) - 1):
+            step = self.step(state, rows, np.array([sentence[min(t, len(sentence) - 1)] for sentence in said]), None)
+            state = step.state
+            for row, sentence in enumerate(said):
+                if t + 1 < len(sentence):
+                    scores[row].append(step.log_probs[row, sentence[t + 1]])
+        return [np.array(row) for row in scores]
+
+    def _continued(self, state: State, parents: np.ndarray) -> State:
+        before = state.grid
+        grid = before.continued(parents)
+        if grid is before:
+            return state
+        memory, mask = state.memory, state.mask
+        if len(grid.sentences) < len(before.sentences):
+            kept = np.searchsorted(before.sentences, grid.sentences)
+            memory, mask = {name: array[kept] for name, array in memory.items()}, mask[kept]
+        return self._bound(grid, memory, mask)
+
+    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray) -> State:
+        """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
+        width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
+        feeds: dict[str, np.ndarray] = {
+            "tokens": np.zeros(rows, dtype=np.int64),
+            "position": np.zeros((1, width), dtype=np.float32),
+            "past": np.zeros(rows, dtype=np.int32),
+            "total": np.zeros((), dtype=np.int32),
+            "k": np.zeros(1, dtype=np.int64),
+            "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
+            "mask": mask,
+        }
+        binding = self._session(STEP_GRAPH).io_binding()
+        for name, array in (feeds | memory).items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        for name, cache in zip(self._caches, grid.caches, strict=True):
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
+            binding.bind_ortvalue_input(f"cache_{name}", value)
+            binding.bind_ortvalue_output(f"longer_{name}", value)
+        return State(grid, memory, mask, feeds, binding)
+
+    def _session(self, graph: str) -> onnxruntime.InferenceSession:
+        """Made on first use: few translations need them all."""
+        with self._making:  # several batches may ask at once
+            if graph not in self._sessions:
+                options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
+                options.intra_op_num_threads, options.log_severity_level = self._threads, 3
+                options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
+                options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
+                try:
+                    self._sessions[graph] = onnxruntime.InferenceSession(
+                        self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
+                    )
+                except Exception as error:  # whatever a forged graph makes ONNX Runtime say
+                    raise BundleError(f"{graph} cannot be run ({error}).") from None
+        return self._sessions[graph]
+
+
+class Positions:
+    """The vectors of positions: learned ones, or sinusoids for as many as are asked for."""
+
+    def __init__(self, config: ModelConfig, learned: np.ndarray | None):
+        self._config, self._learned = config, learned
+        self._table = np.zeros((0, config.width), dtype=np.float32) if learned is None else learned
+
+    def __call__(self, start: int, end: int) -> np.ndarray:
+        table = self._table
+        if self._learned is None and end > len(table):
+            table = self._table = sinusoids(max(256, 2 * end), self._config.width, self._config.positions.base)
+        return table[start:end]
+
+
+def _allowed(
+    tokens: np.ndarray, log_probs: np.ndarray, k: int, forbid: Forbidden | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of each row that are not forbidden."""
+    if forbid is None:
+        return tokens, log_probs
+    struck = np.zeros(tokens.shape, dtype=bool)
+    rows, barred = forbid
+    np.logical_or.at(struck, rows, tokens[rows] == barred[:, None])
+    order = np.argsort(struck, axis=1, kind="stable")[:, :k]
+    log_probs = np.where(struck, -np.inf, log_probs)
+    return np.take_along_axis(tokens, order, axis=1), np.take_along_axis(log_probs, order, axis=1)

@@ -1,0 +1,43 @@
+"""Weights in int8: each row of a matrix (what makes one output) with a scale of its own.
+
+A stored matrix keeps its shape, in bytes around 128; its scales lie beside it under the name with ".scales". Vectors
+(biases, norms) and positions stay in float.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+ZERO = 128  # the byte that stands for 0
+SCALES = ".scales"
+
+
+def quantise(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every matrix that is multiplied or looked up in int8, the rest as it is."""
+    stored: dict[str, np.ndarray] = {}
+    for name, array in weights.items():
+        if array.ndim == 2 and not name.endswith("positions.table"):
+            stored[name], stored[name + SCALES] = quantise_rows(array)
+        else:
+            stored[name] = array
+    return stored
+
+
+def quantise_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and scales; the largest of each row becomes 127 away from zero.
+
+    >>> quantise_rows(np.array([[0.5, -1.0]]))[0].tolist()
+    [[192, 1]]
+    """
+    largest = np.abs(matrix).max(axis=1)
+    scales = np.where(largest > 0, largest, 1) / 127
+    return (np.rint(matrix / scales[:, None]) + ZERO).astype(np.uint8), scales.astype(np.float32)
+
+
+def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights in float again, for whoever does not multiply in int8."""
+    return {
+        name: (array.astype(np.float32) - ZERO) * stored[name + SCALES][:, None] if name + SCALES in stored else array
+        for name, array in stored.items()
+        if not name.endswith(SCALES)
+    }

@@ -1,0 +1,267 @@
+"""Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both sides of the door."""
+
+import json
+import warnings
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+import dragoman
+from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.config import DecodingConfig, TextConfig, make_config
+from dragoman.convert.ctranslate2 import to_ctranslate2
+from dragoman.convert.from_huggingface import from_huggingface
+from dragoman.convert.to_huggingface import to_huggingface
+from dragoman.convert.to_onnx import with_graphs
+from dragoman.decode.translator import Request
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.errors import ConfigError, ConversionError
+from dragoman.model.build import build_model
+from dragoman.model.weights import get_weights
+from dragoman.text.codec import Codec, Languages
+from dragoman.text.subword import BytePairs
+from tests.conftest import SMALL, toy_pairs, write_corpus
+
+LINES = [source for source, _ in toy_pairs(60, seed=31, longest=9)]
+LONGEST = 20
+BEAMS = [1, 4]
+
+
+def decoding(beam: int) -> DecodingConfig:
+    """Search as CTranslate2 and `transformers` score it: by the mean log-probability."""
+    return DecodingConfig(beam=beam, length_penalty="power", alpha=1.0, max_length_ratio=0, max_length_extra=LONGEST)
+
+
+def random_bundle(seed: int = 3, **settings: object) -> Bundle:
+    """Post-norm by default, on real pieces, with weights large enough to matter."""
+    sides = [list(side) for side in zip(*toy_pairs(500), strict=True)]
+    codec = Codec.learn(sides[0], sides[1], TextConfig(size=300), Languages(("de",), ("en",)))
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    config = make_config("tiny", settings={**SMALL, "model.norm": "post", "model.output_bias": True, **named})
+    model = build_model(config.model, codec.source, codec.target, codec.shared, seed=seed)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
+    return Bundle(config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {})
+
+
+def assert_lengths_vary(found: list[tuple[str, ...]]) -> None:
+    """Sentences end, and not at once: else a test of search would test nothing."""
+    assert len({len(pieces) for pieces in found}) > 2
+    assert sum(0 < len(pieces) < LONGEST for pieces in found) > len(found) / 3
+
+
+def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
+    translator = dragoman.load(folder, device="cpu")
+    return [t.candidates[0].pieces for t in translator.translate(LINES, Request(decoding=decoding(beam)))]
+
+
+@pytest.fixture(scope="module")
+def trained_post(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned the toy language with the norm behind the sublayer."""
+    folder = tmp_path_factory.mktemp("trained_post")
+    settings = {
+        **SMALL, "model.norm": "post", "model.output_bias": True, "text.size": 400, "training.batch_tokens": 1000,
+        "training.max_steps": 200, "training.warmup_steps": 40, "training.learning_rate": 5e-3, "data.valid_size": 50,
+    }  # fmt: skip
+    dragoman.train(*write_corpus(folder, "train", toy_pairs(2000)), folder / "run", settings=settings, device="cpu")
+    return folder / "run"
+
+
+VARIANTS = [
+    {},
+    {"model__norm": "pre"},
+    {"model__positions__kind": "learned"},
+    {"model__tied": "none"},
+    {"model__activation": "gelu"},
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_ctranslate2_says_the_same_whatever_the_model(tmp_path: Path, settings: dict) -> None:
+    bundle = random_bundle(**settings)
+    write_bundle(tmp_path / "ours", bundle)
+    assert by_ctranslate2(bundle, tmp_path / "theirs", beam=1) == pieces_of(tmp_path / "ours", beam=1)
+
+
+@pytest.mark.parametrize("beam", BEAMS)
+def test_ctranslate2_searches_as_we_do(trained: Path, tmp_path: Path, beam: int) -> None:
+    ours = pieces_of(trained, beam)
+    assert by_ctranslate2(read_bundle(trained), tmp_path, beam) == ours
+    assert_lengths_vary(ours)
+
+
+def by_ctranslate2(bundle: Bundle, folder: Path, beam: int) -> list[tuple[str, ...]]:
+    to_ctranslate2(bundle, folder)
+    pieces, target = bundle.codec.source.pieces, bundle.codec.target
+    found = ctranslate2.Translator(str(folder), compute_type="float32").translate_batch(
+        [[pieces[i] for i in ids] for ids in bundle.codec.encode_source(LINES)],
+        beam_size=beam, length_penalty=1.0, max_decoding_length=LONGEST, min_decoding_length=0,
+        suppress_sequences=[[target.pieces[i]] for i in target.never],
+    )  # fmt: skip
+    return [tuple(result.hypotheses[0]) for result in found]
+
+
+@pytest.mark.parametrize("beam", BEAMS)
+def test_hugging_face_searches_as_we_do(trained_post: Path, tmp_path: Path, beam: int) -> None:
+    to_huggingface(read_bundle(trained_post), tmp_path)
+    texts, pieces = generated(tmp_path, beam)
+    assert pieces == pieces_of(trained_post, beam)
+    assert texts == dragoman.load(trained_post, device="cpu")(LINES, Request(decoding=decoding(beam)))
+    assert_lengths_vary(pieces)
+
+
+def generated(
+    folder: Path, beam: int, lines: list[str] = LINES, **options: object
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """What `transformers` makes of the lines: texts, and pieces without special ones."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer, model = MarianTokenizer.from_pretrained(folder), MarianMTModel.from_pretrained(folder)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    search = {"num_beams": beam, "early_stopping": True, "length_penalty": 1.0, "do_sample": False}
+    ids = model.generate(**batch, **search, max_new_tokens=LONGEST, forced_eos_token_id=None, **options)
+    vocabulary = {number: piece for piece, number in json.loads((folder / "vocab.json").read_text()).items()}
+    special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
+    pieces = [tuple(vocabulary[i] for i in row if i not in special) for row in ids.tolist()]
+    texts = [tokenizer.spm_target.decode_pieces(list(row)) for row in pieces]
+    return texts, pieces
+
+
+@pytest.fixture
+def marian(tmp_path: Path) -> Path:
+    """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of the logits."""
+    folder = tmp_path / "opus-mt-de-en"
+    folder.mkdir()
+    names = []
+    for side, sentences in zip(("source", "target"), zip(*toy_pairs(500), strict=True), strict=True):
+        segmenter = BytePairs.learn(sentences, TextConfig(size=290))
+        (folder / f"{side}.spm").write_bytes(segmenter.to_bytes())
+        names += [piece for piece in segmenter.vocabulary.pieces[4:] if piece not in names]
+    pieces = ["</s>", "<unk>", *names[:-1], ">>eng<<", ">>fra<<", "<pad>"]  # one piece is unknown to the vocabulary
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}), encoding="utf-8")
+    torch.manual_seed(4)
+    model = MarianMTModel(
+        MarianConfig(
+            vocab_size=len(pieces), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, activation_function="swish",
+            scale_embedding=True, pad_token_id=len(pieces) - 1, eos_token_id=0, decoder_start_token_id=len(pieces) - 1,
+            max_position_embeddings=128, init_std=0.2,
+        )
+    )  # fmt: skip
+    with torch.no_grad():
+        model.final_logits_bias.normal_()
+        model.final_logits_bias[0, 0] += 7  # else such a model never ends a sentence
+        for layer in model.modules():
+            if isinstance(layer, torch.nn.LayerNorm):
+                layer.weight.uniform_(0.5, 1.5)
+                layer.bias.normal_(std=0.1)
+    model.generation_config.bad_words_ids, model.generation_config.num_beams = [[len(pieces) - 1]], 6
+    model.save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "de", "target_lang": "en"}))
+    return folder
+
+
+def test_a_marian_folder_becomes_a_bundle_with_the_same_logits(marian: Path) -> None:
+    bundle = from_huggingface(marian)
+    model = MarianMTModel.from_pretrained(marian).eval()
+    ours = TorchEngine.from_bundle(bundle, "cpu")
+    source, target = torch.randint(2, 200, (3, 9)), torch.randint(2, 200, (3, 7))
+    with torch.no_grad():
+        theirs = model(input_ids=source, decoder_input_ids=target).logits
+        hidden = ours.model(source, target)
+    torch.testing.assert_close(ours.model.logits(hidden).detach(), theirs, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("beam", BEAMS)
+def test_a_marian_folder_translates_as_before(marian: Path, tmp_path: Path, engine: str, beam: int) -> None:
+    tagged = [f">>fra<< {line}" for line in LINES]
+    never = [[i] for i in from_huggingface(marian).codec.target.never]  # unknown and tags: we never say them
+    texts, pieces = generated(marian, beam, tagged, bad_words_ids=never)
+    assert_lengths_vary(pieces)
+    write_bundle(tmp_path / "ours", with_graphs(from_huggingface(marian)))
+    translator = dragoman.load(tmp_path / "ours", engine=engine, device="cpu")
+    found = translator.translate(LINES, Request(to="fra", decoding=decoding(beam)))
+    assert [t.candidates[0].pieces for t in found] == pieces
+    assert [t.text for t in found] == texts
+    assert translator.config.decoding.beam == 6
+
+
+def test_weights_may_come_as_safetensors_or_as_a_pickle_of_tensors(marian: Path) -> None:
+    first = from_huggingface(marian)
+    torch.save(load_file(marian / "model.safetensors"), marian / "pytorch_model.bin")
+    (marian / "model.safetensors").unlink()
+    second = from_huggingface(marian)
+    assert all(np.array_equal(second.weights[name], array) for name, array in first.weights.items())
+    torch.save({"model": Path("anything else")}, marian / "pytorch_model.bin")
+    with pytest.raises(ConversionError, match="cannot be read"):
+        from_huggingface(marian)
+
+
+def test_there_and_back_again(tmp_path: Path) -> None:
+    """Our weights, sent to Hugging Face and fetched, are our weights."""
+    bundle = random_bundle()
+    to_huggingface(bundle, tmp_path / "theirs")
+    settings = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    settings["decoder_start_token_id"] = settings["pad_token_id"]  # ours begin with <s>, MarianMT's with <pad>
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps(settings))
+    again = from_huggingface(tmp_path / "theirs")
+    assert again.weights.keys() == bundle.weights.keys()
+    for name, array in bundle.weights.items():
+        np.testing.assert_array_equal(again.weights[name], array)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"model__norm": "pre"}, "model.norm=pre"), ({"model__positions__kind": "learned"}, "positions.kind=learned"),
+     ({"model__tied": "none"}, "model.tied=none")],
+)  # fmt: skip
+def test_what_marian_cannot_hold_is_refused_with_the_reason(tmp_path: Path, settings: dict, words: str) -> None:
+    with pytest.raises(ConversionError, match=words):
+        to_huggingface(random_bundle(**settings), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"model_type": "t5"}, "type 't5'"), ({"normalize_before": True}, "normalize_before"),
+     ({"decoder_ffn_dim": 65}, "ffn_dim"), ({"activation_function": "tanh"}, "tanh")],
+)  # fmt: skip
+def test_what_we_cannot_hold_is_refused_with_the_reason(marian: Path, change: dict, words: str) -> None:
+    settings = json.loads((marian / "config.json").read_text())
+    (marian / "config.json").write_text(json.dumps({**settings, **change}))
+    with pytest.raises(ConversionError, match=words):
+        from_huggingface(marian)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "model.safetensors"])
+def test_a_folder_that_lacks_a_file_says_which(marian: Path, name: str) -> None:
+    (marian / name).unlink()
+    with pytest.raises(ConversionError, match=name):
+        from_huggingface(marian)
+
+
+def test_a_converted_vocabulary_cannot_be_learned() -> None:
+    with pytest.raises(ConfigError, match="cannot be learned"):
+        Codec.learn(["a"], ["b"], TextConfig(vocabulary="marian"), Languages())
+
+
+def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path: Path) -> None:
+    """There is one architecture yet; the doors look before they open."""
+    import dataclasses
+
+    bundle = read_bundle(trained)
+    model = dataclasses.replace(bundle.config.model)
+    object.__setattr__(model, "architecture", "rnn")
+    config = dataclasses.replace(bundle.config)
+    object.__setattr__(config, "model", model)
+    other = dataclasses.replace(bundle, config=config)
+    for door in (with_graphs, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+        with pytest.raises(ConversionError, match="architecture=rnn"):
+            door(other)

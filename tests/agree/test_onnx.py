@@ -1,0 +1,173 @@
+"""The ONNX engine and the torch engine on the same weights: one answer in float32, nearly one in int8."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import dragoman
+from dragoman.bundle import GRAPHS, Bundle, read_bundle, write_bundle
+from dragoman.config import DecodingConfig
+from dragoman.convert.to_onnx import with_graphs
+from dragoman.decode.search import beam_search
+from dragoman.decode.translator import Request
+from dragoman.engine.onnx_engine import OnnxEngine
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
+from dragoman.evaluate.metrics import score
+from dragoman.model.weights import get_weights
+from dragoman.text.codec import Codec
+from tests.conftest import small_config, small_model, toy_pairs, vocabulary
+
+SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
+VARIANTS = [
+    {},
+    {"model__norm": "pre"},
+    {"model__positions__kind": "learned"},
+    {"model__tied": "none"},
+    {"model__tied": "target", "model__decoder_layers": 1},
+    {"model__activation": "gelu"},
+    {"model__activation": "swish", "model__output_bias": True},
+]
+
+
+class BareCodec(Codec):
+    """A codec of ids alone."""
+
+    def __init__(self, size: int):
+        self._vocabulary = vocabulary(size)
+
+    source = target = property(lambda self: self._vocabulary)  # type: ignore[assignment]
+    shared = property(lambda self: True)  # type: ignore[assignment]
+
+
+def engines(int8: bool = False, **settings: object) -> tuple[TorchEngine, OnnxEngine]:
+    model = small_model(**settings)
+    weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
+    bundle = Bundle(small_config(**settings), BareCodec(23), weights, {})
+    converted = with_graphs(bundle, int8)
+    return TorchEngine.from_bundle(converted, "cpu"), OnnxEngine(converted)
+
+
+@pytest.fixture(scope="session")
+def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("converted")
+    for name in ("float32", "int8"):
+        write_bundle(folder / name, with_graphs(read_bundle(trained), name == "int8"))
+    return {name: folder / name for name in ("float32", "int8")}
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+@pytest.mark.parametrize("rows", [3, 40])
+def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) -> None:
+    """Of few rows and of many, for longer than the caches' first room."""
+    reference, engine = engines(**settings)
+    sources = (SOURCES * rows)[:rows]
+    targets = np.random.default_rng(2).integers(4, 23, size=(rows, 40)).tolist()
+    for ours, theirs in zip(engine.score(sources, targets), reference.score(sources, targets), strict=True):
+        np.testing.assert_allclose(ours[:-1], theirs[:-1], atol=5e-5)
+        np.testing.assert_allclose(ours[-1], theirs[-1], atol=5e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 2, "min_length_ratio": 1.5}], ids=str)
+def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict) -> None:
+    """Beams that grow, shuffle and shrink; forbidden tokens; attention."""
+    reference, engine = engines()
+    sources = [[*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)]
+    decoding = DecodingConfig(beam=beam, **settings)
+    theirs = beam_search(reference, sources, decoding, nbest=2, attention=True)
+    for ours, wanted in zip(beam_search(engine, sources, decoding, nbest=2, attention=True), theirs, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in wanted]
+        np.testing.assert_allclose([h.score for h in ours], [h.score for h in wanted], atol=1e-4)
+        np.testing.assert_allclose(ours[0].attention, wanted[0].attention, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_int8_is_near_the_float_product_of_the_same_weights(rows: int) -> None:
+    """Against torch on the dequantised weights, only the rounding of activations remains."""
+    reference, engine = engines(int8=True, model__norm="pre")
+    targets = np.random.default_rng(3).integers(4, 23, size=(rows, 10)).tolist()
+    sources = (SOURCES * rows)[:rows]
+    pairs = zip(engine.score(sources, targets), reference.score(sources, targets), strict=True)
+    errors = np.concatenate([ours - theirs for ours, theirs in pairs])
+    assert 0 < np.sqrt(np.mean(errors**2)) < 0.1
+
+
+def test_float32_translates_as_torch_does(trained: Path, converted: dict[str, Path]) -> None:
+    lines = [source for source, _ in toy_pairs(200, seed=11, longest=9)]
+    theirs = dragoman.load(trained, engine="torch", device="cpu").translate(lines, Request(alignments=True))
+    ours = dragoman.load(converted["float32"]).translate(lines, Request(alignments=True))
+    assert [t.text for t in ours] == [t.text for t in theirs]
+    assert [t.candidates[0].alignment for t in ours] == [t.candidates[0].alignment for t in theirs]
+
+
+def test_int8_loses_less_than_a_fifth_of_a_point(trained: Path, converted: dict[str, Path]) -> None:
+    sources, references = map(list, zip(*toy_pairs(1000, seed=12), strict=True))
+    (theirs,) = score(dragoman.load(trained, engine="torch", device="cpu")(sources), [references], ["BLEU"])
+    for engine in ("onnx", "torch"):
+        (ours,) = score(dragoman.load(converted["int8"], engine=engine, device="cpu")(sources), [references], ["BLEU"])
+        assert ours.value >= theirs.value - 0.2, engine
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_neighbours_do_not_change_a_translation(converted: dict[str, Path], kind: str, beam: int, capsys) -> None:
+    """500 sentences alone and together; a difference is allowed only where two hypotheses tie."""
+    engine = dragoman.load(converted[kind])
+    lines = [source for source, _ in toy_pairs(500, seed=77, longest=9)]
+    together = engine.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=500)))
+    alone = engine.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=1)))
+    ties = 0
+    for one, other in zip(together, alone, strict=True):
+        if one.text != other.text:
+            ties += 1
+            assert abs(one.score - other.score) < 1e-4
+    with capsys.disabled():
+        print(f"\n{kind}, beam {beam}: {ties} ties in {len(lines)} sentences")
+
+
+def test_weights_are_stored_once_and_the_graphs_find_them_in_the_file(
+    trained: Path, converted: dict[str, Path]
+) -> None:
+    """Any program with ONNX Runtime can open the graphs where they lie."""
+    small = sum((converted["float32"] / name).stat().st_size for name in GRAPHS)
+    assert (converted["float32"] / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    assert small < 200_000
+    for name in GRAPHS:
+        assert onnxruntime.InferenceSession(converted["int8"] / name).get_outputs()
+
+
+def test_an_int8_bundle_still_shows_its_attention_and_can_be_trained_on(converted: dict[str, Path]) -> None:
+    shown = dragoman.load(converted["int8"], engine="torch", device="cpu").attention("eins zwei")
+    assert np.asarray(shown["cross"]).sum(axis=-1) == pytest.approx(1)
+    with pytest.raises(TranslationError, match="engine='torch'"):
+        dragoman.load(converted["int8"]).attention("eins zwei")
+
+
+def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dict[str, Path]) -> None:
+    assert isinstance(dragoman.load(converted["int8"]).engine, OnnxEngine)
+    assert isinstance(dragoman.load(converted["int8"], engine="torch").engine, TorchEngine)
+    assert isinstance(dragoman.load(trained).engine, TorchEngine)
+    with pytest.raises(BundleError, match="convert to-onnx"):
+        dragoman.load(trained, engine="onnx")
+    with pytest.raises(ConfigError, match="runs on the CPU"):
+        dragoman.load(converted["int8"], engine="onnx", device="cuda")
+    with pytest.raises(ConfigError, match="auto, onnx, torch"):
+        dragoman.load(trained, engine="tensorflow")
+
+
+def test_a_width_that_int8_cannot_take_is_refused() -> None:
+    with pytest.raises(ConversionError, match="multiples of 16"):
+        engines(int8=True, model__width=20, model__heads=2)
+
+
+def test_a_forged_graph_is_one_clear_line(converted: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(converted["float32"], tmp_path / "forged")
+    bundle = read_bundle(tmp_path / "forged")
+    forged = Bundle(bundle.config, bundle.codec, bundle.weights, {}, dict.fromkeys(GRAPHS, b"forged"))
+    write_bundle(tmp_path / "forged", forged)
+    with pytest.raises(BundleError, match="cannot be run"):
+        dragoman.load(tmp_path / "forged")("eins")
