@@ -2,11 +2,14 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
+from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.model.sinusoids import sinusoids
+from dragoman.model.weights import get_weights
 
 
 class TorchTransformer(nn.Module):
@@ -82,42 +85,12 @@ def peer_step(
 
 
 def marian_with_weights_of(model: nn.Module, size: int) -> nn.Module:
-    """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings tied.
-
-    Marian's sinusoids stand in halves, ours in pairs: every feature of the residual stream moves accordingly.
-    """
-    marian = HuggingFaceMarian(model.config, size).model
-    width = model.config.width
-    order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-    weights = marian.state_dict()
-
-    def put(name: str, weight: Tensor, *, reads: bool = False, writes: bool = False) -> None:
-        weight = weight[order] if writes else weight
-        weights[name] = weight[:, order] if reads else weight
-
-    put("model.shared.weight", model.target_embedding.words.weight, reads=True)
-    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
-        weights[name] = weights["model.shared.weight"]
-    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
-        for number, layer in enumerate(layers):
-            at = f"model.{side}.layers.{number}"
-            attentions = [("self_attn", layer.attention, layer.around_attention)]
-            attentions += [("encoder_attn", layer.cross, layer.around_cross)] if side == "decoder" else []
-            for name, attention, around in attentions:
-                project = attention.project
-                parts = zip("qkv", project.to_qkv.weight.chunk(3), project.to_qkv.bias.chunk(3), strict=True)
-                for letter, weight, bias in parts:
-                    put(f"{at}.{name}.{letter}_proj.weight", weight, reads=True)
-                    put(f"{at}.{name}.{letter}_proj.bias", bias)
-                put(f"{at}.{name}.out_proj.weight", project.to_out.weight, writes=True)
-                put(f"{at}.{name}.out_proj.bias", project.to_out.bias, writes=True)
-                put(f"{at}.{name}_layer_norm.weight", around.norm.weight, writes=True)
-                put(f"{at}.{name}_layer_norm.bias", around.norm.bias, writes=True)
-            put(f"{at}.fc1.weight", layer.feed_forward.inner.weight, reads=True)
-            put(f"{at}.fc1.bias", layer.feed_forward.inner.bias)
-            put(f"{at}.fc2.weight", layer.feed_forward.outer.weight, writes=True)
-            put(f"{at}.fc2.bias", layer.feed_forward.outer.bias, writes=True)
-            put(f"{at}.final_layer_norm.weight", layer.around_feed_forward.norm.weight, writes=True)
-            put(f"{at}.final_layer_norm.bias", layer.around_feed_forward.norm.bias, writes=True)
-    marian.load_state_dict(weights)
+    """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings tied."""
+    marian, config = HuggingFaceMarian(model.config, size).model, model.config
+    ours = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
+    theirs = layers_to_marian(ours, config.encoder_layers, config.decoder_layers, config.width)
+    marian.load_state_dict({name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False)
+    words = ours["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
+    with torch.no_grad():
+        marian.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     return marian.eval()
