@@ -76,15 +76,15 @@ def test_packed_cross_attention_is_attention_of_each_pair_alone() -> None:
 
 def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
     """With all scores equal the output is a mean of values, each kept with probability 1-p and divided by it."""
-    rows, heads = 2048, 2
+    rows, heads = 512, 2
     joined = torch.zeros(rows, 96, device=DEVICE)
     joined[:, 64:] = 1.0
     joined.requires_grad_()
     starts = torch.arange(0, rows + 1, 32, dtype=torch.int32, device=DEVICE)
     torch.manual_seed(3)
     out = packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25)
-    assert out.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert out.std().item() == pytest.approx((0.25 / 0.75 / 32) ** 0.5, rel=0.1)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert out.std().item() == pytest.approx((0.25 / 0.75 / 32) ** 0.5, rel=0.15)
     (grad,) = torch.autograd.grad(out.sum(), joined)
     torch.testing.assert_close((grad[:, 64:] * joined[:, 64:]).sum(), out.sum())  # linear: f(v) = <df/dv, v>
     torch.manual_seed(3)
@@ -93,7 +93,8 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_our_linear_layer_is_the_linear_layer(relu: bool) -> None:
+def test_our_linear_layer_is_the_linear_layer(relu: bool, monkeypatch) -> None:
+    monkeypatch.setattr("dragoman.kernels.linear._PROGRAMS", 8)
     x, weight, bias = random(7, 90, 24), random(140, 24), random(140)
     plain = F.linear(x, weight, bias)
     assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])
@@ -151,14 +152,9 @@ def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("consistency", [0.0, 2.5])
-def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
-    norm: str, kernels: bool, consistency: float, monkeypatch
-) -> None:
-    """Filling included; once with all our kernels, once with the attention alone."""
-    for module in ("dragoman.model.layers", "dragoman.model.linear", "dragoman.training.loss") if kernels else ():
-        monkeypatch.setattr(f"{module}.usable", lambda tensor: True)
+def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, consistency: float) -> None:
+    """Filling included; on a GPU with all our kernels, elsewhere with the attention alone."""
     pieces = vocabulary(23)
     config = small_config(
         model__norm=norm, training__batch_tokens=100, training__precision="float32", training__consistency=consistency
