@@ -22,10 +22,12 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.width, self.base = config.width, config.positions.base
         self.register_buffer("table", torch.empty(0, self.width), persistent=False)
+        self._outgrown: list[Tensor] = []
 
     def reach(self, end: int) -> None:
         """Make sure that positions below `end` are known."""
         if end > len(self.table):
+            self._outgrown.append(self.table)  # what a GPU has recorded goes on reading it where it lies
             self.table = torch.from_numpy(sinusoids(max(256, 2 * end), self.width, self.base)).to(self.table)
 
     def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:

@@ -103,10 +103,10 @@ def test_the_tree_holds_the_search(translator, seen) -> None:
 
 
 def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
-    from dragoman.model.positions import sinusoids
+    from dragoman.model.sinusoids import sinusoids
 
     rows, width = seen.positions.shape
-    np.testing.assert_allclose(seen.positions, sinusoids(rows, width).numpy(), atol=1e-6)
+    np.testing.assert_allclose(seen.positions, sinusoids(rows, width), atol=1e-6)
     learned = small_engine(model__positions__kind="learned")
     np.testing.assert_array_equal(
         learned.position_vectors(7), learned.model.source_embedding.positions.table[:7].detach().numpy()

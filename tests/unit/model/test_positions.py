@@ -23,7 +23,7 @@ def test_sinusoids_are_their_formula(base: float) -> None:
 def test_positions_from_the_middle_are_those_of_the_whole(kind: str) -> None:
     positions = POSITIONS[kind](small_config(model__positions__kind=kind, data__max_length=100).model)
     x = torch.zeros(1, 400, 32)
-    torch.testing.assert_close(positions(x[:, :100], start=300), positions(x)[:, 300:])
+    torch.testing.assert_close(positions(x[:, :100], at=300), positions(x)[:, 300:])
 
 
 def test_learned_positions_end_with_a_clear_error() -> None:
