@@ -20,6 +20,7 @@ import statistics
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -160,7 +161,7 @@ def train(arguments: argparse.Namespace) -> None:
             )
 
 
-def profile(step, batches: list[Batch]) -> None:
+def profile(step, batches: list) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         for batch in batches[:4]:
             step(batch)
@@ -197,13 +198,16 @@ def decode(arguments: argparse.Namespace) -> None:
             )  # fmt: skip
             search = DeviceSearch(engine, settings, 1)
             for count in (128, 512):
-                sources = sentences(pieces, count)
-                ours = lambda: [list(found[0].tokens) for found in search(sources)]  # noqa: B023, E731
-                theirs = lambda: generate(marian, sources, beam)  # noqa: B023, E731
-                rows.append(compare(precision, beam, count, ours, theirs if marian is not None else None))
+                given = sentences(pieces, count)
+                theirs = partial(generate, marian, given, beam) if marian is not None else None
+                rows.append(compare(precision, beam, count, partial(best_tokens, search, given), theirs))
                 if arguments.profile and precision == "bf16":
-                    profile(lambda _: ours(), [None])  # type: ignore[list-item]  # noqa: B023
+                    profile(lambda sources, search=search: best_tokens(search, sources), [given])
     print("\n".join(rows))
+
+
+def best_tokens(search: DeviceSearch, sources: list[list[int]]) -> list[list[int]]:
+    return [list(found[0].tokens) for found in search(sources)]
 
 
 def compare(precision: str, beam: int, count: int, ours, theirs) -> str:

@@ -59,22 +59,18 @@ class IncrementalDecoder:
         self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
 
     def _to_past(self, attention: Attention, h: Tensor, cache: Tensor) -> Tensor:
-        attend = _kernel("attend_to_past") if usable(h) else attend_to_past
-        heads = attention.project
+        heads, attend = attention.project, attend_to_past
+        if usable(h):
+            from dragoman.kernels.decoding import attend_to_past as attend
         joined: Tensor = heads.to_out(attend(heads.to_qkv(h), cache, self.origin, self.steps, heads.heads))
         return joined
 
     def _to_memory(self, attention: Attention, h: Tensor, memory: Tensor) -> Tensor:
-        attend = _kernel("attend_to_memory") if usable(h) else attend_to_memory
-        heads = attention.project
+        heads, attend = attention.project, attend_to_memory
+        if usable(h):
+            from dragoman.kernels.decoding import attend_to_memory as attend
         joined: Tensor = heads.to_out(attend(heads.joined_queries(h), memory, self.lengths, heads.heads))
         return joined
-
-
-def _kernel(name: str):  # type: ignore[no-untyped-def]
-    from dragoman.kernels import decoding
-
-    return getattr(decoding, name)
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
