@@ -1,8 +1,7 @@
 """Random bits as a function of (seed, place), for dropout that backward can draw again instead of storing it.
 
 Dropout needs many cheap bits, not the best ones: a counter goes twice through a 32-bit mixing function (the multipliers
-are Wellons' "lowbias32"), with one half of the seed added before each: some twenty integer operations, where Philox
-takes about a hundred.
+are Wellons' "lowbias32"), with one half of the seed added before each, which is far less work than Philox.
 """
 
 import torch
