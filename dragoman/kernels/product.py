@@ -7,6 +7,7 @@ output is summed over D in one order, sixteen features at a time. Tiles are chos
 test holds that the bits do not follow them.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-SMALL, MIDDLE, LARGE = Tile(64, 32, 4, 4), Tile(64, 64, 4, 4), Tile(128, 256, 8, 3)
+SMALL, MIDDLE, LARGE = Tile(64, 32, 4, 8), Tile(64, 64, 4, 6), Tile(128, 256, 8, 4)
 _FEATURES = 64  # summed in one turn
 
 
@@ -62,6 +63,13 @@ def tile_for(rows: int, columns: int) -> Tile:
     return SMALL if outputs <= 512 * 1024 else MIDDLE if outputs <= 2048 * 1024 else LARGE
 
 
+@cache
+def _stages(tile: Tile, device: torch.device) -> int:
+    """How many turns' worth of both factors are fetched ahead, as far as shared memory goes."""
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin if device.type == "cuda" else 2**17
+    return max(1, min(tile.stages, room // (2 * _FEATURES * (tile.rows + tile.columns))))
+
+
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, tile: Tile | None = None) -> Tensor:
     """x W^T + b, through a ReLU if asked for. (N, E)"""
     (rows, features), columns = x.shape, len(weight)
@@ -70,6 +78,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, 
     _product[(triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns))](
         x.contiguous(), weight, bias, out, rows, columns, features,
         bias is not None, relu, features % _FEATURES == 0,
-        tile.rows, tile.columns, _FEATURES, num_warps=tile.warps, num_stages=tile.stages,
+        tile.rows, tile.columns, _FEATURES, num_warps=tile.warps,
+        num_stages=_stages(tile, x.device),
     )  # fmt: skip
     return out
