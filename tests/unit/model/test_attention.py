@@ -93,5 +93,5 @@ def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
     model = small_model()
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
     memory, mask = model.encode(source)
-    torch.testing.assert_close(model.decode(target, memory, mask), model(source, target))
-    assert not torch.allclose(model.decode(target, memory + 1.0, mask), model(source, target))
+    torch.testing.assert_close(model.decode(target, [memory, memory], mask), model(source, target))
+    assert not torch.allclose(model.decode(target, [memory, memory + 1.0], mask), model(source, target))
