@@ -89,7 +89,7 @@ class Index(_Vectors):
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
         places = at if isinstance(at, Tensor) else torch.arange(at, at + x.shape[1], device=x.device)
-        return places[:, None].to(x.dtype)
+        return places[..., None].to(x.dtype)
 
 
 class _Rows:
