@@ -102,6 +102,7 @@ def test_every_weight_but_a_cancelled_one_has_a_gradient(settings: dict) -> None
 
 @every_variant
 def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> None:
+    pytest.importorskip("triton")
     model = small_model(**{**settings, "model__width": 64, "model__heads": 2})
     plain = {"model__norm": "pre"}, {"model__positions__kind": "learned"}, {}
     assert model.can_be_packed == (settings in plain)
