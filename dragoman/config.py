@@ -72,12 +72,18 @@ class PositionsConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    architecture: str = setting("transformer", "the kind of model", choices=("transformer",))
+    architecture: str = setting(
+        "transformer",
+        "the kind of model",
+        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s"),
+    )
     width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
     heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
     feed_forward_width: int = setting(2048, "inner features of the feed-forward network", at_least=1, at_most=262_144)
     encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
+    cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
+    kernel_width: int = setting(3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000)
     activation: str = setting("relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish"))
     norm: str = setting("post", "normalise after the residual sum or before the sublayer", choices=("post", "pre"))
     norm_kind: str = setting("layer", "what is normalised over", choices=("layer",))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention, KeysValues, Mask, Packed, Record
+from dragoman.model.interface import Model
 from dragoman.model.layers import PLACEMENTS, FeedForward, dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
@@ -126,7 +127,7 @@ class TransformerState:
         return TransformerState(self.length, past, self.memory, self.mask, sentences, memory_rows, mask_rows)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__()
         self.config, self.pad = config, source.pad
@@ -150,6 +151,10 @@ class Transformer(nn.Module):
         """Hidden states from which `logits` tells each next word. (B, T, D)"""
         memory, mask = self.encode(source)
         return self.decode(target_in, memory, mask)
+
+    @property
+    def attention_layers(self) -> int:
+        return len(self.decoder)
 
     @property
     def can_be_packed(self) -> bool:
