@@ -75,7 +75,7 @@ class ModelConfig:
     architecture: str = setting(
         "transformer",
         "the kind of model",
-        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s"),
+        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s", "lexical"),
     )
     width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
     heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)

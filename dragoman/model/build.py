@@ -9,6 +9,7 @@ from dragoman.config import ModelConfig
 from dragoman.model.convolutional import ConvS2S
 from dragoman.model.decoder_only import DecoderOnly
 from dragoman.model.interface import Model as Model
+from dragoman.model.lexical import Lexical
 from dragoman.model.recurrent import Gnmt, Rnn, RnnAttention
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
@@ -20,6 +21,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Vocabulary, Vocabulary], Model]]
     "rnn-attention": RnnAttention,
     "gnmt": Gnmt,
     "convs2s": ConvS2S,
+    "lexical": Lexical,
 }
 
 
