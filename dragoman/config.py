@@ -11,9 +11,11 @@ test holds them against the tables beside that code.
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from dragoman.combinations import misfits
 from dragoman.errors import ConfigError
 from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
 
@@ -179,6 +181,8 @@ class Config:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
             )
+        for reason in misfits(flatten(self), _defaults()):
+            raise ConfigError(reason)
         if model.positions.kind == "learned" and model.positions.max_length <= self.data.max_length:
             raise ConfigError(
                 f"model.positions.max_length={model.positions.max_length} does not reach beyond "
@@ -296,6 +300,11 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     for key, value in settings.items():
         put(tree, key, value)
     return from_tree(tree)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {name: default for name, default, _ in describe_settings()}
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:
