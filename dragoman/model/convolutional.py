@@ -70,7 +70,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         else:
             y, weights = plain_attention(q, k, v, mask)
             record.append(weights)
-        return (y * mask.sum(dim=-1, keepdim=True).sqrt())[:, 0]  # (B, T, D)
+        return (y * mask.sum(dim=-1, keepdim=True).to(y.dtype).sqrt())[:, 0]  # (B, T, D)
 
 
 class ConvS2S(Neural):

@@ -51,7 +51,7 @@ class Lexical(Stepwise):
         words = torch.cat([torch.full_like(lengths, self.pad), words], dim=1)  # with nobody's word in front
         shares = (words != self.pad) / lengths  # the end counts for nobody: (n-1) + 1 words
         shares[:, :1] = 1 / lengths
-        anywhere = shares.new_zeros(len(source), self.output.out_features)
+        anywhere = self.probabilities.new_zeros(len(source), self.output.out_features)
         likely = self.probabilities[words] * shares[..., None]  # (B, S+1, K)
         anywhere.scatter_add_(1, self.translations[words].long().flatten(1), likely.flatten(1))
         return [], [source, lengths, anywhere]
