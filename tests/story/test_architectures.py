@@ -26,8 +26,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("peers")
     corpus = Corpus(*map(str, write_corpus(folder, "train", toy_pairs(300))))
     settings = {
-        **SMALL, "text.size": 300, "training.max_steps": 4, "training.batch_tokens": 300, "data.valid_size": 6,
-        "training.validate_every": 2, "training.checkpoint_every": 2,
+        **SMALL, "text.size": 400, "training.max_steps": 2, "training.batch_tokens": 300, "training.validate_every": 0,
+        "data.valid_size": 4, "decoding.beam": 2, "decoding.max_length_extra": 5,
     }  # fmt: skip
     for name in ARCHITECTURES:
         chosen = {**settings, "model.architecture": name}
@@ -53,7 +53,7 @@ def test_every_command_takes_it(dragoman, runs: dict[str, Path], architecture: s
     model, page = ["--model", runs[architecture], "--device", "cpu"], tmp_path / "page.html"
     translated = dragoman("translate", "eins zwei", *model, "--json")
     assert translated.code == 0, translated.err
-    assert np.isfinite(json.loads(translated.out)["score"])
+    assert np.isfinite(json.loads(translated.out)["translations"][0]["score"])
     assert f"architecture: {architecture}" in dragoman("info", runs[architecture]).out
     shown = dragoman("attend", "eins zwei", *model, "--out", page)
     for refused in (shown, dragoman("translate", "eins", *model, "--alignments")) if architecture in BLIND else ():
