@@ -5,8 +5,9 @@ from typing import Any
 
 OBEYED = {
     "transformer": ("attention", "positions", "norm_kind", "residual", "feed_forward"),
-    "decoder-only": ("attention.similarity", "attention.heads_layout", "attention.projections", "positions.kind",
-                     "positions.join", "positions.base", "positions.max_length", "residual", "feed_forward"),
+    "decoder-only": ("attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
+                     "attention.projections", "positions.kind", "positions.join", "positions.base",
+                     "positions.max_length", "residual", "feed_forward"),
     "rnn": ("cell",),
     "rnn-attention": ("cell", "attention.similarity"),
     "gnmt": ("attention.similarity",),
@@ -33,8 +34,8 @@ def _within(name: str, names: Iterable[str]) -> bool:
 
 def _decoder_only(given: Mapping[str, Any]) -> Iterator[str]:
     kind, places, longest = (given[n] for n in ("model.positions.kind", _PLACES, "data.max_length"))
-    if kind not in ("none", "sinusoidal", "learned"):
-        yield f"model.positions.kind={kind} does not go with model.architecture=decoder-only: set sinusoidal."
+    if kind == "index":
+        yield "model.positions.kind=index does not go with model.architecture=decoder-only: set sinusoidal."
     if kind == "learned" and places <= 2 * longest:
         yield (
             f"{_PLACES}={places} does not hold two sentences of data.max_length={longest} and their ends, "

@@ -5,6 +5,9 @@
 Every position sees those before it, whichever side they are on; the target's positions go on where the source's end.
 The loss is on the target: the source is what is asked, not what is to be learned. The stack has `model.decoder_layers`
 layers. The source runs through it once, at the beginning; its keys and values are kept for all hypotheses.
+
+Sources of a batch are moved to the right, so that all of them end, and all targets begin, at the same place: distances
+in the sequence are then the same in any batch.
 """
 
 from typing import cast
@@ -14,29 +17,30 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import KeysValues, Record, causal_mask
+from dragoman.model.attention import Record
+from dragoman.model.heads import KeysValues
 from dragoman.model.layers import final_norm
+from dragoman.model.spans import causal_mask
 from dragoman.model.stepwise import Neural
 from dragoman.model.transformer import Embedding, EncoderLayer
 from dragoman.text.vocabulary import Vocabulary
 
 
 class Block(EncoderLayer):
-    """A layer that sees what came before."""
+    """A layer whose positions see what came before them."""
 
     def behind(
-        self, x: Tensor, past: list[KeysValues], mask: Tensor, record: Record | None = None
+        self, x: Tensor, past: KeysValues | None, mask: Tensor, record: Record | None = None
     ) -> tuple[Tensor, KeysValues]:
-        """New positions (B, T, D) behind several pasts, and their own keys and values; `mask` is over all of them."""
-        new: list[KeysValues] = []
+        """New positions (B, T, D) behind the past, and the longer past; `mask` is over all of it."""
+        longer: list[KeysValues] = []
 
         def attend(h: Tensor) -> Tensor:
-            new.append(self.attention.keys_values(h))
-            k, v = (torch.cat(parts, dim=2) for parts in zip(*past, new[0], strict=True))
-            return self.attention.to_memory(h, KeysValues(k, v), mask, record)
+            y, seen = self.attention.to_past(h, past, record, mask)
+            longer.append(seen)
+            return y
 
-        x = self.around_attention(x, attend)
-        return self.around_feed_forward(x, self.feed_forward), new[0]
+        return self.transform(self.around_attention(x, attend)), longer[0]
 
 
 class DecoderOnly(Neural):
@@ -50,49 +54,55 @@ class DecoderOnly(Neural):
 
     def _read(self, source: Tensor, record: Record | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """Given are the keys and values of the source in every layer and which of them are real; the past is empty."""
-        x, mask, given = self.source_embedding(source), self.mask(source), list[Tensor]()
+        size, given = source.shape[1], list[Tensor]()
+        places = torch.arange(size, device=source.device) - _room(self.mask(source))  # (B, S), below 0 for padding
+        real, places = (places >= 0)[:, None, None], places.clamp(min=0)
+        self.source_embedding.positions.reach(size)
+        x = self.source_embedding(source.gather(1, places), places)
+        itself = torch.eye(size, dtype=torch.bool, device=x.device)  # else padding would see nothing at all
+        mask = causal_mask(size, size, x.device) & real | itself
         for layer in self.decoder:
-            x, seen = layer.behind(x, [], causal_mask(x.shape[1], x.shape[1], x.device), record)
+            x, seen = layer.behind(x, None, mask, record)
             given += seen
-        return [tensor[:, :, :0] for tensor in given], [*given, mask]
+        return [tensor[:, :, :0] for tensor in given], [*given, real]
 
     def advance(
         self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         whole: Record | None = None if record is None else []
         hidden, longer = self._say(target_in, at, past, given, whole)
-        if record is not None:
-            record += [weights[..., : given[-1].shape[-1]] for weights in whole or []]
+        if record is not None and whole is not None:
+            record += [_moved_back(weights[..., : given[-1].shape[-1]], given[-1]) for weights in whole]
         return hidden, longer
 
     def _say(
         self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None
     ) -> tuple[Tensor, list[Tensor]]:
         *prompt, real = given
-        words, before = target_in.shape[1], past[0].shape[2]
-        lengths = real.sum(dim=(1, 2, 3))[:, None]  # (R, 1)
-        self.target_embedding.positions.reach(real.shape[-1] + at + words)
-        x = self.target_embedding(target_in, lengths + at + torch.arange(words, device=target_in.device))
-        said = causal_mask(words, before + words, x.device).expand(len(x), 1, -1, -1)
-        mask = torch.cat([real.expand(-1, -1, words, -1), said], dim=-1)  # (R, 1, T, S + before + T)
+        words, size = target_in.shape[1], real.shape[-1]
+        places = torch.arange(at, at + words, device=target_in.device) + size - _room(real)  # (R, T)
+        self.target_embedding.positions.reach(size + at + words)
+        x = self.target_embedding(target_in, places)
+        said = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
+        mask = torch.cat([real.expand(-1, -1, words, -1), said], dim=-1)  # (R, 1, T, S + at + T)
         longer: list[Tensor] = []
         for number, layer in enumerate(self.decoder):
             here = slice(2 * number, 2 * number + 2)
-            earlier = KeysValues(*past[here])
-            x, new = layer.behind(x, [KeysValues(*prompt[here]), earlier], mask, record)
-            longer += earlier.append(new)
+            x, seen = layer.behind(x, KeysValues(*prompt[here]).append(KeysValues(*past[here])), mask, record)
+            longer += [part[:, :, size:] for part in seen]
         return self.decoder_norm(x), longer
 
     def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
         """One softmax over both sides, shown in its parts: "cross" and "decoder" sum to one together."""
         reading: Record = []
         saying: Record = []
-        self._say(target_in, 0, *self._read(source, reading), saying)
-        size = source.shape[1]
+        past, given = self._read(source, reading)
+        self._say(target_in, 0, past, given, saying)
+        size, real = source.shape[1], given[-1]
         return {
-            "encoder": reading,
+            "encoder": [_moved_back(_moved_back(w, real).mT, real).mT for w in reading],
             "decoder": [w[..., size:] for w in saying],
-            "cross": [w[..., :size] for w in saying],
+            "cross": [_moved_back(w[..., :size], real) for w in saying],
         }
 
     @property
@@ -107,9 +117,18 @@ class DecoderOnly(Neural):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)
-        positions, pairs = float(lengths.sum()), float((lengths * (lengths + 1)).sum() / 2)
-        total = float(target_lengths.sum()) * self.output.in_features * self.output.out_features
-        for layer in self.decoder:
-            total += layer.attention.multiplications(positions, positions, pairs)
-            total += layer.feed_forward.multiplications(positions)
-        return total
+        words, pairs = float(lengths.sum()), self.decoder[0].attention.span.pairs(lengths, lengths, causal=True)
+        total: float = float(target_lengths.sum()) * self.output.in_features * self.output.out_features
+        total += self.source_embedding.positions.multiplications(words)
+        return total + sum(layer.multiplications(words, pairs) for layer in self.decoder)
+
+
+def _room(real: Tensor) -> Tensor:
+    """How much of the source's room is padding. (B, 1)"""
+    return (~real).sum(dim=(1, 2, 3))[:, None]
+
+
+def _moved_back(weights: Tensor, real: Tensor) -> Tensor:
+    """Columns (B, H, T, S) of sources that were moved to the right, as they stood before."""
+    columns = torch.arange(weights.shape[-1], device=real.device) + _room(real)  # (B, S)
+    return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))

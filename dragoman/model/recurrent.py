@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, KeysValues, Record
+from dragoman.model.attention import Attention, Record
+from dragoman.model.heads import KeysValues
 from dragoman.model.stepwise import Neural
 from dragoman.text.vocabulary import Vocabulary
 
@@ -167,7 +168,7 @@ class RnnAttention(_Attending):
         width, cell = config.width, config.cell
         self.encoder = stack(Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers))
         self.decoder = stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
-        self.attention = Attention(replace(config, heads=1))
+        self.attention = Attention(replace(config, heads=1), cross=True)
         self.bridge = nn.Linear(width, config.decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
@@ -203,7 +204,7 @@ class Gnmt(_Attending):
         self.decoder = stack(
             [Recurrence("lstm", width, width), *(Recurrence("lstm", 2 * width, width) for _ in above[1])]
         )
-        self.attention = Attention(replace(config, heads=1))
+        self.attention = Attention(replace(config, heads=1), cross=True)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
