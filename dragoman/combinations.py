@@ -17,7 +17,7 @@ OBEYED = {
 """Of the settings of `model` that choose a variant, those (or the tables of those) that an architecture has."""
 
 
-def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+def not_of_this_architecture(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     """Why settings do not go with their architecture, if they do not. Both by dotted name."""
     architecture = given["model.architecture"]
     variants = {name for names in OBEYED.values() for name in names}

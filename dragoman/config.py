@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.combinations import misfits
+from dragoman.combinations import not_of_this_architecture
 from dragoman.errors import ConfigError
 from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
 
@@ -241,6 +241,8 @@ class Config:
     def __post_init__(self) -> None:
         """Settings that do not go together are refused here, before anything is computed."""
         model = self.model
+        for reason in not_of_this_architecture(flatten(self), _defaults()):
+            raise ConfigError(reason)
         if model.width % model.heads:
             raise ConfigError(
                 f"model.width={model.width} is not a multiple of model.heads={model.heads}: "
@@ -256,8 +258,6 @@ class Config:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
             )
-        for reason in misfits(flatten(self), _defaults()):
-            raise ConfigError(reason)
         if model.positions.kind == "learned" and model.positions.max_length <= self.data.max_length:
             raise ConfigError(
                 f"model.positions.max_length={model.positions.max_length} does not reach beyond "

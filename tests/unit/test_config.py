@@ -25,12 +25,14 @@ from dragoman.model.positions import JOINS, POSITIONS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
+from dragoman.model.recurrent import CELLS
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
 
 TABLES = {
     "model.architecture": ARCHITECTURES,
+    "model.cell": CELLS,
     "model.attention.similarity": SIMILARITIES,
     "model.attention.span": SPANS,
     "model.attention.heads_layout": HEADS,
