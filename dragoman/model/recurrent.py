@@ -54,7 +54,7 @@ class Recurrence(nn.Module):
     def forward(self, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Positions (B, T, inputs) behind a state: outputs (B, T, D) and the state behind them."""
         with torch.autocast(x.device.type, enabled=False):
-            before = [part.to(self.dtype)[None] for part in state]
+            before = [part.to(self.dtype).contiguous()[None] for part in state]
             y, after = self.rnn(x.to(self.dtype), tuple(before) if self.carried == 2 else before[0])
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 

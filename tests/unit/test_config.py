@@ -22,10 +22,10 @@ from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, NORMS, PLACEMENTS
 from dragoman.model.positions import JOINS, POSITIONS
+from dragoman.model.recurrent import CELLS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
-from dragoman.model.recurrent import CELLS
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
