@@ -24,7 +24,7 @@ QUICKLY: dict[str, dict] = {
     "convs2s": {"task": "copy", "longest": 4, "rate": 1e-2},
 }
 SLOWLY: list[dict] = [
-    *({"task": task, "model__architecture": name} for name in ("rnn-attention", "gnmt") for task in ("copy", "reverse")),
+    *({"task": t, "model__architecture": name} for name in ("rnn-attention", "gnmt") for t in ("copy", "reverse")),
     {"task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "convs2s"},
     {"task": "reverse", "longest": 3, "rate": 5e-3, "model__architecture": "decoder-only", "model__norm": "pre"},
     {
