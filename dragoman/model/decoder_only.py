@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Record
+from dragoman.model.blocks import EncoderLayer
 from dragoman.model.heads import KeysValues
 from dragoman.model.layers import final_norm
 from dragoman.model.spans import causal_mask
 from dragoman.model.stepwise import Neural
-from dragoman.model.transformer import Embedding, EncoderLayer
+from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
 

@@ -18,117 +18,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, beyond_plain
-from dragoman.model.attention import Attention, Mask, Packed, Record
+from dragoman.model.attention import Packed, Record
+from dragoman.model.blocks import DecoderLayer, EncoderLayer, Where
 from dragoman.model.heads import KeysValues
 from dragoman.model.interface import Model
-from dragoman.model.layers import PLACEMENTS, FeedForward, dropout_add, final_norm
+from dragoman.model.layers import dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
 
-MEMORIES: dict[str, Callable[[list[Tensor], int], list[Tensor]]] = {
-    "last": lambda layers, wanted: layers[-1:] * wanted,
-    "same-layer": lambda layers, wanted: layers,
+MEMORIES: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
+    "last": lambda layers: layers[-1:],
+    "same-layer": lambda layers: layers,
 }
-"""From the outputs of the encoder's layers, what each of so many decoder layers looks at."""
-
-
-def unchanged(x: Tensor) -> Tensor:
-    return x
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where the words of a pass stand: what some variants of the layers want to know."""
-
-    at: int = 0  # the first one's position
-    place: Callable[[Tensor], Tensor] = unchanged  # tells positions again, in every layer
-    real: Tensor | None = None  # (B, T), False at padding; for norms that look at more than one word
-
-
-class _Layer(nn.Module):
-    """What encoder and decoder layers share."""
-
-    attention: Attention
-    feed_forward: FeedForward | None
-    around_feed_forward: nn.Module | None
-
-    def transform(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """The feed-forward network with its surroundings, where there is one."""
-        if self.feed_forward is None or self.around_feed_forward is None:
-            return x
-        y: Tensor = self.around_feed_forward(x, self.feed_forward, real)
-        return y
-
-    def multiplications(self, words: float, pairs: float) -> float:
-        """Of attention to itself, in which so many pairs meet, and of the feed-forward network."""
-        attention = self.attention.multiplications(words, words, pairs)
-        return attention + (self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0)
-
-
-class EncoderLayer(_Layer):
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.attention = Attention(config)
-        self.feed_forward = FeedForward(config) if config.feed_forward else None
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
-
-    def forward(self, x: Tensor, mask: Mask, record: Record | None = None, where: Where = Where()) -> Tensor:
-        x = self.around_attention(
-            x, lambda h: self.attention.to_itself(where.place(h), mask, record=record), where.real
-        )
-        return self.transform(x, where.real)
-
-
-class DecoderLayer(_Layer):
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.attention, self.cross = Attention(config), Attention(config, cross=True)
-        self.feed_forward = FeedForward(config) if config.feed_forward else None
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_cross = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Mask,
-        own_mask: Mask = None,
-        self_record: Record | None = None,
-        cross_record: Record | None = None,
-        where: Where = Where(),
-    ) -> Tensor:
-        x = self.around_attention(
-            x,
-            lambda h: self.attention.to_itself(where.place(h), own_mask, causal=True, record=self_record),
-            where.real,
-        )
-        x = self.around_cross(
-            x, lambda h: self.cross.to_sequence(where.place(h), memory, mask, cross_record), where.real
-        )
-        return self.transform(x, where.real)
-
-    def step(
-        self,
-        x: Tensor,
-        past: KeysValues | None,
-        memory: KeysValues,
-        mask: Tensor | None,
-        cross_record: Record | None = None,
-        where: Where = Where(),
-    ) -> tuple[Tensor, KeysValues]:
-        """One position (R, 1, D) behind the past."""
-        longer_past: list[KeysValues] = []
-
-        def to_past(h: Tensor) -> Tensor:
-            y, seen = self.attention.to_past(where.place(h), past)
-            longer_past.append(seen)
-            return y
-
-        x = self.around_attention(x, to_past)
-        x = self.around_cross(x, lambda h: self.cross.to_memory(where.place(h), memory, mask, cross_record, where.at))
-        return self.transform(x), longer_past[0]
+"""Which outputs of the encoder's layers the decoder looks at: one for all its layers, or one for each."""
 
 
 class Embedding(nn.Module):
@@ -247,9 +149,11 @@ class Transformer(Model):
     def memories(self, source: Tensor, record: Record | None = None) -> tuple[list[Tensor], Tensor]:
         """What each layer of the decoder looks at, (B, S, D), and which of it is real, (B, 1, 1, S)."""
         layers, mask = self._encode(source, record)
-        looked_at = MEMORIES[self.config.attention.memory](layers, len(self.decoder))
-        done = {id(x): self.source_embedding.again(self.encoder_norm(x, self._real(source))) for x in looked_at}
-        return [done[id(x)] for x in looked_at], mask
+        looked_at = [
+            self.source_embedding.again(self.encoder_norm(x, self._real(source)))
+            for x in MEMORIES[self.config.attention.memory](layers)
+        ]
+        return looked_at * (len(self.decoder) // len(looked_at)), mask
 
     def _encode(self, source: Tensor, record: Record | None) -> tuple[list[Tensor], Tensor]:
         """The output of each layer of the encoder."""
@@ -324,10 +228,11 @@ class Transformer(Model):
         sources, targets = float(s.sum()), float(t.sum())
         span = self.decoder[0].attention.span
         within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
-        encoders, decoders, again = len(self.encoder), len(self.decoder), self.config.positions.every_layer
+        again = self.config.positions.every_layer
+        memories = 1 if self.config.attention.memory == "last" else len(self.encoder)
         total = targets * self.output.in_features * self.output.out_features
-        total += self.source_embedding.positions.multiplications(sources) * (1 + again * (encoders + 1))
-        total += self.target_embedding.positions.multiplications(targets) * (1 + again * 2 * decoders)
+        total += self.source_embedding.positions.multiplications(sources) * (1 + again * (len(self.encoder) + memories))
+        total += self.target_embedding.positions.multiplications(targets) * (1 + again * 2 * len(self.decoder))
         for encoder_layer in self.encoder:
             total += encoder_layer.multiplications(sources, within)
         for layer in self.decoder:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model, build_model
@@ -106,3 +107,14 @@ def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> Non
     assert model.can_be_packed == (settings in plain)
     engine = TorchEngine(model, vocabulary(23), vocabulary(23), torch.device("cpu"))
     assert not engine.searches_on_device
+
+
+@every_variant
+def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict) -> None:
+    """One target word, so that nothing is masked; what local attention leaves out is masked, and torch counts it."""
+    model = small_model(**{**settings, "model__attention__window": 9})
+    with FlopCounterMode(display=False) as counter:
+        memories, mask = model.memories(torch.tensor([[5, 6, 7, 3]] * 2), [])  # the plain road: torch counts no other
+        model.logits(model.decode(torch.tensor([[2]] * 2), memories, mask, [], []))
+    counted = model.multiplications(np.array([4, 4]), np.array([1, 1]))
+    assert counted == pytest.approx(counter.get_total_flops() / 2)
