@@ -11,9 +11,11 @@ test holds them against the tables beside that code.
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from dragoman.combinations import not_of_this_architecture
 from dragoman.errors import ConfigError
 from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
 
@@ -89,12 +91,18 @@ class PositionsConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    architecture: str = setting("transformer", "the kind of model", choices=("transformer",))
+    architecture: str = setting(
+        "transformer",
+        "the kind of model",
+        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s", "lexical"),
+    )
     width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
     heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
     feed_forward_width: int = setting(2048, "inner features of the feed-forward network", at_least=1, at_most=262_144)
     encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
+    cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
+    kernel_width: int = setting(3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000)
     activation: str = setting("relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish"))
     norm: str = setting("post", "normalise after the residual sum or before the sublayer", choices=("post", "pre"))
     norm_kind: str = setting(
@@ -237,6 +245,8 @@ class Config:
     def __post_init__(self) -> None:
         """Settings that do not go together are refused here, before anything is computed."""
         model = self.model
+        for reason in not_of_this_architecture(flatten(self), _defaults()):
+            raise ConfigError(reason)
         if model.width % model.heads:
             raise ConfigError(
                 f"model.width={model.width} is not a multiple of model.heads={model.heads}: "
@@ -369,6 +379,11 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     for key, value in settings.items():
         put(tree, key, value)
     return from_tree(tree)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {name: default for name, default, _ in describe_settings()}
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:

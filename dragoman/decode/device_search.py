@@ -11,7 +11,7 @@ repetitions, an observer) is left to that.
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -92,7 +92,7 @@ class DeviceSearch:
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""
         if room not in self._beams:
-            beams = Beams(self._model, self._engine.target, self._settings, self._nbest, room)
+            beams = Beams(cast(Transformer, self._model), self._engine.target, self._settings, self._nbest, room)
             if self._engine.device.type == "cuda":
                 limit = SHARE_OF_MEMORY * torch.cuda.get_device_properties(self._engine.device).total_memory
                 while self._beams and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit:

@@ -21,6 +21,7 @@ from dragoman.config import ModelConfig, beyond_plain
 from dragoman.model.attention import Packed, Record
 from dragoman.model.blocks import DecoderLayer, EncoderLayer, Where
 from dragoman.model.heads import KeysValues
+from dragoman.model.interface import Model
 from dragoman.model.layers import dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
@@ -84,7 +85,7 @@ class TransformerState:
         return TransformerState(self.length, past, self.memory, self.mask, sentences, memory_rows, mask_rows)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__()
         self.config, self.pad = config, source.pad

@@ -22,6 +22,7 @@ from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, NORMS, PLACEMENTS
 from dragoman.model.positions import JOINS, POSITIONS
+from dragoman.model.recurrent import CELLS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
@@ -31,6 +32,7 @@ from tests.conftest import vocabulary
 
 TABLES = {
     "model.architecture": ARCHITECTURES,
+    "model.cell": CELLS,
     "model.attention.similarity": SIMILARITIES,
     "model.attention.span": SPANS,
     "model.attention.heads_layout": HEADS,
