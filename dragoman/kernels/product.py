@@ -66,7 +66,8 @@ def tile_for(rows: int, columns: int) -> Tile:
 @cache
 def _stages(tile: Tile, device: torch.device) -> int:
     """How many turns' worth of both factors are fetched ahead, as far as shared memory goes."""
-    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin if device.type == "cuda" else 2**17
+    there = torch.cuda.get_device_properties(device) if device.type == "cuda" else None
+    room = getattr(there, "shared_memory_per_block_optin", 2**16)
     return max(1, min(tile.stages, room // (2 * _FEATURES * (tile.rows + tile.columns))))
 
 

@@ -98,12 +98,14 @@ class Attention(nn.Module):
         q, seen = self._queries_keys_values(x, 0)
         return self._attend(q, seen, mask, causal, 0, record)
 
-    def to_past(self, x: Tensor, past: KeysValues | None, record: Record | None = None) -> tuple[Tensor, KeysValues]:
+    def to_past(
+        self, x: Tensor, past: KeysValues | None, record: Record | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, KeysValues]:
         """One more position (B, 1, D) that sees the past and itself, and the longer past."""
         at = past.v.shape[2] if past is not None else 0
         q, new = self._queries_keys_values(x, at)
         seen = past.append(new) if past is not None else new
-        return self._attend(q, seen, None, False, at, record), seen
+        return self._attend(q, seen, mask, False, at, record), seen
 
     def to_sequence(self, x: Tensor, memory: Tensor, mask: Mask = None, record: Record | None = None) -> Tensor:
         """To another sequence (B, S, D)."""
