@@ -32,7 +32,9 @@ class Corpus:
 @dataclass(frozen=True)
 class TextConfig:
     vocabulary: str = setting(
-        "bpe", "how text is cut into pieces (marian: as a converted model does)", choices=("bpe", "marian")
+        "bpe",
+        "how text is cut into pieces (marian: as a converted model does)",
+        choices=("bpe", "word", "character", "marian"),
     )
     size: int = setting(8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000)
     shared: bool = setting(True, "one vocabulary for both languages")
@@ -172,6 +174,11 @@ class Config:
         if model.tied == "all" and not self.text.shared:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
+            )
+        if self.text.dropout and self.text.vocabulary != "bpe":
+            raise ConfigError(
+                f"text.dropout={self.text.dropout} skips merges of byte-pair encoding, and "
+                f"text.vocabulary={self.text.vocabulary} has none: set text.dropout=0."
             )
         if model.positions.kind == "learned" and model.positions.max_length <= self.data.max_length:
             raise ConfigError(

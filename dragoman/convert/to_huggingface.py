@@ -59,6 +59,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
 def _refuse_what_marian_cannot(bundle: Bundle) -> None:
     config, codec = bundle.config.model, bundle.codec
     reasons = {
+        f"text.vocabulary={bundle.config.text.vocabulary}": bundle.config.text.vocabulary == "word",
         f"model.architecture={config.architecture}": config.architecture != "transformer",
         f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",

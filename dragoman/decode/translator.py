@@ -173,6 +173,8 @@ class Translator:
                 f"this model does not translate from {request.source_language!r}; it can: {', '.join(known)}."
             )
         self._target_language(request)
+        if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
+            raise TranslationError(f"the prefix {request.prefix!r} holds a word that this model does not know.")
         if request.nbest < 1:
             raise ConfigError(f"nbest is {request.nbest}: it must be at least 1.")
 
