@@ -110,6 +110,14 @@ class TrainingConfig:
     consistency: float = setting(
         0.0, "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)", at_least=0.0
     )
+    objective: str = setting(
+        "likelihood",
+        "what is learned: the references, or (fine-tuning) to draw translations that score well against them",
+        choices=("likelihood", "risk"),
+    )
+    risk_samples: int = setting(8, "risk: translations drawn for each sentence", at_least=2, at_most=1000)
+    risk_sharpness: float = setting(0.5, "risk: how much the likelier of them count (alpha)", at_least=0.0)
+    risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting("inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant"))
     learning_rate: float = setting(
         5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
@@ -175,6 +183,8 @@ class Config:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
             )
+        if self.training.objective == "risk":
+            self._check_risk()
         if self.text.dropout and self.text.vocabulary != "bpe":
             raise ConfigError(
                 f"text.dropout={self.text.dropout} skips merges of byte-pair encoding, and "
@@ -184,6 +194,20 @@ class Config:
             raise ConfigError(
                 f"model.positions.max_length={model.positions.max_length} does not reach beyond "
                 f"data.max_length={self.data.max_length} (a sentence and its end): raise the one or lower the other."
+            )
+
+    def _check_risk(self) -> None:
+        if not self.training.init:
+            raise ConfigError(
+                "training.objective=risk improves a trained model, an untrained one draws nothing worth scoring: "
+                "name one with --init."
+            )
+        if self.model.architecture == "lexical":
+            raise ConfigError("training.objective=risk needs a gradient, and model.architecture=lexical has none.")
+        if self.training.consistency:
+            raise ConfigError(
+                f"training.consistency={self.training.consistency} belongs to training.objective=likelihood: "
+                f"set training.consistency=0."
             )
 
 
