@@ -9,7 +9,7 @@ import torch
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Forbidden, Step
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
 from dragoman.model.weights import check_weights, set_weights
@@ -108,6 +108,17 @@ class TorchEngine:
         batch = collate([source], [target], self.source, self.target)
         records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
+
+    @torch.inference_mode()
+    def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
+        """Each source as one vector: the mean of what the encoder makes of its positions. (B, D)"""
+        encode = getattr(self.model, "encode", None)
+        if encode is None:
+            raise TranslationError(f"model.architecture={self.model.config.architecture} has no encoder to embed with.")
+        memory, mask = encode(self._tensor(pad(sources, self.source.pad)))
+        real = mask[:, 0, 0, :, None]  # (B, S, 1)
+        vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
+        return vectors
 
     @torch.inference_mode()
     def position_vectors(self, length: int) -> np.ndarray:
