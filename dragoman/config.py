@@ -116,7 +116,7 @@ class TrainingConfig:
         choices=("likelihood", "risk"),
     )
     risk_samples: int = setting(8, "risk: translations drawn for each sentence", at_least=2, at_most=1000)
-    risk_sharpness: float = setting(0.5, "risk: how much the likelier of them count (alpha)", at_least=0.0)
+    risk_sharpness: float = setting(0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6)
     risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting("inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant"))
     learning_rate: float = setting(

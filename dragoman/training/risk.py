@@ -1,11 +1,14 @@
 """Minimum risk (Shen et al. 2016; the second loss of Wu et al. 2016): train on the score of what the model says itself.
 
-For a source x, translations S(x) are drawn from the model, and the loss is what they are expected to lack of the score:
+For a source x, translations y1 ... yK are drawn from the model, and the loss is what they lack of the score on average:
 
-    R = Σ_{y ∈ S(x)} Q(y) (1 - GLEU(y, reference))       Q(y) = p(y|x)^α / Σ_{y' ∈ S(x)} p(y'|x)^α
+    R = Σ_k Q_k (1 - GLEU(y_k, reference))       Q_k = p(y_k|x)^α / Σ_j p(y_j|x)^α
 
-α (`training.risk_sharpness`) says how much the likelier ones count. A sentence weighs as many tokens as its reference
-has, and likelihood is mixed in: loss = R + λ · likelihood. GLEU is taken over pieces.
+Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x): what is better than the average becomes likelier. What was drawn
+twice counts twice, so for a small α (`training.risk_sharpness`) this is α times the gradient of the expected cost, with
+the mean of the draws as its baseline; with a larger α the likelier ones count more. Likelihood is mixed in to hold the
+model where it came from, on the same scale: loss = R + α λ likelihood. A sentence weighs as many tokens as its
+reference has. GLEU is taken over pieces.
 
 Any architecture will do: translations are drawn by `start` and `step`, without dropout, and their probabilities come
 from `forward`. Attention that is trained straight-through gives its surrogate's gradient here as well.
@@ -45,7 +48,8 @@ class RiskGradients(Gradients):
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         likelihood, surprise = super().losses(batch)
         weights = torch.from_numpy(batch.target_lengths).to(self._device)
-        return (self._risk(batch) * weights).sum() + self._training.risk_likelihood * likelihood, surprise
+        share = self._training.risk_sharpness * self._training.risk_likelihood
+        return (self._risk(batch) * weights).sum() + share * likelihood, surprise
 
     def _risk(self, batch: Batch) -> Tensor:
         """(B,)"""
@@ -60,8 +64,7 @@ class RiskGradients(Gradients):
         self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3  # a third for drawing them
         references = [row[: n - 1].tolist() for row, n in zip(batch.target_out, batch.target_lengths, strict=True)]
         costs = torch.tensor([1 - gleu(y, references[i // count]) for i, y in enumerate(said)], device=self._device)
-        seen = torch.tensor(_repeated(said, count), device=self._device)
-        scores = self._training.risk_sharpness * self._log_probs(drawn).masked_fill(seen, -torch.inf)
+        scores = self._training.risk_sharpness * self._log_probs(drawn)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, drawn: Batch) -> Tensor:
@@ -73,7 +76,7 @@ class RiskGradients(Gradients):
 
 
 def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
-    """Σ Q cost with Q = softmax of the scores, over the last dimension; a score of -∞ does not count."""
+    """Σ Q cost with Q = softmax of the scores, over the last dimension."""
     return (torch.softmax(scores, dim=-1) * costs).sum(dim=-1)
 
 
@@ -97,10 +100,3 @@ def draw(model: Model, source: Tensor, count: int, longest: int, target: Vocabul
         for row, token in zip(live, chosen[parents], strict=True):
             said[row].append(int(token))
     return said
-
-
-def _repeated(said: Sequence[Sequence[int]], count: int) -> list[bool]:
-    """Whether the same was drawn for the same sentence before: S(x) is a set."""
-    keys = [(i // count, *y) for i, y in enumerate(said)]
-    first = {key: i for i, key in reversed([*enumerate(keys)])}
-    return [first[key] != i for i, key in enumerate(keys)]

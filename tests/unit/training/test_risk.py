@@ -36,54 +36,80 @@ def test_gleu_is_the_smaller_of_precision_and_recall() -> None:
 
 def test_the_expected_cost_is_the_one_computed_by_hand() -> None:
     """Probabilities 0.6 and 0.2 with α=½ weigh √0.6 : √0.2 = √3 : 1."""
-    scores = 0.5 * torch.tensor([[math.log(0.6), math.log(0.2), -math.inf]], dtype=torch.float64)
-    cost = expected_cost(scores, torch.tensor([[0.1, 0.8, 0.9]], dtype=torch.float64))
+    scores = 0.5 * torch.tensor([[math.log(0.6), math.log(0.2)]], dtype=torch.float64)
+    cost = expected_cost(scores, torch.tensor([[0.1, 0.8]], dtype=torch.float64))
     assert cost.item() == pytest.approx((math.sqrt(3) * 0.1 + 0.8) / (math.sqrt(3) + 1))
 
 
 def test_the_gradient_of_the_expected_cost_is_its_formula_and_its_difference() -> None:
-    """dR/ds = Q (cost - R); a translation that was drawn before gets none."""
-    scores = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    costs, scores[1, 2] = torch.rand(3, 4, dtype=torch.float64), -math.inf
-    scores.requires_grad_()
+    """dR/ds = Q (cost - R)"""
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    costs = torch.rand(3, 4, dtype=torch.float64, generator=generator)
     risk = expected_cost(scores, costs)
     risk.sum().backward()
     q = torch.softmax(scores.detach(), dim=1)
     torch.testing.assert_close(scores.grad, q * (costs - risk.detach()[:, None]))
-    finite = scores.detach()[[0, 2]].requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: expected_cost(s, costs[[0, 2]]), finite)
+    assert torch.autograd.gradcheck(lambda s: expected_cost(s, costs), scores)
 
 
-def test_the_loss_is_the_risk_of_all_translations_where_they_are_few() -> None:
-    """Of words said one at a time and ended at once all are drawn; their expectation is summed up by hand."""
+def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
+    """Summed up by hand: log p from a pass over each translation alone, costs from GLEU, a weight for each token."""
+    model = small_model(9)
+    gradients = risk_gradients(
+        model, training__risk_sharpness=0.3, training__risk_likelihood=0.0, training__risk_samples=3
+    )
+    torch.manual_seed(1)
+    loss, _ = gradients.losses(BATCH)
+    torch.manual_seed(1)
+    said = draw(model, torch.from_numpy(BATCH.source), 3, 2 * BATCH.target_in.shape[1], WORDS)
+    expected = 0.0
+    for source, reference, of_one in (([5, 6, 3], [5, 6], said[:3]), ([7, 3], [8], said[3:])):
+        weights = []
+        for words in of_one:
+            one = collate([source], [words], WORDS, WORDS)
+            log_probs = torch.log_softmax(model.logits(model(*map(torch.from_numpy, (one.source, one.target_in)))), -1)
+            log_prob = sum(log_probs[0, t, word].item() for t, word in enumerate([*words, WORDS.eos]))
+            weights.append(math.exp(0.3 * log_prob))
+        costs = [1 - gleu(words, reference) for words in of_one]
+        expected += (len(reference) + 1) * np.average(costs, weights=weights)
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_gradient_makes_better_translations_likelier() -> None:
+    """A small step against it lowers the exact expectation, here over all translations of one word or none."""
     model = small_model(9)
     batch = collate([[5, 3]], [[6]], WORDS, WORDS)
     gradients = risk_gradients(
-        model, training__risk_samples=1000, training__risk_sharpness=1.0, training__risk_likelihood=0.0,
-        data__max_length=1, training__label_smoothing=0.0,
+        model, training__risk_samples=1000, training__risk_likelihood=0.0, data__max_length=1,
+        training__risk_sharpness=0.01,
     )  # fmt: skip
+
+    def probability_of_the_reference() -> float:
+        first = torch.log_softmax(model.eval().logits(model(torch.tensor([[5, 3]]), torch.tensor([[WORDS.bos]]))), -1)
+        return first[0, 0, 6].exp().item()
+
+    before = probability_of_the_reference()
     torch.manual_seed(1)
+    gradients.clear()
+    gradients.add(batch, batch.tokens)
     with torch.no_grad():
-        model.output.weight[:] *= 0.1  # near enough to even that all are drawn
-        loss, surprise = gradients.losses(batch)
-    weights, costs = [], []
-    for said in [[], *([word] for word in range(4, 9))]:
-        one = collate([[5, 3]], [said], WORDS, WORDS)
-        log_probs = torch.log_softmax(model.logits(model(*map(torch.from_numpy, (one.source, one.target_in)))), -1)
-        weights.append(math.exp(sum(log_probs[0, t, word].item() for t, word in enumerate([*said, WORDS.eos]))))
-        costs.append(0.0 if said == [6] else 1.0)
-    assert loss.item() == pytest.approx(2 * np.average(costs, weights=weights), rel=1e-4)  # two tokens: 6 and the end
-    assert surprise.item() == pytest.approx(-math.log(weights[3]), rel=1e-4)
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert probability_of_the_reference() > before
 
 
 def test_likelihood_is_mixed_in_with_its_weight() -> None:
+    """On the scale of the risk's gradient, which grows with the sharpness."""
     model = small_model(9)
     likelihood = Gradients(model, risk_config(), torch.device("cpu")).losses(BATCH)[0]
     losses = []
     for weight in (0.0, 0.25):
         torch.manual_seed(1)
-        losses.append(risk_gradients(model, training__risk_likelihood=weight).losses(BATCH)[0])
-    assert (losses[1] - losses[0]).item() == pytest.approx(0.25 * likelihood.item(), rel=1e-4)
+        losses.append(
+            risk_gradients(model, training__risk_likelihood=weight, training__risk_sharpness=0.5).losses(BATCH)[0]
+        )
+    assert (losses[1] - losses[0]).item() == pytest.approx(0.5 * 0.25 * likelihood.item(), rel=1e-4)
 
 
 def test_draws_follow_the_model_and_the_seed() -> None:
