@@ -44,6 +44,7 @@ def test_words_are_learned_saved_and_said(dragoman, tmp_path) -> None:
     assert "text.vocabulary=word" in refused.err
 
 
+@pytest.mark.slow
 def test_characters_are_learned_saved_and_said(dragoman, tmp_path) -> None:
     translator = trained(dragoman, tmp_path, "character", "true", longest=2, steps=150)
     assert sum(translator(source) == target for source, target in NUMBERS.items()) >= 8
