@@ -24,8 +24,10 @@ def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) ->
     if sentences.sources:
         outputs = trainer.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
-    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trainer.model).items()}
-    write_bundle(folder, Bundle(config, data.codec, weights, _card(trainer, chosen, scored_on, scores)))
+    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trainer.whole).items()}
+    if trainer.ranks.first:
+        write_bundle(folder, Bundle(config, data.codec, weights, _card(trainer, chosen, scored_on, scores)))
+    trainer.ranks.meet()
     for result in scores:
         console.print(f"{scored_on} {result}")
     until_best = f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
@@ -43,7 +45,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
     named = f"the average of steps {', '.join(map(str, steps))}" if len(steps) > 1 else f"step {steps[0]}"
-    set_weights(trainer.model, average)
+    set_weights(trainer.whole, average)
     if not progress.best_step or steps == [progress.best_step]:
         return named
     averaged = trainer.validator.bleu(trainer.data.valid)
@@ -51,7 +53,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     console.print(f"validation BLEU {averaged:.2f} for {named}, {best}")
     if averaged >= progress.best_bleu:
         return named
-    set_weights(trainer.model, trainer.checkpoints.weights(progress.best_step))
+    set_weights(trainer.whole, trainer.checkpoints.weights(progress.best_step))
     return f"step {progress.best_step}"
 
 
@@ -62,7 +64,7 @@ def _card(trainer: Trainer, chosen: str, scored_on: str, scores: tuple[Score, ..
         "from": list(languages.sources),
         "to": list(languages.targets),
         "weights": chosen,
-        "parameters": parameter_count(trainer.model),
+        "parameters": parameter_count(trainer.whole),
         "pairs": len(trainer.data.train),
         "steps": progress.step,
         "target_tokens": progress.target_tokens,
