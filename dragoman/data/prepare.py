@@ -3,18 +3,17 @@
 Everything is written into a folder beside its final place, which is then renamed: what bears the final name is whole.
 """
 
+import heapq
 import json
 import math
+import random
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
-from dragoman.data.batches import rng
 from dragoman.data.encoding import Encoder, encode, is_held_out, read_chunks
 from dragoman.data.store import Store, StoreWriter, type_of_ids
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
@@ -70,11 +69,9 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     languages = languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
-    reports = [examine(read_pairs(corpus.source, corpus.target), quick=True) for corpus in corpora]
+    reports, valid = _examined(corpora, config)
     if not sum(report.usable for report in reports):
         raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
-    held_out = set[tuple[int, int]]() if config.data.valid else _hold_out(reports, config)
-    valid = _held_out_sentences(corpora, held_out) if held_out else Sentences([], [], [])
     texts = frozenset(text.strip() for text in valid.sources + valid.targets)
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
@@ -147,25 +144,25 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
     return Languages(tuple(sources), tuple(filter(None, targets)))
 
 
-def _hold_out(reports: list[Report], config: Config) -> set[tuple[int, int]]:
-    """(corpus, line) of the pairs drawn for validation."""
-    pairs = sum(report.pairs for report in reports)
-    size = min(config.data.valid_size, int(pairs * HELD_OUT_SHARE))
-    starts = np.cumsum([0, *(report.pairs for report in reports)])
-    drawn = rng(config.training.seed).choice(pairs, size=size, replace=False)
-    corpus_of = np.searchsorted(starts, drawn, side="right") - 1
-    return {(int(c), int(i - starts[c]) + 1) for c, i in zip(corpus_of, drawn, strict=True)}
+def _examined(corpora: tuple[Corpus, ...], config: Config) -> tuple[list[Report], Sentences]:
+    """What is wrong with each corpus, and pairs drawn for validation on the way: those with the lowest lots."""
+    lots, wanted = random.Random(config.training.seed), 0 if config.data.valid else config.data.valid_size
+    drawn: list[tuple[float, int, Pair]] = []  # a heap, the highest lot first
 
+    def passing(number: int, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        for pair in pairs:
+            lot = (-lots.random(), number, pair)
+            if wanted and (len(drawn) < wanted or lot > drawn[0]) and is_usable(pair):
+                heapq.heappush(drawn, lot)
+                if len(drawn) > wanted:
+                    heapq.heappop(drawn)
+            yield pair
 
-def _held_out_sentences(corpora: tuple[Corpus, ...], places: set[tuple[int, int]]) -> Sentences:
-    held = Sentences([], [], [])
-    for number, corpus in enumerate(corpora):
-        for pair in read_pairs(corpus.source, corpus.target):
-            if (number, pair.line) in places and is_usable(pair):
-                held.sources.append(pair.source)
-                held.targets.append(pair.target)
-                held.tos.append(corpus.target_language)
-    return held
+    reports = [examine(passing(n, read_pairs(c.source, c.target)), quick=True) for n, c in enumerate(corpora)]
+    size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
+    held = sorted((number, pair) for _, number, pair in sorted(drawn)[len(drawn) - min(size, len(drawn)) :])
+    tos = [corpora[number].target_language for number, _ in held]
+    return reports, Sentences([pair.source for _, pair in held], [pair.target for _, pair in held], tos)
 
 
 def _learn(
