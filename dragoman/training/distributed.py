@@ -129,7 +129,8 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         ranks.device = _own(pick_device(device))
         backend = "nccl" if ranks.device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+        own = ranks.device if ranks.device.type == "cuda" else None
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=own)
         yield ranks
     except DragomanError:
         ranks.end_unless_first_to_fail()

@@ -147,7 +147,7 @@ class _Graph:
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # NCCL has threads of its own
             compute(shape, self.ints, self.share)
 
 

@@ -20,7 +20,7 @@ from dragoman.data.batches import Batch, collate, halves
 from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
-from dragoman.model.weights import is_parted, whole
+from dragoman.model.weights import whole
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import make_gradients
@@ -156,6 +156,11 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
+                if self.model is not self.whole:  # the other ranks wait in the middle of the model
+                    raise RunError(
+                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with more ranks, or start "
+                        f"again with a lower training.micro_batch_tokens."
+                    ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
                         f"step {step}: one sentence alone does not fit into memory; {self._last_saved()}. "
@@ -169,7 +174,7 @@ class Trainer:
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
         """This rank's micro-batches. Ranks that share a model pass through it together: one without work goes along."""
         mine = self.ranks.deal(batches)
-        if is_parted(next(self.model.parameters())) and len(mine) * self.ranks.size < len(batches):
+        if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
             source, target = self.data.codec.source, self.data.codec.target
             idle = collate([[source.eos]], [[]], source, target)
             mine.append(replace(idle, real=idle.real[:0], target_lengths=np.zeros(1, dtype=np.int64)))
@@ -234,7 +239,7 @@ class Trainer:
                 self.gradients.sums.tolist()  # wait for it
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error) or self.model is not self.whole:
                 raise
         self.gradients.clear()
         return elapsed
