@@ -8,7 +8,7 @@ however long the corpus. A weight w of a corpus means: each of its pairs is seen
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -64,6 +64,12 @@ def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.
     """A batch that another rank computes: lengths alone, no ids. `target_lengths` without the ends."""
     none = np.zeros((len(indices), 0), dtype=np.int64)
     return Batch(none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices)
+
+
+def idle(source: Vocabulary, target: Vocabulary) -> Batch:
+    """A pass through a model for a rank without work: a sentence of nothing, which counts for nothing."""
+    nothing = collate([[source.eos]], [[]], source, target)
+    return replace(nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64))
 
 
 def twice(batch: Batch) -> Batch:

@@ -27,9 +27,10 @@ _AHEAD, _FAILURES = "ahead", "failures"
 class Ranks:
     """This process among those that train together."""
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None):
-        self.rank, self.size, self._store = rank, size, store
-        self.device = torch.device("cpu")
+    def __init__(
+        self, device: torch.device = torch.device("cpu"), rank: int = 0, size: int = 1, store: Store | None = None
+    ):
+        self.device, self.rank, self.size, self._store = device, rank, size, store
 
     @property
     def first(self) -> bool:
@@ -121,11 +122,10 @@ def restarted() -> bool:
 def joined(device: str) -> Iterator[Ranks]:
     """The ranks that torchrun started, each with its device. An error is told once: by the first to meet it."""
     if not dist.is_torchelastic_launched():
-        ALONE.device = pick_device(device)
-        yield ALONE
+        yield Ranks(pick_device(device))
         return
     store, rank, size = next(rendezvous("env://"))
-    ranks = Ranks(rank, size, store)
+    ranks = Ranks(rank=rank, size=size, store=store)
     try:
         ranks.device = _own(pick_device(device))
         backend = "nccl" if ranks.device.type == "cuda" else "gloo"

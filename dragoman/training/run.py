@@ -191,9 +191,9 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for validation"
     )
     console.print(f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary {pieces}")
-    ranks = f" of each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
+    devices = f"{trainer.ranks.size} × {trainer.device.type}" if trainer.ranks.size > 1 else trainer.device.type
     console.print(
-        f"on {trainer.device.type}{ranks}: about {_size(memory)}, {steps:,} steps of "
+        f"on {devices}: about {_size(memory)}, {steps:,} steps of "
         f"{config.training.batch_tokens:,} target tokens, about {expected} and the validations"
     )
     if progress.step:

@@ -10,13 +10,13 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch, collate, halves
+from dragoman.data.batches import Batch, halves, idle
 from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
@@ -175,9 +175,7 @@ class Trainer:
         """This rank's micro-batches. Ranks that share a model pass through it together: one without work goes along."""
         mine = self.ranks.deal(batches)
         if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
-            source, target = self.data.codec.source, self.data.codec.target
-            idle = collate([[source.eos]], [[]], source, target)
-            mine.append(replace(idle, real=idle.real[:0], target_lengths=np.zeros(1, dtype=np.int64)))
+            mine.append(idle(self.data.codec.source, self.data.codec.target))
         return mine
 
     def accumulate(self, batches: list[Batch], step: int, tokens: int) -> None:

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from dragoman.data.batches import idle
+from dragoman.training.gradients import Gradients
+from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabulary, write_corpus
 
 SETTINGS: dict[str, Any] = {
     **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300, "training.max_steps": 4,
@@ -87,6 +90,14 @@ def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(corpus,
     train_on(2, corpus, out, training__max_steps=2, training__sharded=True)
     (out / "manifest.json").unlink()
     assert_same_run(train_on(4, corpus, out, training__sharded=False), one)
+
+
+def test_a_rank_without_work_adds_nothing() -> None:
+    model, words = small_model(), vocabulary(23)
+    gradients = Gradients(model, small_config(), torch.device("cpu"))
+    gradients.add(idle(words, words), tokens=7)
+    assert gradients.sums.tolist() == [0, 0]
+    assert all(not parameter.grad.any() for parameter in model.parameters())
 
 
 SUICIDE = """
