@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import attend, check, convert, embed, evaluate, info, score, serve, train, translate
+from dragoman.cli import attend, check, convert, embed, evaluate, info, prepare, score, serve, train, translate
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -24,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("train")(train.command)
+app.command("prepare")(prepare.command)
 app.command("translate")(translate.command)
 app.command("attend")(attend.command)
 app.command("serve")(serve.command)
