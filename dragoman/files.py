@@ -59,16 +59,18 @@ def writing(path: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock file as long as this lasts; another process that holds it is an error, told in these words."""
+def locked(folder: Path, otherwise: str) -> Iterator[None]:
+    """Keep a folder for this process as long as this lasts; if another has it, that is an error in these words."""
     import fcntl  # not on Windows
 
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(otherwise) from None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    except BlockingIOError:
+        raise RunError(otherwise) from None
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ gets how many cores, and what becomes of a shard that fails over and over.
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -72,14 +73,24 @@ def _cluster(address: str) -> Iterator[None]:
     import ray
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _check_address(address)
     own = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     with redirect_stdout(sys.stderr):
         try:
             ray.init(**({"address": address} if address else own), log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            place = f"--address {address}: no Ray cluster answers there" if address else "Ray does not start"
-            raise RunError(f"{place} ({error}).") from None
+            raise RunError(f"Ray does not start, or not with --address {address!r}: {error}") from None
         try:
             yield
         finally:
             ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Ray would knock for ten minutes at a door that nobody opens."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            raise RunError(f"--address {address}: no Ray cluster answers there ({error}).") from None

@@ -31,7 +31,7 @@ def translate_file(
         # The whole file is read before the work begins: it shows how much there is, and whether it is text to the end.
         sizes = {shard.name: len(shard.lines) for shard in cut(source, shard_lines, fingerprint)}
         total, kept = sum(sizes.values()), [name for name in sizes if parts.has(name)]
-        console.print(f"{total:,} lines in {len(sizes):,} shards; {len(kept):,} of them were done before")
+        console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
         missing = (shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name))
         made = scatter(job, fingerprint, missing, workers, address) if workers else _here(job, fingerprint, missing)
         if len(kept) < len(sizes):

@@ -8,7 +8,7 @@ line) is not found; there is no list of finished work that could disagree with t
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +44,12 @@ class Parts:
         """Make the folder if need be and keep other processes out of it."""
         with storage_errors(f"writing {self._output}"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / ".lock", f"{self._output} is being written by another process."):
-                yield
+            with locked(self.folder, f"{self._output} is being written by another process."):
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):  # parts are kept, an empty folder is not
+                        self.folder.rmdir()
 
     def has(self, name: str) -> bool:
         return (self.folder / name).exists()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman.decode.translator import Translation
-from dragoman.text.vocabulary import BACK_TRANSLATED
+from dragoman.text.codec import MADE
 
 
 def back(real: str, made: str) -> str:
@@ -16,7 +16,7 @@ def back(real: str, made: str) -> str:
     >>> back("Guten Tag.", "Good day.")
     '<BT> Good day.\\tGuten Tag.'
     """
-    return f"{BACK_TRANSLATED} {made}\t{real}"
+    return f"{MADE} {made}\t{real}"
 
 
 def distil(real: str, made: str) -> str:

@@ -1,7 +1,10 @@
 """Text to ids and back, for both sides of a model: segmenters, language tags, the ends of sentences.
 
-A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages, and behind `<BT>`
-where its text begins with that. A target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
+A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A target is its
+pieces alone; whoever shifts it adds `<s>` and `</s>`.
+
+A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with `<s>`: a piece that no
+other source holds, and that every vocabulary has.
 """
 
 import json
@@ -11,10 +14,11 @@ from dataclasses import dataclass
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
-from dragoman.text.vocabulary import BACK_TRANSLATED, Vocabulary, language_tag
+from dragoman.text.vocabulary import Vocabulary, language_tag
 
 SHARED_FILE, SOURCE_FILE, TARGET_FILE, LANGUAGES_FILE = "shared.spm", "source.spm", "target.spm", "languages.json"
 PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+MADE = "<BT>"
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Codec:
         languages: Languages,
     ) -> "Codec":
         learn = SEGMENTERS[settings.vocabulary].learn
-        tags = [BACK_TRANSLATED, *(map(language_tag, languages.targets) if languages.tagged else ())]
+        source_sentences = (text.removeprefix(MADE) for text in source_sentences)
+        tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
         if settings.shared:
 
             def both() -> Iterable[str]:
@@ -73,8 +78,8 @@ class Codec:
         return self.target_segmenter.vocabulary
 
     def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
-        marks, texts = self._without_marks(texts)
-        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), marks, [to] * len(texts))
+        made, texts = _without_marks(texts)
+        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return self.target_segmenter.encode([*map(_valid, texts)])
@@ -83,10 +88,10 @@ class Codec:
         self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int, longest: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer than allowed."""
-        marks, sources = self._without_marks(sources)
+        made, sources = _without_marks(sources)
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)  # tags and the end come with it
         right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
-        return self._frame(left, marks, tos), right
+        return self._frame(left, made, tos), right
 
     def decode_target(self, ids: Sequence[int]) -> str:
         return self.target_segmenter.decode(ids)
@@ -116,19 +121,12 @@ class Codec:
         except (ValueError, TypeError) as error:
             raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
 
-    def _without_marks(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[str]]:
-        """The marks that texts begin with, as ids, and what is left of the texts; a vocabulary may know none."""
-        mark = self.source.ids.get(BACK_TRANSLATED)
-        if mark is None:
-            return [[]] * len(texts), texts
-        marks = [[mark] if text.startswith(BACK_TRANSLATED) else [] for text in texts]
-        return marks, [text.removeprefix(BACK_TRANSLATED) for text in texts]
-
-    def _frame(self, sequences: Sequence[list[int]], marks: Sequence[list[int]], tos: Sequence[str]) -> list[list[int]]:
-        eos, tagged = self.source.eos, self.languages.tagged
+    def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
+        pieces, tagged = self.source, self.languages.tagged
+        mark = [pieces.bos] if pieces.bos != pieces.pad else []  # MarianMT's vocabularies have no piece to spare
         return [
-            [*([self._tag(to)] if tagged else ()), *mark, *ids, eos]
-            for ids, mark, to in zip(sequences, marks, tos, strict=True)
+            [*([self._tag(to)] if tagged else ()), *(mark if marked else ()), *ids, pieces.eos]
+            for ids, marked, to in zip(sequences, made, tos, strict=True)
         ]
 
     def _tag(self, to: str) -> int:
@@ -143,6 +141,11 @@ class Codec:
 def _marian_reader(files: Mapping[str, bytes]) -> Callable[[bytes], Segmenter]:
     pieces = [str(piece) for piece in json.loads(files[PIECES_FILE])]
     return lambda model: MarianPieces(model, pieces)
+
+
+def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:
+    """Which texts say that a model made them, and the texts without that."""
+    return [text.startswith(MADE) for text in texts], [text.removeprefix(MADE) for text in texts]
 
 
 def _valid(text: str) -> str:
@@ -165,7 +168,7 @@ def words_of_pieces(pieces: Sequence[str]) -> list[int]:
     """
     words, current = [], -1
     for piece in pieces:
-        if piece in {"</s>", "<s>", "<pad>", BACK_TRANSLATED} or (piece.startswith(">>") and piece.endswith("<<")):
+        if piece in {"</s>", "<s>", "<pad>"} or (piece.startswith(">>") and piece.endswith("<<")):
             words.append(-1)
             continue
         if piece.startswith(WORD_START) or current < 0:

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-BACK_TRANSLATED = "<BT>"
-"""In front of a source that a model made, in a corpus; a piece of its own (Caswell et al. 2019)."""
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -25,8 +22,8 @@ class Vocabulary:
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds: special ones, tags, bytes that would break a line."""
-        barred = {BACK_TRANSLATED, *(f"<0x{byte:02X}>" for byte in (*range(0x20), 0x7F))}
+        """Ids that no translation holds: special ones, language tags, bytes that would break a line."""
+        barred = {f"<0x{byte:02X}>" for byte in (*range(0x20), 0x7F)}
         tags = (i for piece, i in self.ids.items() if piece in barred or (piece[:2] == ">>" and piece[-2:] == "<<"))
         return (self.pad, self.unk, self.bos, *tags)
 
