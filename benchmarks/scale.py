@@ -155,8 +155,8 @@ Every figure is an option of the script.
 ## Training
 
 The paper's recipe on data of WMT14's size, 4.5 million pairs: 100,000 steps for base and 300,000 for big, which see
-each pair about {epochs} times if it has 25 target tokens. With *n* GPUs, *P* parameters, *N* target tokens a step and *v*
-of them a second on one GPU:
+each pair about {epochs} times if it has 25 target tokens. With *n* GPUs, *P* parameters, *N* target tokens a step and
+*v* of them a second on one GPU:
 
     update    u    = 28 P / memory                        weights, gradients and moments, on every GPU
     computing k(n) = (N / v - u) / n                      each GPU takes an n-th of the tokens
@@ -178,8 +178,8 @@ steps (Ott et al. 2018), which is another recipe.
 ## A billion sentences on CPU nodes
 
 The base shape in int8, {lines:,} sentences at a time (`dragoman translate --workers`). Shards do not wait for each
-other, so that cores add up; what could end that is the driver, through which all text passes. A node with all cores busy
-is taken to be as fast for each pair of cores as two cores were alone, which its memory may not grant.
+other, so that cores add up; what could end that is the driver, through which all text passes. A node with all cores
+busy is taken to be as fast for each pair of cores as two cores were alone, which its memory may not grant.
 
 | search | nodes | sentences/s | driver, MB/s | hours | dollars |
 |---|---|---|---|---|---|
