@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.bulk.cluster import RETRIES
+from dragoman.bulk.job import RETRIES
 from dragoman.config import Config, from_tree, make_config
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.model.build import Model, build_model, parameter_count

@@ -10,22 +10,25 @@ import socket
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from dragoman.bulk.job import Job, Worker
-from dragoman.bulk.shards import Shard
-from dragoman.errors import ConfigError, RunError, needs_package
+import ray
 
-RETRIES = 3
+from dragoman.bulk.job import RETRIES, Job, Worker
+from dragoman.bulk.shards import Shard
+from dragoman.decode.translator import model_folders
+from dragoman.errors import ConfigError, RunError
+
 OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
 
 
 def scatter(
-    job: Job, fingerprint: str, shards: Iterable[Shard], workers: int, address: str
+    shards: Iterable[Shard], job: Job, fingerprint: str, workers: int, address: str
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
     """Each shard with its part, in the order in which they are done; with the last error where no retry helped."""
-    with needs_package("ray", "ray"):
-        import ray
+    job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model)))
     gpus = int(job.device == "cuda")
     with _cluster(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -70,8 +73,6 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
 @contextmanager
 def _cluster(address: str) -> Iterator[None]:
     """Connected to a cluster; what Ray says of workers that die goes to standard error."""
-    import ray
-
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     _check_address(address)
     own = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}

@@ -13,6 +13,9 @@ from dragoman.decode.translator import Request, Translation, Translator, load, m
 from dragoman.errors import BundleError, DragomanError
 from dragoman.version import __version__
 
+RETRIES = 3
+"""How often a shard that failed is tried again."""
+
 
 @dataclass(frozen=True)
 class Job:

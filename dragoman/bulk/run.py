@@ -1,6 +1,6 @@
 """From a file to its translation, in shards: those done before are kept, the others made here or by workers on Ray."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dragoman.bulk.cluster import RETRIES, scatter
-from dragoman.bulk.job import Job, Worker
+from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
-from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
 MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
@@ -27,25 +26,30 @@ def translate_file(
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
     console, fingerprint, parts = Console(stderr=True), job.fingerprint(), Parts(output)
+    make = _maker(job, fingerprint, workers, address)
     with parts.opened():
         # The whole file is read before the work begins: it shows how much there is, and whether it is text to the end.
         sizes = {shard.name: len(shard.lines) for shard in cut(source, shard_lines, fingerprint)}
         total, kept = sum(sizes.values()), [name for name in sizes if parts.has(name)]
         console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
         missing = (shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name))
-        made = scatter(job, fingerprint, missing, workers, address) if workers else _here(job, fingerprint, missing)
         if len(kept) < len(sizes):
             with _bar(console) as bar:
                 task = bar.add_task("", total=total, completed=sum(sizes[name] for name in kept))
-                for shard in _written(made, parts, source):
+                for shard in _written(make(missing), parts, source):
                     bar.update(task, advance=len(shard.lines))
         parts.join(list(sizes))
     return total
 
 
-def _here(job: Job, fingerprint: str, shards: Iterable[Shard]) -> Made:
-    worker = Worker(job, fingerprint)
-    return ((shard, worker.translate(shard)) for shard in shards)
+def _maker(job: Job, fingerprint: str, workers: int, address: str) -> Callable[[Iterable[Shard]], Made]:
+    """What turns shards into parts: this process, or workers on Ray."""
+    if not workers:
+        worker = Worker(job, fingerprint)
+        return lambda shards: ((shard, worker.translate(shard)) for shard in shards)
+    with needs_package("ray", "ray"):
+        from dragoman.bulk.cluster import scatter
+    return lambda shards: scatter(shards, job, fingerprint, workers, address)
 
 
 def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bulk.cluster import RETRIES
-from dragoman.bulk.job import Job
+from dragoman.bulk.job import RETRIES, Job
 from dragoman.bulk.run import translate_file
 from dragoman.decode.translator import Request, Translation
 from dragoman.errors import RunError
@@ -41,10 +40,8 @@ class Cluster:
         ]
         self.process = subprocess.Popen(
             [Path(sys.executable).parent / "ray", *start],
-            env=QUIET,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+            env=QUIET, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         wait_until(self._answers)
 
     def workers(self) -> list[int]:
@@ -96,7 +93,8 @@ def command(cluster: Cluster, numbers: Path, trained: Path) -> Callable[[Path], 
     def command(output: Path) -> list[str]:
         files = ["--input", str(numbers), "--output", str(output), "--shard-lines", str(LINES_EACH)]
         there = ["--workers", "2", "--address", cluster.address]
-        return [sys.executable, "-m", "dragoman", "translate", "--model", str(trained), *files, *there]
+        model = os.path.relpath(trained)  # the workers' folder is another
+        return [sys.executable, "-m", "dragoman", "translate", "--model", model, *files, *there]
 
     return command
 
