@@ -1,6 +1,7 @@
 """`dragoman translate --workers` on a real Ray cluster of two workers, through kills."""
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -14,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bulk.job import RETRIES, Job
-from dragoman.bulk.run import translate_file
-from dragoman.decode.translator import Request, Translation
-from dragoman.errors import RunError
+from dragoman.bulk.job import RETRIES
+from dragoman.decode.translator import Translation
 from tests.conftest import toy_pairs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")
 SHARDS, LINES_EACH, PATIENCE_S = 8, 50, 120
-QUIET = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+ROOT = Path(__file__).parents[2]
+OURS = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+"""The environment of the cluster and of whoever may use it."""
 
 
 class Cluster:
@@ -40,7 +41,7 @@ class Cluster:
         ]
         self.process = subprocess.Popen(
             [Path(sys.executable).parent / "ray", *start],
-            env=QUIET, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=OURS, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         wait_until(self._answers)
 
@@ -110,7 +111,7 @@ def parts(output: Path) -> list[Path]:
 
 def test_a_killed_worker_changes_nothing(cluster: Cluster, command, expected: str, tmp_path: Path) -> None:
     output = tmp_path / "out.en"
-    driver = subprocess.Popen(command(output), stderr=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(command(output), env=OURS, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: parts(output) and cluster.workers())
     os.kill(cluster.workers()[0], signal.SIGKILL)
     assert len(parts(output)) < SHARDS
@@ -120,14 +121,14 @@ def test_a_killed_worker_changes_nothing(cluster: Cluster, command, expected: st
 
 def test_a_killed_driver_changes_nothing(command, expected: str, tmp_path: Path) -> None:
     output = tmp_path / "out.en"
-    driver = subprocess.Popen(command(output), stderr=subprocess.DEVNULL)
+    driver = subprocess.Popen(command(output), env=OURS, stderr=subprocess.DEVNULL)
     wait_until(lambda: len(parts(output)) > 1)
     driver.kill()
     driver.wait()
     kept = len(parts(output))
     assert kept < SHARDS
     assert not output.exists()
-    again = subprocess.run(command(output), capture_output=True, text=True, check=True)
+    again = subprocess.run(command(output), env=OURS, capture_output=True, text=True, check=True)
     assert f"shards done before: {kept} of {SHARDS}" in again.stderr
     assert again.stdout == ""
     assert output.read_text() == expected
@@ -156,18 +157,25 @@ def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     trouble.touch()
     lines = numbers.read_text().splitlines()
     number = next(i for i, line in enumerate(lines) if lines.count(line) == 1)
-    job = Job(str(trained), Request(), Failing(lines[number], trouble))
-
-    def translate() -> None:
-        translate_file(
-            str(numbers), str(output), job, workers=2, address=cluster.address, shard_lines=LINES_EACH
-        )  # fmt: skip
-
     first = number // LINES_EACH * LINES_EACH + 1
-    with pytest.raises(RunError, match=f"lines {first} to {first + LINES_EACH - 1} failed .* the disk hiccups"):
-        translate()
+    program = (
+        "from pathlib import Path; from tests.story.test_bulk import *; "
+        f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, Path({str(trouble)!r}))); "
+        f"translate_file({str(numbers)!r}, {str(output)!r}, job, workers=2, address={cluster.address!r}, "
+        f"shard_lines={LINES_EACH})"
+    )
+
+    def translate() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=OURS, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.stderr.strip().splitlines()[-1]
+
+    said = translate()
+    assert f"lines {first} to {first + LINES_EACH - 1} failed {RETRIES + 1} times" in said
+    assert "OSError: the disk hiccups" in said
     assert trouble.read_text().splitlines() == ["again"] * (RETRIES + 1)
     assert len(parts(output)) == SHARDS - 1
     trouble.unlink()
-    translate()
+    assert f"shards done before: {SHARDS - 1} of {SHARDS}" in translate()
     assert output.read_text() == expected
