@@ -34,11 +34,7 @@ class Cluster:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         start = ["start", "--head", "--block", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={folder}"]
-        start += [
-            "--node-ip-address=127.0.0.1",
-            f"--port={self.address.split(':')[1]}",
-            "--object-store-memory=100000000",
-        ]
+        start += [f"--port={self.address.split(':')[1]}", "--object-store-memory=100000000"]
         self.process = subprocess.Popen(
             [Path(sys.executable).parent / "ray", *start],
             env=OURS, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -159,7 +155,8 @@ def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     number = next(i for i, line in enumerate(lines) if lines.count(line) == 1)
     first = number // LINES_EACH * LINES_EACH + 1
     program = (
-        "from pathlib import Path; from tests.story.test_bulk import *; "
+        "from pathlib import Path; from dragoman.bulk.job import Job; from dragoman.bulk.run import translate_file; "
+        "from dragoman.decode.translator import Request; from tests.story.test_bulk import Failing; "
         f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, Path({str(trouble)!r}))); "
         f"translate_file({str(numbers)!r}, {str(output)!r}, job, workers=2, address={cluster.address!r}, "
         f"shard_lines={LINES_EACH})"
