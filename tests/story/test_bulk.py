@@ -146,6 +146,7 @@ class Failing:
         return f"{translation.text}\n"
 
 
+@pytest.mark.slow
 def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     cluster: Cluster, numbers: Path, trained: Path, expected: str, tmp_path: Path
 ) -> None:
