@@ -11,7 +11,20 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import attend, check, convert, embed, evaluate, info, prepare, score, serve, train, translate
+from dragoman.cli import (
+    attend,
+    check,
+    convert,
+    embed,
+    evaluate,
+    info,
+    prepare,
+    score,
+    serve,
+    synthesize,
+    train,
+    translate,
+)
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -26,6 +39,7 @@ app = typer.Typer(
 app.command("train")(train.command)
 app.command("prepare")(prepare.command)
 app.command("translate")(translate.command)
+app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
