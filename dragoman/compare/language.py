@@ -17,7 +17,7 @@ Pairs = list[tuple[str, str]]
 _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"
 _SYLLABLES = [onset + vowel for onset, vowel in product(_ONSETS, _VOWELS)]
 _CODAS = ("n", "l", "sh", "x")
-NOUNS, VERBS, ADJECTIVES = 24, 14, 8
+NOUNS, VERBS, ADJECTIVES = 12, 6, 3
 WORDS, LONGEST_COPY, DIGITS = 20, 16, 5
 
 
@@ -32,10 +32,10 @@ def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
     return {"noun": words[: ends[0]], "verb": words[ends[0] : ends[1]], "adjective": words[ends[1] :]}
 
 
-def toy_pairs(count: int, seed: int, clauses: int = 4) -> Pairs:
+def toy_pairs(count: int, seed: int, clauses: int = 3) -> Pairs:
     """Sentences of up to so many clauses, short ones the most frequent; none is given twice."""
     words, draw = _lexicon(7), random.Random(seed)
-    weights = [1.0 / (1 + n) for n in range(clauses)]
+    weights = [1.0 / (1 + n) ** 1.5 for n in range(clauses)]
     pairs: dict[str, str] = {}
     while len(pairs) < count:
         source, target = _sentence(words, draw, draw.choices(range(1, clauses + 1), weights)[0])
@@ -56,7 +56,7 @@ def _sentence(words: dict[str, list[tuple[str, str]]], draw: random.Random, clau
 
 
 def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tuple[str, str, bool]:
-    if draw.random() < 0.2:
+    if draw.random() < 0.12:
         syllables = draw.choices(_SYLLABLES, k=2)
         return "".join(syllables).capitalize(), "".join(s[::-1] for s in syllables).capitalize(), False
     (noun, noun_said), plural = draw.choice(words["noun"]), draw.random() < 0.5

@@ -8,6 +8,7 @@ where it stopped, and a run that has a result is never made again.
 """
 
 import json
+import math
 import os
 import shutil
 import time
@@ -124,7 +125,7 @@ def with_budget(shop: Workshop, system: System) -> Config:
     config = shop.config(system)
     data = open_prepared(config, shop.data_of(system))
     steps = max(1, round(system.share * shop.scale.flops / flops_per_step(config, data)))
-    every = max(1, steps // shop.scale.validations) if data.valid.sources else 0
+    every = math.ceil(steps / shop.scale.validations) if data.valid.sources else 0
     return replace(
         config,
         {
@@ -164,7 +165,8 @@ def measure(shop: Workshop, system: System) -> Result:
 
 
 def _validations(log: Path) -> Iterator[tuple[int, float]]:
-    for line in log.read_text(encoding="utf-8").splitlines():
+    """(step, BLEU) of each; a system that counts instead of training has no log."""
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         entry = json.loads(line)
         if entry["kind"] == "valid":
             yield entry["step"], entry["BLEU"]

@@ -42,17 +42,17 @@ QUICK = Scale(
     name="quick",
     flops=1.5e11,
     settings={
-        "text.size": 400, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
+        "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
-        "training.batch_tokens": 800, "training.learning_rate": 4e-3,
+        "training.batch_tokens": 400, "training.learning_rate": 5e-3,
     },
     larger={"model.width": 96, "model.feed_forward_width": 192},
     parts=(8,),
     test_pairs=150,
-    valid_pairs=60,
+    valid_pairs=40,
     toy_pairs=8000,
     task_pairs=4000,
-    validations=3,
+    validations=2,
     lengths=(16, 32, 64, 128, 256),
     length_tokens=1024,
 )  # fmt: skip
@@ -76,7 +76,7 @@ FULL = Scale(
 )  # fmt: skip
 SCALES = {scale.name: scale for scale in (QUICK, FULL)}
 COMMON: dict[str, Any] = {
-    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0, "decoding.beam": 1,
+    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0, "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
     "training.patience": 0, "training.average": 1, "training.validate_every": 0, "training.log_every": 1_000_000,
 }  # fmt: skip
 ARCHITECTURES: dict[str, dict[str, Any]] = {
