@@ -1,6 +1,6 @@
 """Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
 
-    python benchmarks/gpu.py [train] [decode] [real] [--no-peers] [--profile]
+    python benchmarks/gpu.py [train] [decode] [real] [curves] [--no-peers] [--profile]
 
 Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout
 0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches.
@@ -13,9 +13,14 @@ token; then both are timed in bf16, and counted are the tokens of the best hypot
 
 Real: a thousand steps of the base shape on the examples, with everything that `dragoman train` does in its loop (making
 batches, logging, a validation, a checkpoint), beside the speed of the bare steps on the same batches.
+
+Curves: the loss of the same run in float32 and in bf16, and of two more runs in float32 from other seeds, whose
+distance from the first says how much of a difference is chance.
 """
 
 import argparse
+import json
+import math
 import statistics
 import tempfile
 import time
@@ -38,6 +43,7 @@ from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
 from dragoman.training.journal import Journal
+from dragoman.training.run import train as run_training
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer, make_optimiser
 
@@ -250,10 +256,13 @@ def generate(marian, sources: list[list[int]], beam: int) -> list[list[int]]:
     return [[token for token in row if token not in (0, 2, 3)] for row in found.tolist()]
 
 
+CORPORA = [{"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}]
+VALID = [{"source": str(EXAMPLES / "valid.de.gz"), "target": str(EXAMPLES / "valid.en.gz")}]
+
+
 def real(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
-    corpora = [{"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}]
-    settings = {"data.corpora": corpora, "text.size": 8000, "training.max_steps": 1000, "training.validate_every": 1000}
+    settings = {"data.corpora": CORPORA, "text.size": 8000, "training.max_steps": 1000, "training.validate_every": 1000}
     config = make_config("base", settings=settings)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -274,16 +283,41 @@ def real(arguments: argparse.Namespace) -> None:
     print(f"share {whole / bare:.2f}")
 
 
+def curves(arguments: argparse.Namespace) -> None:
+    """Training loss and validation perplexity by step, for equal and for unequal runs."""
+    runs = {name: curve(*name) for name in (("float32", 1), ("bf16", 1), ("float32", 2), ("float32", 3))}
+    print("\nstep  " + "  ".join(f"{precision:>8} seed {seed}" for precision, seed in runs))
+    for step in next(iter(runs.values())):
+        print(f"{step:>5} " + "  ".join(f"{losses[step]:>15.4f}" for losses in runs.values()))
+    first, *others = (np.array(list(losses.values())) for losses in runs.values())
+    apart = [f"{np.abs(other - first).mean():.4f}" for other in others]
+    print("mean distance from the first: " + ", ".join(apart))
+
+
+def curve(precision: str, seed: int) -> dict[str, float]:
+    settings = {
+        "data.corpora": CORPORA, "data.valid": VALID, "text.size": 8000,
+        "training.precision": precision, "training.seed": seed,
+        "training.max_steps": 1000, "training.log_every": 100, "training.validate_every": 500,
+        "training.batch_tokens": 8000,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        run_training(name, preset="small", settings=settings, device="auto", console=Console(quiet=True))
+        entries = [json.loads(line) for line in (Path(name) / "log.jsonl").read_text().splitlines()]
+    losses = {str(entry["step"]): entry["loss"] for entry in entries if "loss" in entry}
+    return losses | {f"val {e['step']}": math.log(e["perplexity"]) for e in entries if "BLEU" in e}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="train, decode, real; all if none is named")
+    parser.add_argument("parts", nargs="*", help="train, decode, real, curves; all if none is named")
     parser.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure dragoman alone")
     parser.add_argument("--batches", type=int, default=24, help="different batches")
     parser.add_argument("--rounds", type=int, default=5, help="times that all batches are taken; the median counts")
     parser.add_argument("--profile", action="store_true", help="print the kernels that take longest")
     arguments = parser.parse_args()
-    parts = {"train": train, "decode": decode, "real": real}
+    parts = {"train": train, "decode": decode, "real": real, "curves": curves}
     for name in arguments.parts or parts:
         parts[name](arguments)
 

@@ -108,7 +108,11 @@ class TrainingConfig:
     consistency: float = setting(
         0.0, "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)", at_least=0.0
     )
-    schedule: str = setting("inverse-sqrt", "course of the learning rate", choices=("inverse-sqrt", "noam", "constant"))
+    schedule: str = setting(
+        "inverse-sqrt",
+        "course of the learning rate (linear: to zero at max_steps)",
+        choices=("inverse-sqrt", "noam", "linear", "constant"),
+    )
     learning_rate: float = setting(
         5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
     )

@@ -21,6 +21,15 @@ def noam(step: int, factor: float, warmup: int, width: int) -> float:
     return float(factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
+def linear(step: int, peak: float, warmup: int, last: int) -> float:
+    """Down in a line, to zero behind the last step.
+
+    >>> linear(100, 1.0, 100, 299), linear(250, 1.0, 100, 299)
+    (1.0, 0.25)
+    """
+    return float(peak * min(step / max(warmup, 1), max(last + 1 - step, 0) / max(last + 1 - warmup, 1)))
+
+
 def constant(step: int, rate: float, warmup: int) -> float:
     return rate * min(1.0, step / max(warmup, 1))
 
@@ -28,6 +37,7 @@ def constant(step: int, rate: float, warmup: int) -> float:
 SCHEDULES: dict[str, Callable[[int, TrainingConfig, int], float]] = {
     "inverse-sqrt": lambda step, t, width: inverse_sqrt(step, t.learning_rate, t.warmup_steps),
     "noam": lambda step, t, width: noam(step, t.learning_rate, t.warmup_steps, width),
+    "linear": lambda step, t, width: linear(step, t.learning_rate, t.warmup_steps, t.max_steps),
     "constant": lambda step, t, width: constant(step, t.learning_rate, t.warmup_steps),
 }
 

@@ -1,5 +1,6 @@
 """Two roads to one translation: cached steps and the full pass, beam and exhaustive search, one and many sentences."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -76,20 +77,23 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_batch_of_one_is_a_batch_of_many(trained, beam: int, capsys) -> None:
+@pytest.mark.parametrize(("device", "precision"), [("cpu", "float32"), ("cuda", "float32"), ("cuda", "bf16")])
+def test_a_batch_of_one_is_a_batch_of_many(trained, device: str, precision: str, beam: int, capsys) -> None:
     """A difference is allowed only where two hypotheses tie."""
-    translator = dragoman.load(trained, device="cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    translator = dragoman.load(trained, device=device)
     lines = [source for source, _ in toy_pairs(500, seed=77, longest=9)]
-    settings = DecodingConfig(beam=beam, batch_tokens=500)
+    settings = DecodingConfig(beam=beam, precision=precision, batch_tokens=500)
     many = translator.translate(lines, Request(decoding=settings))
-    alone = translator.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=1)))
+    alone = translator.translate(lines, Request(decoding=replace(settings, batch_tokens=1)))
     ties = 0
     for together, single in zip(many, alone, strict=True):
         if together.text != single.text:
             ties += 1
             assert abs(together.score - single.score) < 1e-4
     with capsys.disabled():
-        print(f"\nbeam {beam}: {ties} ties in {len(lines)} sentences")
+        print(f"\n{device}, {precision}, beam {beam}: {ties} ties in {len(lines)} sentences")
 
 
 def test_order_does_not_matter(trained) -> None:
