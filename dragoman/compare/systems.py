@@ -77,7 +77,7 @@ FULL = Scale(
 SCALES = {scale.name: scale for scale in (QUICK, FULL)}
 COMMON: dict[str, Any] = {
     "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0, "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
-    "training.patience": 0, "training.average": 1, "training.validate_every": 0, "training.log_every": 1_000_000,
+    "training.schedule": "linear", "training.patience": 0, "training.average": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {}, "convs2s": {}, "lexical": {},
