@@ -31,8 +31,8 @@ def depths(scale: Scale) -> dict[str, System]:
 
 def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, Result]) -> Finding:
     """BLEU of the whole block, of it without each part, and of other norms and depths."""
-    loss = {name: whole.bleu - result.bleu for name, result in without.items()}
-    useless = [name for name, lost in loss.items() if lost <= 0]
+    change = {name: result.bleu - whole.bleu for name, result in without.items()}
+    useless = [name for name, gained in change.items() if gained >= 0]
     broken = [name for name, result in [*without.items(), *others.items()] if result.failure]
     everything = {"all parts": whole, **without, **others}
     stopped = f" ({listed(broken)} ended in numbers that are not finite)" if broken else ""
@@ -40,8 +40,8 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
         [Bars("BLEU at the same cost", "BLEU", list(everything), [result.bleu for result in everything.values()])],
         (
             f"The whole block reaches {whole.bleu:.1f} BLEU; taking a part out changes that by "
-            f"{named({name: -lost for name, lost in loss.items()}, '+.1f')}{stopped}: "
-            f"{'every part earns its place' if not useless else 'nothing is lost with ' + listed(useless)}.",
+            f"{named(change, '+.1f')}{stopped}: "
+            f"{'every part earns its place' if not useless else f'with {listed(useless)} nothing is lost here'}.",
             f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, all at "
             f"{whole.flops:.3g} training FLOPs.",
         ),

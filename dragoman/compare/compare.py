@@ -42,7 +42,7 @@ def compare(
     jobs: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Finding]:
-    """Run the claims (all of them, where none is named) and leave the report in `out`."""
+    """Run the claims (all of them, where none is named); the report tells these and what earlier calls found."""
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
@@ -56,7 +56,11 @@ def compare(
         jobs = jobs or (JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, MOST_JOBS))
         run_all(shop, systems, jobs, console)
         found = {name: _found(shop, name, console) for name in wanted}
-        chapters = [Chapter(name, CLAIMS[name].title, CLAIMS[name].words, finding) for name, finding in found.items()]
+        chapters = [
+            Chapter(name, claim.title, claim.words, _found(shop, name, console))
+            for name, claim in CLAIMS.items()
+            if _kept(shop, name).exists()
+        ]
         write_atomically(shop.folder / REPORT, write_report(chapters, _facts(shop, given)).encode())
     console.print(f"wrote {shop.folder / REPORT}")
     return found
@@ -96,7 +100,7 @@ def _claim_folder(shop: Workshop, given: Given) -> None:
 
 def _found(shop: Workshop, name: str, console: Console) -> Finding:
     """What an earlier call found, or what this one finds."""
-    path = shop.folder / "claims" / f"{name}.json"
+    path = _kept(shop, name)
     if path.exists():
         return Finding.from_json(json.loads(path.read_text(encoding="utf-8")))
     started = time.monotonic()
@@ -105,6 +109,10 @@ def _found(shop: Workshop, name: str, console: Console) -> Finding:
     write_atomically(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
     console.print(f"{name} in {time.monotonic() - started:.0f} s: {' '.join(finding.sentences)}")
     return finding
+
+
+def _kept(shop: Workshop, name: str) -> Path:
+    return shop.folder / "claims" / f"{name}.json"
 
 
 def _facts(shop: Workshop, given: Given) -> dict[str, str]:

@@ -36,15 +36,16 @@ class Scale:
     validations: int  # during a training whose course is drawn
     lengths: tuple[int, ...]  # of sequences that are timed
     length_tokens: int  # in a timed training step
+    timed_sentences: int  # of a timed translation
 
 
 QUICK = Scale(
     name="quick",
-    flops=1.5e11,
+    flops=4e10,
     settings={
         "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
-        "training.batch_tokens": 400, "training.learning_rate": 5e-3,
+        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.1,
+        "training.batch_tokens": 100, "training.learning_rate": 3e-3,
     },
     larger={"model.width": 96, "model.feed_forward_width": 192},
     parts=(8,),
@@ -55,6 +56,7 @@ QUICK = Scale(
     validations=2,
     lengths=(16, 32, 64, 128, 256),
     length_tokens=1024,
+    timed_sentences=50,
 )  # fmt: skip
 FULL = Scale(
     name="full",
@@ -73,10 +75,11 @@ FULL = Scale(
     validations=5,
     lengths=(16, 32, 64, 128, 256, 512, 1024),
     length_tokens=8192,
+    timed_sentences=1000,
 )  # fmt: skip
-SCALES = {scale.name: scale for scale in (QUICK, FULL)}
 COMMON: dict[str, Any] = {
-    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0, "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
+    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
+    "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
     "training.schedule": "linear", "training.patience": 0, "training.average": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
 ARCHITECTURES: dict[str, dict[str, Any]] = {

@@ -24,7 +24,6 @@ ABLATIONS = {
     "no label smoothing": variant("no-smoothing", 0.5, training__label_smoothing=0.0),
     "learned positions": variant("learned-positions", 0.5, model__positions__kind="learned"),
 }
-SPEED_SENTENCES = 256
 
 
 def larger(scale: Scale) -> System:
@@ -99,18 +98,15 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
     )  # fmt: skip
 
 
-def speed(translator: Translator, sources: Sequence[str], device: str) -> float:
+def speed(shop: Workshop, translator: Translator) -> float:
     """Sentences translated in a second, alone on the machine."""
-    some = list(sources[:SPEED_SENTENCES])
-    return len(some) / seconds(lambda: translator(some), pick_device(device), 1)
+    some = shop.texts.test_of("all").sources[: shop.scale.timed_sentences]
+    return len(some) / seconds(lambda: translator(some), pick_device(shop.device), 1)
 
 
 def show(shop: Workshop) -> Finding:
-    test = shop.texts.test_of("all")
     systems = {**MAIN, "larger": larger(shop.scale)}
-    rows = {
-        name: Row(shop.result(s), speed(shop.translator(s), test.sources, shop.device)) for name, s in systems.items()
-    }
+    rows = {name: Row(shop.result(system), speed(shop, shop.translator(system))) for name, system in systems.items()}
     rows["ensemble"] = ensemble(shop, [MAIN["transformer"], SECOND])
     ablated = {name: shop.result(system) for name, system in ablations(shop.scale).items()}
     note = "the seconds were taken with other runs beside, the sentences per second alone"
@@ -127,7 +123,7 @@ def ensemble(shop: Workshop, members: Sequence[System]) -> Row:
         parameters=sum(r.parameters for r in results), steps=sum(r.steps for r in results),
         flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu, chrf=chrf,
     )  # fmt: skip
-    return Row(total, speed(together, test.sources, shop.device))
+    return Row(total, speed(shop, together))
 
 
 CLAIM = Claim(

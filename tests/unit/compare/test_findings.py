@@ -23,7 +23,7 @@ def result(bleu: float, **more: object) -> Result:
 
 def table_finding(transformer: float, rnn: float) -> Finding:
     curve = [(1e9, 5.0), (5e9, 11.0)]
-    scores = {name: 10.0 for name in ARCHITECTURES} | {"transformer": transformer, "rnn": rnn}
+    scores = dict.fromkeys(ARCHITECTURES, 10.0) | {"transformer": transformer, "rnn": rnn}
     rows = {name: table.Row(result(bleu, curve=curve), 50.0) for name, bleu in scores.items()}
     rows |= {"larger": table.Row(result(21.5), 20.0), "ensemble": table.Row(result(23.25, flops=1e10), 10.0)}
     return table.finding(rows, result(18.0), {"1 head": result(17.0), "no dropout": result(18.5)}, "noted")
@@ -31,8 +31,10 @@ def table_finding(transformer: float, rnn: float) -> Finding:
 
 BOTH_WAYS = {
     "C1": (
-        length.finding([3.0, 9.5], {"RNN": [20.0, 5.0], "RNN with attention": [22.0, 18.0], "Transformer": [30.0, 27.0]}),
-        length.finding([3.0, 9.5], {"RNN": [20.0, 20.0], "RNN with attention": [22.0, 18.0], "Transformer": [30.0, 3.0]}),
+        length.finding([3.0, 9.5], {"RNN": [20.0, 5.0], "RNN with attention": [22.0, 18.0],
+                                    "Transformer": [30.0, 27.0]}),
+        length.finding([3.0, 9.5], {"RNN": [20.0, 20.0], "RNN with attention": [22.0, 18.0],
+                                    "Transformer": [30.0, 3.0]}),
     ),
     "C2": (
         recency.finding({"rnn": FALLING, "rnn-attention": EVEN, "transformer": EVEN},
@@ -52,8 +54,10 @@ BOTH_WAYS = {
         growth.cost_finding([4, 8, 16], 4, *2 * [{k: [1, 1, 2] for k in growth.LAYERS}]),
     ),
     "C5": (
-        scaling.finding({"1": [(3.0, 0.2), (0.1, 0.01)], "1/√d": [(3.0, 0.2), (3.0, 0.2)], "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
-        scaling.finding({"1": [(3.0, 0.2), (3.0, 0.2)], "1/√d": [(3.0, 0.2), (3.0, 0.2)], "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
+        scaling.finding({"1": [(3.0, 0.2), (0.1, 0.01)], "1/√d": [(3.0, 0.2), (3.0, 0.2)],
+                         "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
+        scaling.finding({"1": [(3.0, 0.2), (3.0, 0.2)], "1/√d": [(3.0, 0.2), (3.0, 0.2)],
+                         "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
     ),
     "C6": (
         positions.finding(8, [3.0, 12.0], {"sinusoidal": [20.0, 10.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
