@@ -56,7 +56,8 @@ def _fresh(shop: Workshop, name: str, device: torch.device) -> Model:
 
 
 def _training_step(model: Model, ids: Tensor) -> None:
-    logits = model.logits(model(ids, ids))
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.is_cuda):  # as training does it
+        logits = model.logits(model(ids, ids))
     loss, _ = smoothed_cross_entropy(logits.flatten(0, 1), ids.flatten(), 0.1)
     loss.backward()  # type: ignore[no-untyped-call]
 
