@@ -10,15 +10,14 @@ of its clause and by the last word of the sentence. Names are spelled anew, syll
 """
 
 import random
-from collections.abc import Callable
 from itertools import product
 
 Pairs = list[tuple[str, str]]
 _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"
 _SYLLABLES = [onset + vowel for onset, vowel in product(_ONSETS, _VOWELS)]
 _CODAS = ("n", "l", "sh", "x")
-NOUNS, VERBS, ADJECTIVES = 12, 6, 3
-WORDS, LONGEST_COPY, DIGITS = 20, 16, 5
+NOUNS, VERBS, ADJECTIVES = 8, 5, 2
+WORDS, LONGEST_COPY = 12, 12
 
 
 def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
@@ -56,7 +55,7 @@ def _sentence(words: dict[str, list[tuple[str, str]]], draw: random.Random, clau
 
 
 def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tuple[str, str, bool]:
-    if draw.random() < 0.12:
+    if draw.random() < 0.1:
         syllables = draw.choices(_SYLLABLES, k=2)
         return "".join(syllables).capitalize(), "".join(s[::-1] for s in syllables).capitalize(), False
     (noun, noun_said), plural = draw.choice(words["noun"]), draw.random() < 0.5
@@ -74,14 +73,11 @@ def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_
     return [(" ".join(row), " ".join(row)) for row in rows]
 
 
-def lookup_pairs(count: int, seed: int) -> Pairs:
-    """Nine digits; each of three target words names digit i+3 with those three places before and behind it."""
+def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
+    """Nine digits; each of three target words names one of them and those three places before and behind it."""
     draw = random.Random(seed)
-    rows = [[draw.randrange(DIGITS) for _ in range(9)] for _ in range(count)]
+    rows = [[draw.randrange(digits) for _ in range(9)] for _ in range(count)]
     return [
         (" ".join(f"d{n}" for n in row), " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3)))
         for row in rows
     ]
-
-
-TASKS: dict[str, Callable[[int, int], Pairs]] = {"copy": copy_pairs, "lookup": lookup_pairs}

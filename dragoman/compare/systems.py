@@ -33,6 +33,7 @@ class Scale:
     valid_pairs: int
     toy_pairs: int
     task_pairs: int
+    digits: int  # of the task of two lookups
     validations: int  # during a training whose course is drawn
     lengths: tuple[int, ...]  # of sequences that are timed
     length_tokens: int  # in a timed training step
@@ -41,11 +42,11 @@ class Scale:
 
 QUICK = Scale(
     name="quick",
-    flops=4e10,
+    flops=5e10,
     settings={
         "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.1,
-        "training.batch_tokens": 100, "training.learning_rate": 3e-3,
+        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
+        "training.batch_tokens": 80, "training.learning_rate": 3e-3,
     },
     larger={"model.width": 96, "model.feed_forward_width": 192},
     parts=(8,),
@@ -53,6 +54,7 @@ QUICK = Scale(
     valid_pairs=40,
     toy_pairs=8000,
     task_pairs=4000,
+    digits=3,
     validations=2,
     lengths=(16, 32, 64, 128, 256),
     length_tokens=1024,
@@ -72,6 +74,7 @@ FULL = Scale(
     valid_pairs=400,
     toy_pairs=100_000,
     task_pairs=20_000,
+    digits=6,
     validations=5,
     lengths=(16, 32, 64, 128, 256, 512, 1024),
     length_tokens=8192,

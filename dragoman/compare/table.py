@@ -18,9 +18,6 @@ BASE = variant("base", 0.5)
 ABLATIONS = {
     "1 head": variant("heads-1", 0.5, model__heads=1),
     "16 heads": variant("heads-16", 0.5, model__heads=16),
-    "half the feed-forward width": variant("half-feed-forward", 0.5),
-    "no dropout": variant("no-dropout", 0.5, model__dropout=0.0),
-    "dropout 0.2": variant("dropout-0.2", 0.5, model__dropout=0.2),
     "no label smoothing": variant("no-smoothing", 0.5, training__label_smoothing=0.0),
     "learned positions": variant("learned-positions", 0.5, model__positions__kind="learned"),
 }
@@ -31,8 +28,14 @@ def larger(scale: Scale) -> System:
 
 
 def ablations(scale: Scale) -> dict[str, System]:
+    """Those that depend on the base's own sizes too."""
     narrow = {"model.feed_forward_width": scale.settings["model.feed_forward_width"] // 2}
-    return ABLATIONS | {"half the feed-forward width": System("half-feed-forward", narrow, share=0.5)}
+    rates = [rate for rate in (0.0, 0.1, 0.2) if rate != scale.settings["model.dropout"]]
+    return (
+        ABLATIONS
+        | {"half the feed-forward width": System("half-feed-forward", narrow, share=0.5)}
+        | {f"dropout {rate}": variant(f"dropout-{rate}", 0.5, model__dropout=rate) for rate in rates}
+    )
 
 
 @dataclass(frozen=True)

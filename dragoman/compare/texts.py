@@ -7,13 +7,13 @@
 A text is a pair of files, NAME.source and NAME.target.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dragoman.compare.language import TASKS, Pairs, toy_pairs
+from dragoman.compare.language import Pairs, copy_pairs, lookup_pairs, toy_pairs
 from dragoman.compare.systems import Scale
 from dragoman.config import Corpus
 from dragoman.data.prepare import Sentences, read_sentences
@@ -24,6 +24,10 @@ from dragoman.text.parallel import read_pairs
 
 Files = tuple[str, str]
 SHORT_SHARE = 0.5  # of the pairs are short
+TASKS: dict[str, Callable[[Scale], Pairs]] = {
+    "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
+    "lookup": lambda scale: lookup_pairs(scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Texts:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in wanted:
             if name in TASKS:
-                pairs = TASKS[name](scale.task_pairs + scale.test_pairs, 1)
+                pairs = TASKS[name](scale)
                 self._put(f"{name}.test", pairs[: scale.test_pairs])
                 self._put(name, pairs[scale.test_pairs :])
         if "all" in wanted:
