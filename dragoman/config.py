@@ -11,9 +11,11 @@ test holds them against the tables beside that code.
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from dragoman.combinations import not_of_this_architecture
 from dragoman.errors import ConfigError
 from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
 
@@ -56,31 +58,58 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    similarity: str = setting("scaled-dot", "how well a key fits a query", choices=("scaled-dot",))
-    span: str = setting("soft", "which keys a query sees", choices=("soft",))
-    heads_layout: str = setting("paper", "what each head gets of the input", choices=("paper",))
-    memory: str = setting("last", "encoder layer that the decoder looks at", choices=("last",))
+    similarity: str = setting(
+        "scaled-dot", "how well a key fits a query", choices=("dot", "scaled-dot", "cosine", "additive", "concat")
+    )
+    span: str = setting(
+        "soft", "which keys a query sees: all, the best one, those near its own position",
+        choices=("soft", "hard", "local"),
+    )  # fmt: skip
+    window: int = setting(8, "keys that local attention sees on either side", at_least=0)
+    heads_layout: str = setting(
+        "paper", "what each head gets: all of the input, as D/H features; a chunk of it; all of it, as D features; "
+        "its own queries to shared keys and values", choices=("paper", "narrow", "wide", "shared"),
+    )  # fmt: skip
+    projections: bool = setting(True, "queries, keys and values by matrices; false: they are the input itself")
+    memory: str = setting(
+        "last", "encoder layer that a decoder layer looks at: the last, or that of its own number",
+        choices=("last", "same-layer"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PositionsConfig:
-    kind: str = setting("sinusoidal", "how a position becomes a vector", choices=("sinusoidal", "learned"))
-    join: str = setting("add", "how that vector joins the word's", choices=("add",))
-    base: float = setting(10000.0, "base of the wavelengths of sinusoidal positions", at_least=1.0)
+    kind: str = setting(
+        "sinusoidal", "how a position is told",
+        choices=("none", "index", "sinusoidal", "learned", "rotary", "relative"),
+    )  # fmt: skip
+    join: str = setting("add", "how a position's vector joins the word's", choices=("add", "concat"))
+    every_layer: bool = setting(False, "positions are told again to the queries, keys and values of every layer")
+    base: float = setting(10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0)
     max_length: int = setting(512, "largest length of learned positions", at_least=1, at_most=1_000_000)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    architecture: str = setting("transformer", "the kind of model", choices=("transformer",))
+    architecture: str = setting(
+        "transformer",
+        "the kind of model",
+        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s", "lexical"),
+    )
     width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
     heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
     feed_forward_width: int = setting(2048, "inner features of the feed-forward network", at_least=1, at_most=262_144)
     encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
+    cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
+    kernel_width: int = setting(3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000)
     activation: str = setting("relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish"))
     norm: str = setting("post", "normalise after the residual sum or before the sublayer", choices=("post", "pre"))
-    norm_kind: str = setting("layer", "what is normalised over", choices=("layer",))
+    norm_kind: str = setting(
+        "layer", "what is normalised over: a position's features, or the batch", choices=("layer", "batch", "none")
+    )
+    residual: bool = setting(True, "a sublayer's output is added to its input")
+    feed_forward: bool = setting(True, "a feed-forward network in every layer")
     dropout: float = setting(0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0)
     attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
     activation_dropout: float = setting(0.0, "inside the feed-forward network", at_least=0.0, below=1.0)
@@ -92,6 +121,58 @@ class ModelConfig:
     output_bias: bool = setting(False, "a number of its own for each target piece, added to its score")
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
+
+
+PLAIN = {
+    "architecture": ("transformer",),
+    "norm_kind": ("layer",),
+    "residual": (True,),
+    "feed_forward": (True,),
+    "attention.similarity": ("scaled-dot",),
+    "attention.span": ("soft",),
+    "attention.heads_layout": ("paper",),
+    "attention.projections": (True,),
+    "attention.memory": ("last",),
+    "positions.kind": ("sinusoidal", "learned"),
+    "positions.join": ("add",),
+    "positions.every_layer": (False,),
+}
+"""The Transformer that our own kernels, ONNX graphs and other systems know."""
+
+
+def beyond_plain(model: ModelConfig) -> list[str]:
+    """The settings by which a model is another one than that.
+
+    >>> beyond_plain(ModelConfig(residual=False))
+    ['model.residual=false']
+    """
+    values = dict(leaves(to_tree(model)))
+    return [f"model.{name}={str(values[name]).lower()}" for name in PLAIN if values[name] not in PLAIN[name]]
+
+
+def _misfits(model: ModelConfig) -> Iterator[str]:
+    """Why variants do not go together, if they do not."""
+    attention, positions, heads = model.attention, model.positions, model.heads
+    features = model.width if attention.heads_layout == "wide" else model.width // heads
+    if positions.kind == "rotary" and features % 2:
+        yield f"rotary positions turn pairs of features, and a head has {features}: change model.width or model.heads."
+    if positions.kind in ("none", "rotary", "relative") and positions.join == "concat":
+        yield f"model.positions.kind={positions.kind} has no vector to join: leave model.positions.join=add."
+    if positions.kind in ("none", "rotary", "relative") and positions.every_layer:
+        told = "tells nothing" if positions.kind == "none" else "acts in every layer anyway"
+        yield f"model.positions.kind={positions.kind} {told}: leave model.positions.every_layer=false."
+    if positions.kind == "index" and positions.join == "add":
+        yield "model.positions.kind=index is one number, which is no vector to add: set model.positions.join=concat."
+    if attention.memory == "same-layer" and model.encoder_layers != model.decoder_layers:
+        yield (
+            f"model.attention.memory=same-layer pairs the layers, and there are {model.encoder_layers} in the encoder, "
+            f"{model.decoder_layers} in the decoder: set model.encoder_layers={model.decoder_layers}."
+        )
+    if not attention.projections and attention.heads_layout in ("wide", "shared"):
+        yield (
+            f"model.attention.heads_layout={attention.heads_layout} is a shape of projections, and "
+            f"model.attention.projections=false leaves none: set heads_layout=paper."
+        )
 
 
 @dataclass(frozen=True)
@@ -164,11 +245,15 @@ class Config:
     def __post_init__(self) -> None:
         """Settings that do not go together are refused here, before anything is computed."""
         model = self.model
+        for reason in not_of_this_architecture(flatten(self), _defaults()):
+            raise ConfigError(reason)
         if model.width % model.heads:
             raise ConfigError(
                 f"model.width={model.width} is not a multiple of model.heads={model.heads}: "
                 f"each head gets width/heads features."
             )
+        for reason in _misfits(model):
+            raise ConfigError(reason)
         if model.positions.kind == "sinusoidal" and model.width % 2:
             raise ConfigError(
                 f"model.width={model.width} is odd: sinusoidal positions come in pairs of sine and cosine."
@@ -294,6 +379,11 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     for key, value in settings.items():
         put(tree, key, value)
     return from_tree(tree)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {name: default for name, default, _ in describe_settings()}
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:

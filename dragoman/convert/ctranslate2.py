@@ -10,7 +10,8 @@ import numpy as np
 
 from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
-from dragoman.errors import ConversionError, needs_package
+from dragoman.convert.known import refuse_unknown
+from dragoman.errors import needs_package
 from dragoman.files import storage_errors
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.codec import LANGUAGES_FILE
@@ -22,8 +23,7 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     with needs_package("ctranslate2", "convert"):
         import ctranslate2.specs as specs
     config, weights = bundle.config.model, bundle.float_weights()
-    if config.architecture != "transformer":
-        raise ConversionError(f"CTranslate2 has no model like model.architecture={config.architecture}.")
+    refuse_unknown(config, "CTranslate2")
     activation = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}[config.activation]
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers), config.heads,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dragoman.bundle import Bundle
+from dragoman.convert.known import refuse_unknown
 from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.errors import ConversionError, needs_package
 from dragoman.files import storage_errors
@@ -58,8 +59,8 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
 
 def _refuse_what_marian_cannot(bundle: Bundle) -> None:
     config, codec = bundle.config.model, bundle.codec
+    refuse_unknown(config, "MarianMT")
     reasons = {
-        f"model.architecture={config.architecture}": config.architecture != "transformer",
         f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,

@@ -7,15 +7,14 @@ import safetensors.numpy
 from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
 from dragoman.convert.graph import Stored
 from dragoman.convert.graphs import encoder_graph, step_graph
-from dragoman.errors import ConversionError
+from dragoman.convert.known import refuse_unknown
 from dragoman.int8 import quantise
 
 
 def with_graphs(bundle: Bundle, int8: bool = False) -> Bundle:
     """The bundle with graphs; with `int8`, its matrices are stored in int8 as well."""
     config = bundle.config.model
-    if config.architecture != "transformer":
-        raise ConversionError(f"there is no ONNX graph for model.architecture={config.architecture} yet.")
+    refuse_unknown(config, "our ONNX graph")
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights
     raw = safetensors.numpy.save(dict(weights))
     stored = Stored(WEIGHTS, raw)

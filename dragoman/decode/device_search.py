@@ -11,7 +11,7 @@ repetitions, an observer) is left to that.
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,10 +24,12 @@ from dragoman.decode.penalties import LENGTH_PENALTIES
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.kernels import usable
 from dragoman.model.incremental import IncrementalDecoder
+from dragoman.model.linear import linear
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
 STEPS_BETWEEN_LOOKS = 8
+FEWEST = 16  # sentences that a recording is made for
 SHRINK = 4  # sentences still searched go on in a smaller recording when so many times fewer are left
 SHARE_OF_MEMORY = 0.25
 
@@ -55,7 +57,7 @@ class DeviceSearch:
         self._refresh()
         limits = Limits(self._engine, sources, self._settings, None)
         longest = int(limits.longest.max())
-        room = Room(_power(len(sources)), _stride(max(map(len, sources))), _stride(longest))
+        room = Room(_power(max(len(sources), FEWEST)), _stride(max(map(len, sources))), _stride(longest))
         beams = self._with_room(room)
         beams.start(sources, limits)
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -68,9 +70,10 @@ class DeviceSearch:
             alive = np.flatnonzero(~done)
             if not len(alive):
                 break
-            if _power(len(alive)) * SHRINK <= beams.room.sentences:
+            fewer = _power(max(len(alive), FEWEST))
+            if fewer * SHRINK <= beams.room.sentences:
                 self._collect(beams, searched, np.flatnonzero(done), found)
-                smaller = self._with_room(beams.room._replace(sentences=_power(len(alive))))
+                smaller = self._with_room(beams.room._replace(sentences=fewer))
                 smaller.take(beams, alive)
                 beams, searched = smaller, searched[alive]
         self._collect(beams, searched, np.arange(len(searched)), found)
@@ -89,7 +92,7 @@ class DeviceSearch:
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""
         if room not in self._beams:
-            beams = Beams(self._model, self._engine.target, self._settings, self._nbest, room)
+            beams = Beams(cast(Transformer, self._model), self._engine.target, self._settings, self._nbest, room)
             if self._engine.device.type == "cuda":
                 limit = SHARE_OF_MEMORY * torch.cuda.get_device_properties(self._engine.device).total_memory
                 while self._beams and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit:
@@ -199,7 +202,8 @@ class Beams:
 
     def _advance(self) -> None:
         """One word more for every hypothesis."""
-        logits = self._model.logits(self.decoder.step(self.last.flatten()))  # (R, V)
+        output = self._model.output
+        logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)  # (R, V)
         if usable(logits):
             self._choose_in_kernels(logits)
         else:
@@ -278,10 +282,10 @@ class Beams:
         return [
             [
                 Hypothesis(
-                    (*said[:length],) if last == self._end else (*said[:length], last),
+                    tuple(said[:length] if last == self._end else [*said[:length], last]),
                     score,
                     (*costs[:length], end_cost),
-                    complete=last == self._end,
+                    last == self._end,
                 )
                 for score, length, last, end_cost, said, costs in zip(*of_sentence, strict=True)
                 if score > -np.inf
@@ -299,6 +303,8 @@ def walk_back(
     The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest), meaningless beyond `steps`.
     """
     longest, sentence = int(steps.max(initial=0)), np.arange(len(said))[:, None]
+    if said.shape[1] == 1:  # greedy: there is one way
+        return said[:, [0] * steps.shape[1], :longest], log_probs[:, [0] * steps.shape[1], :longest]
     words, values = (np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs))
     for place in range(longest - 1, -1, -1):
         inside = place < steps  # the walk of a shorter one has not begun yet

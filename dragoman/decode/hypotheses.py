@@ -5,6 +5,7 @@ N sentences, R rows (live hypotheses of all sentences), t steps so far, S source
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,7 @@ from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of its end."""
 
     tokens: tuple[int, ...]

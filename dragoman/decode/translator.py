@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dragoman.decode.device_search import DeviceSearch
 
 WINDOW_LINES = 2048
-MANY = 16
-"""Sentences from which on a search on the device is worth its preparation."""
 ENGINES = ("auto", "onnx", "torch")
 
 
@@ -235,7 +233,7 @@ class Translator:
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
             )  # fmt: skip
         host_is_needed = prefixes or request.alignments or request.observer
-        if self.engine.searches_on_device and len(sources) >= MANY and not host_is_needed and is_simple(settings):
+        if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
             return self._device_search(settings, request.nbest)(sources)
         return beam_search(
             engine, sources, settings,

@@ -9,7 +9,7 @@ import torch
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Forbidden, Step
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
 from dragoman.model.weights import check_weights, set_weights
@@ -47,12 +47,11 @@ class TorchEngine:
 
     @property
     def has_attention(self) -> bool:
-        return True
+        return self.model.attention_layers > 0
 
     @property
     def max_length(self) -> int | None:
-        positions = self.model.config.positions
-        return positions.max_length if positions.kind == "learned" else None
+        return self.model.max_length
 
     @property
     def searches_on_device(self) -> bool:
@@ -65,7 +64,7 @@ class TorchEngine:
     @property
     def attention_layer(self) -> int:
         """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
-        return max(0, len(self.model.decoder) - 2)
+        return max(0, self.model.attention_layers - 2)
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> Any:
@@ -104,16 +103,24 @@ class TorchEngine:
 
     @torch.inference_mode()
     def attention_weights(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
-        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S)."""
+        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S).
+
+        A model shows those of the three that it has.
+        """
+        if not self.has_attention:
+            raise TranslationError(f"model.architecture={self.model.config.architecture} has no attention to show.")
         batch = collate([source], [target], self.source, self.target)
         records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 
     @torch.inference_mode()
-    def position_vectors(self, length: int) -> np.ndarray:
-        """What the model adds to the words at so many positions. (length, D)"""
+    def position_vectors(self, length: int) -> np.ndarray | None:
+        """What the model adds to the words at so many positions (length, D); None where it adds nothing."""
+        positions = getattr(getattr(self.model, "source_embedding", None), "positions", None)
+        if positions is None:
+            return None
         nothing = torch.zeros(1, length, self.model.config.width, device=self.device)
-        vectors: np.ndarray = self.model.source_embedding.positions(nothing)[0].float().cpu().numpy()
+        vectors: np.ndarray = positions(nothing)[0].float().cpu().numpy()
         return vectors
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -37,7 +37,7 @@ class Inspection:
     axes: dict[str, Axis]  # "source", "target" and "said", the target shifted by one
     maps: dict[str, np.ndarray]  # by the names of KINDS, each (L, H, rows, columns)
     beam: list[Node]
-    positions: np.ndarray | None  # (max(S, T), D); None where the engine has none to show
+    positions: np.ndarray | None  # (max(S, T), D); None where there are none to show
 
     def joined(self, kind: str) -> np.ndarray:
         """A family's maps between words instead of pieces. (L, H, row words, column words)"""
@@ -58,7 +58,7 @@ def inspect_sentence(
     shown = translator.attention(text, found.pieces if translation is None else translation, request)
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
-    positions_of: Callable[[int], np.ndarray] | None = getattr(translator.engine, "position_vectors", None)
+    positions_of: Callable[[int], np.ndarray | None] | None = getattr(translator.engine, "position_vectors", None)
     return Inspection(
         text,
         found.text if translation is None else translation,

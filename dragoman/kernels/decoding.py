@@ -38,11 +38,11 @@ def _to_past(
         ancestor = first + tl.load(origin_at + row.to(tl.int64) * places + place, mask=real, other=0)
         at = cache_at + (ancestor.to(tl.int64) * places + place)[:, None] * (2 * width) + feature[None, :]
         keys = tl.load(at, mask=real[:, None], other=0.0).to(tl.float32)
+        values = tl.load(at + width, mask=real[:, None], other=0.0).to(tl.float32)
         scores = tl.where(real, tl.sum(keys * q[None, :], 1), float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 0))
         powers = tl.exp(scores - higher)
         shrink = tl.exp(highest - higher)
-        values = tl.load(at + width, mask=real[:, None], other=0.0).to(tl.float32)
         total = total * shrink + tl.sum(powers, 0)
         mixed = mixed * shrink + tl.sum(powers[:, None] * values, 0)
         highest = higher
@@ -71,12 +71,12 @@ def _to_memory(
         real = place < length
         at = memory_at + (sentence.to(tl.int64) * longest + place)[:, None] * (2 * width) + feature[None, :]
         keys = tl.load(at, mask=real[:, None], other=0.0)
+        values = tl.load(at + width, mask=real[:, None], other=0.0)  # on its way while the scores are computed
         scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(real[None, :], scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         powers = tl.exp(scores - higher[:, None])
         shrink = tl.exp(highest - higher)
-        values = tl.load(at + width, mask=real[:, None], other=0.0)
         total = total * shrink + tl.sum(powers, 1)
         mixed = mixed * shrink[:, None] + tl.dot(powers.to(values.dtype), values, input_precision="ieee")
         highest = higher

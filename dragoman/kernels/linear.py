@@ -10,11 +10,13 @@ it in one pass.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from dragoman.kernels import working_type
+from dragoman.kernels.product import product
 
 _ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
 
@@ -60,8 +62,8 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
         near_weight, near_bias = weight.to(x.dtype), bias.to(x.dtype)
-        product = torch._addmm_activation if relu else torch.addmm
-        out: Tensor = product(near_bias, x, near_weight.T)  # (N, E)
+        compute = torch._addmm_activation if relu else torch.addmm
+        out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
         ctx.save_for_backward(x, near_weight, out if relu else None)
         ctx.types = weight.dtype, bias.dtype
         return out
@@ -75,8 +77,15 @@ class _Linear(torch.autograd.Function):
         return grad @ weight, (grad.T @ x).to(weight_type), dbias.to(bias_type), None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+    """x W^T + b, through a ReLU if asked for; where nothing is learned, by the product that knows no neighbours."""
     flat = x.to(working_type(x)).flatten(0, -2)
-    out: Tensor = _Linear.apply(flat, weight, bias, relu)
+    out: Tensor
+    if torch.is_grad_enabled():
+        out = _Linear.apply(flat, weight, bias, relu)
+    elif flat.dtype == torch.bfloat16:
+        out = product(flat, weight.to(flat.dtype), bias, relu)
+    else:
+        out = F.linear(flat, weight.to(flat.dtype), bias)
+        out = F.relu(out) if relu else out
     return out.view(*x.shape[:-1], -1)

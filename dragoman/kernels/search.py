@@ -1,10 +1,11 @@
 """A step of beam search, from logits to the next words; its plain twin is in `decode/device_search.py`.
 
-    N sentences of W hypotheses each, R = N*W rows, V words in G chunks, k = W+1 words considered of each row, P places.
+    N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words considered of each row,
+    P places.
 
-Two kernels: one finds the k best words of each chunk of a row's logits, the other takes all candidates of a sentence in
-turn, best first, until W of them live on. A row's k best are among its chunks', and what more the chunks offer is never
-reached: of a row's words only one is the end, and the W others fill the beam.
+Three kernels. One passes over the logits once and notes the best of each group of words; the k best words of a row are
+in the k groups whose best are best, where the second finds them (of equal words, the first comes first). The third
+takes all candidates of a sentence in turn, best first, until W of them live on.
 """
 
 import torch
@@ -12,31 +13,68 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_CHUNK = 8192
+_CHUNK, _GROUP = 4096, 64
+
+
+@triton.jit
+def _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses: tl.constexpr):
+    """Logits to choose by: -inf where a word may not come, or the end not yet."""
+    x += tl.load(bias_at + word, mask=word < words, other=float("-inf"))
+    too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
+    return tl.where((word == end) & too_early, float("-inf"), x)
+
+
+@triton.jit
+def _survey(
+    logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words, groups, end,
+    hypotheses: tl.constexpr, chunk: tl.constexpr, group: tl.constexpr,
+):  # fmt: skip
+    """A chunk of a row: its part of the softmax's sum, and the best of each of its groups."""
+    row, number = tl.program_id(0), tl.program_id(1)
+    part = row * tl.num_programs(1) + number
+    group_of = tl.arange(0, chunk // group)
+    word = number * chunk + group_of[:, None] * group + tl.arange(0, group)[None, :]
+    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")).to(tl.float32)
+    highest = tl.max(x)
+    tl.store(highest_at + part, highest)
+    tl.store(powers_at + part, tl.sum(tl.exp(x - highest)))
+    best = tl.max(_allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses), 1)
+    group_of += number * (chunk // group)
+    tl.store(best_at + row * groups + group_of, best, mask=group_of < groups)
 
 
 @triton.jit
 def _best_words(
-    logits_at, bias_at, end_from_at, steps_at, words_at, logits_found_at, highest_at, powers_at, words, end,
-    hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, block: tl.constexpr,
+    logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words_at, log_probs_at,
+    words, groups, chunks, end,
+    hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, group: tl.constexpr,
+    groups_block: tl.constexpr, chunks_block: tl.constexpr,
 ):  # fmt: skip
-    """A chunk of a row: its part of the softmax's sum, and of the words that may come the k best."""
-    row, chunk = tl.program_id(0), tl.program_id(1)
-    part = row * tl.num_programs(1) + chunk
-    word = chunk * block + tl.arange(0, block)
-    inside = word < words
-    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=inside, other=float("-inf")).to(tl.float32)
-    highest = tl.max(x, 0)
-    tl.store(highest_at + part, highest)
-    tl.store(powers_at + part, tl.sum(tl.exp(x - highest), 0))
-    x += tl.load(bias_at + word, mask=inside, other=0.0)
-    too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
-    x = tl.where((word == end) & too_early, float("-inf"), x)
+    """A row: its k best words and their log-probabilities, best first."""
+    row = tl.program_id(0)
+    part = tl.arange(0, chunks_block)
+    highest = tl.load(highest_at + row * chunks + part, mask=part < chunks, other=float("-inf"))
+    powers = tl.load(powers_at + row * chunks + part, mask=part < chunks, other=0.0)
+    peak = tl.max(highest, 0)
+    log_total = peak + tl.log(tl.sum(powers * tl.exp(highest - peak), 0))
+    number = tl.arange(0, groups_block)
+    best = tl.load(best_at + row * groups + number, mask=number < groups, other=float("-inf"))
+    slot = tl.arange(0, slots)
+    chosen = tl.full([slots], 0, tl.int32)
     for rank in tl.static_range(k):
-        best, place = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
-        tl.store(words_at + part * slots + rank, chunk * block + place)
-        tl.store(logits_found_at + part * slots + rank, best)
-        x = tl.where(word == chunk * block + place, float("-inf"), x)
+        place = tl.argmax(best, 0, tie_break_left=True)
+        chosen = tl.where(slot == rank, place, chosen)
+        best = tl.where(number == place, float("-inf"), best)
+    word = chosen[:, None] * group + tl.arange(0, group)[None, :]
+    real = (slot < tl.minimum(k, groups))[:, None] & (word < words)
+    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=real, other=float("-inf")).to(tl.float32)
+    x = _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses)
+    for rank in tl.static_range(k):
+        value = tl.max(x)
+        first = tl.min(tl.where(x == value, word, words))
+        tl.store(words_at + row * slots + rank, first.to(tl.int64))
+        tl.store(log_probs_at + row * slots + rank, value - log_total)
+        x = tl.where(word == first, float("-inf"), x)
 
 
 @triton.jit
@@ -52,36 +90,21 @@ def _kth_best(scores, nbest: tl.constexpr):
 
 @triton.jit
 def _advance(
-    words_at, logits_found_at, highest_at, powers_at, steps_at, penalties_at, longest_at,
+    words_at, log_probs_found_at, steps_at, penalties_at, longest_at,
     last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at, end_log_probs_at,
     origin_at, end, enough, places, capacity,
-    hypotheses: tl.constexpr, chunks: tl.constexpr, slots: tl.constexpr, used_slots: tl.constexpr,
-    rows_block: tl.constexpr, chunks_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr,
-    nbest: tl.constexpr,
+    hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr,
+    rows_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr, nbest: tl.constexpr,
 ):  # fmt: skip
     """A sentence: its candidates in order, ends noted, W of the others living on."""
     sentence = tl.program_id(0)
     steps = tl.load(steps_at)
-    candidate = tl.arange(0, rows_block * chunks_block * slots)
-    parent = candidate // (chunks_block * slots)
-    chunk, slot = candidate // slots % chunks_block, candidate % slots
-    real = (parent < hypotheses) & (chunk < chunks) & (slot < used_slots)
-    at = ((sentence * hypotheses + parent) * chunks + chunk) * slots + slot
+    candidate = tl.arange(0, rows_block * slots)
+    parent, slot = candidate // slots, candidate % slots
+    real = (parent < hypotheses) & (slot < k)
+    at = (sentence * hypotheses + parent) * slots + slot
     word = tl.load(words_at + at, mask=real, other=0)
-    logit = tl.load(logits_found_at + at, mask=real, other=float("-inf"))
-    # each row's log-sum-exp, from those of its chunks
-    row, part = tl.arange(0, rows_block), tl.arange(0, chunks_block)
-    part_at = (sentence * hypotheses + row)[:, None] * chunks + part[None, :]
-    part_real = (row < hypotheses)[:, None] & (part < chunks)[None, :]
-    highest = tl.load(highest_at + part_at, mask=part_real, other=-1e30)
-    powers = tl.load(powers_at + part_at, mask=part_real, other=0.0)
-    peak = tl.max(highest, 1)
-    sum_of_row = tl.sum(powers * tl.exp(highest - peak[:, None]), 1)
-    log_total = peak + tl.log(tl.where(sum_of_row > 0, sum_of_row, 1.0))
-    log_total = tl.reshape(
-        tl.broadcast_to(log_total[:, None], (rows_block, chunks_block * slots)), (rows_block * chunks_block * slots,)
-    )
-    log_prob = logit - log_total
+    log_prob = tl.load(log_probs_found_at + at, mask=real, other=float("-inf"))
     before = tl.load(totals_at + sentence * hypotheses + parent, mask=real, other=float("-inf"))
     total = before + log_prob.to(tl.float64)
     total = tl.where(real, total, float("-inf"))
@@ -101,7 +124,7 @@ def _advance(
         best, place = tl.max(total, 0, return_indices=True, return_indices_tie_break_left=True)
         picked = candidate == place
         its_word = tl.sum(tl.where(picked, word, 0), 0)
-        its_parent = place // (chunks_block * slots)
+        its_parent = place // slots
         its_log_prob = tl.sum(tl.where(picked, log_prob, 0.0), 0)
         total = tl.where(picked, float("-inf"), total)
         possible = best > float("-inf")
@@ -158,20 +181,26 @@ def _advance(
 
 def best_words(
     logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each row (R, V) and chunk: the k best words and their logits, (R, G, k'); the largest logit and the sum of
-    e^(logit - largest), (R, G). `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
+) -> tuple[Tensor, Tensor]:
+    """For each row (R, V) the k best words and their log-probabilities, (R, k'), those beyond k meaningless.
+
+    `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
     rows, words = logits.shape
-    chunk = min(_CHUNK, triton.next_power_of_2(words))
-    chunks, slots = triton.cdiv(words, chunk), triton.next_power_of_2(k)
-    found = torch.empty(rows, chunks, slots, dtype=torch.int64, device=logits.device)
-    values = torch.empty(rows, chunks, slots, dtype=torch.float32, device=logits.device)
+    chunk = max(_GROUP, min(_CHUNK, triton.next_power_of_2(words)))
+    chunks, groups, slots = triton.cdiv(words, chunk), triton.cdiv(words, _GROUP), triton.next_power_of_2(k)
+    best = torch.empty(rows, groups, dtype=torch.float32, device=logits.device)
     highest, powers = torch.empty(2, rows, chunks, dtype=torch.float32, device=logits.device)
-    _best_words[(rows, chunks)](
-        logits, bias, end_from, steps, found, values, highest, powers, words, end,
-        rows // len(end_from), k, slots, chunk, num_warps=min(8, max(1, chunk // 1024)),
+    found = torch.empty(rows, slots, dtype=torch.int64, device=logits.device)
+    log_probs = torch.empty(rows, slots, dtype=torch.float32, device=logits.device)
+    limits, hypotheses = (bias, end_from, steps), rows // len(end_from)
+    _survey[(rows, chunks)](
+        logits, *limits, best, highest, powers, words, groups, end, hypotheses, chunk, _GROUP, num_warps=4
+    )
+    _best_words[(rows,)](
+        logits, *limits, best, highest, powers, found, log_probs, words, groups, chunks, end,
+        hypotheses, k, slots, _GROUP, triton.next_power_of_2(groups), triton.next_power_of_2(chunks), num_warps=1,
     )  # fmt: skip
-    return found, values, highest, powers
+    return found, log_probs
 
 
 def choose(
@@ -200,11 +229,11 @@ def choose(
     """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are changed in place."""
     sentences, hypotheses, places = origin.shape
     k, capacity = hypotheses + 1, scores.shape[1] - 1
-    words, values, highest, powers = best_words(logits, bias, end_from, steps, end, k)
-    chunks, slots = words.shape[1:]
+    words, found = best_words(logits, bias, end_from, steps, end, k)
+    slots = words.shape[1]
     _advance[(sentences,)](
-        words, values, highest, powers, steps, penalties, longest, last, totals, done, said, parents, log_probs, count,
+        words, found, steps, penalties, longest, last, totals, done, said, parents, log_probs, count,
         scores, ends, end_log_probs, origin, end, enough, places, capacity,
-        hypotheses, chunks, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(chunks),
-        triton.next_power_of_2(capacity), 32, nbest, num_warps=1,
+        hypotheses, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity), 32, nbest,
+        num_warps=1,
     )  # fmt: skip

@@ -3,39 +3,28 @@
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool, True = may look,
     and broadcast to (B, H, T, S).
 
+Its parts are chosen one by one: `heads` (what a head gets of the input), `similarities` (how a key fits a query),
+`spans` (which keys are seen), `distances` (rotary and relative positions).
+
 There are three roads to one result: `plain_attention` is the formula and shows its weights; `fused_attention` is
 torch's kernel and does not; our own kernel takes sentences that lie end to end without padding (`Packed`). `Attention`
-takes the fused road unless somebody wants to see the weights (`record`) or the sentences are packed.
+takes the fused road unless somebody wants to see the weights (`record`), the sentences are packed, or torch's kernel
+does not know the parts.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.linear import Linear, linear
-
-
-def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
-    """q·k/√K: without the root, the products grow with K and saturate the softmax."""
-    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
-
-
-SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"scaled-dot": scaled_dot}
-
-
-def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Each query sees the keys up to its own position; the queries are the last ones of the keys. (T, S)
-
-    >>> causal_mask(2, 3).int().tolist()
-    [[1, 1, 0], [1, 1, 1]]
-    """
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+from dragoman.model.distances import DISTANCES, NoDistances
+from dragoman.model.heads import HEADS, BareHeads, KeysValues, PaperHeads
+from dragoman.model.similarities import BY_DOT_PRODUCT, SIMILARITIES, scaled_dot
+from dragoman.model.spans import SPANS, causal_mask
 
 
 def plain_attention(
@@ -45,20 +34,30 @@ def plain_attention(
     mask: Tensor | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = scaled_dot,
     dropout: float = 0.0,
+    bias: Tensor | None = None,
+    choose: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k)) v, and the weights: each row sums to one over what it may see."""
+    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may see."""
     scores = similarity(q, k)  # (B, H, T, S)
+    if bias is not None:
+        scores = scores + bias
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    weights = torch.softmax(scores, dim=-1)
+    weights = choose(torch.softmax(scores, dim=-1))
     return F.dropout(weights, dropout, dropout > 0) @ v, weights  # (B, H, T, K), (B, H, T, S)
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    scale: float | None = None,
 ) -> Tensor:
-    """The same with scaled dot products, in one kernel that never writes the weights to memory."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
+    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to memory."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -72,119 +71,87 @@ class Packed:
 
 
 Mask = Tensor | Packed | None
-
-
-class KeysValues(NamedTuple):
-    """What can be looked at: (B, H, S, K) each."""
-
-    k: Tensor
-    v: Tensor
-
-    def append(self, other: "KeysValues") -> "KeysValues":
-        return KeysValues(torch.cat([self.k, other.k], dim=2), torch.cat([self.v, other.v], dim=2))
-
-    def select(self, rows: Tensor) -> "KeysValues":
-        return KeysValues(self.k.index_select(0, rows), self.v.index_select(0, rows))
-
-
-class PaperHeads(nn.Module):
-    """Each head projects the whole input to D/H features; the heads are joined and multiplied by Wo.
-
-    Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one product.
-    """
-
-    def __init__(self, width: int, heads: int):
-        super().__init__()
-        self.width, self.heads = width, heads
-        self.to_qkv = Linear(width, 3 * width)
-        self.to_out = Linear(width, width)
-        for matrix in (*self.to_qkv.weight.chunk(3), self.to_out.weight):  # Glorot's range for each D x D
-            nn.init.xavier_uniform_(matrix)
-        nn.init.zeros_(self.to_qkv.bias)
-        nn.init.zeros_(self.to_out.bias)
-
-    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        q, k, v = map(self._split, self.to_qkv(x).chunk(3, dim=-1))  # (B, H, T, K) each
-        return q, KeysValues(k, v)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._split(self.joined_queries(x))
-
-    def keys_values(self, x: Tensor) -> KeysValues:
-        return KeysValues(*map(self._split, self.joined_keys_values(x).chunk(2, dim=-1)))
-
-    def joined_queries(self, x: Tensor) -> Tensor:
-        """Of all heads, side by side. (..., D)"""
-        return linear(x, self.to_qkv.weight[: self.width], self.to_qkv.bias[: self.width])
-
-    def joined_keys_values(self, x: Tensor) -> Tensor:
-        """Keys of all heads, then values of all heads. (..., 2D)"""
-        return linear(x, self.to_qkv.weight[self.width :], self.to_qkv.bias[self.width :])
-
-    def join(self, y: Tensor) -> Tensor:
-        joined: Tensor = self.to_out(y.transpose(1, 2).flatten(2))  # (B, T, D)
-        return joined
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)  # (B, H, T, K)
-
-    def multiplications(self, queries: float, keys: float) -> float:
-        """Multiply-adds of the projections."""
-        return self.width**2 * (2 * queries + 2 * keys)
-
-
-HEADS = {"paper": PaperHeads}
-
 Record = list[Tensor]
 """Where attention leaves its weights (B, H, T, S) for whoever wants to see them."""
 
 
 class Attention(nn.Module):
-    """Multi-head attention, of a sequence to itself or to a memory."""
+    """Multi-head attention, of a sequence to itself or to a memory (then `cross`)."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, cross: bool = False):
         super().__init__()
-        self.project = HEADS[config.attention.heads_layout](config.width, config.heads)
-        self.similarity = SIMILARITIES[config.attention.similarity]
+        kind, width, heads = config.attention, config.width, config.heads
+        self.project = HEADS[kind.heads_layout](width, heads) if kind.projections else BareHeads(width, heads)
+        features = self.project.features
+        self.similarity = SIMILARITIES[kind.similarity](heads, features)
+        self.span = SPANS[kind.span](kind.window)
+        self.distances = (NoDistances if cross else DISTANCES.get(config.positions.kind, NoDistances))(config, features)
         self.dropout = config.attention_dropout
-        self.width = config.width
+        self._by_kernel = (
+            kind.similarity in BY_DOT_PRODUCT and kind.span != "hard" and (cross or config.positions.kind != "relative")
+        )
+        self._sees_all = kind.span != "local"
 
     def to_itself(self, x: Tensor, mask: Mask = None, causal: bool = False, record: Record | None = None) -> Tensor:
         if isinstance(mask, Packed):
-            return self._attend_packed(self.project.to_qkv(x), None, mask, causal)
-        q, seen = self.project.queries_keys_values(x)
-        return self._attend(q, seen, mask, causal, record)
+            return self._attend_packed(self.paper.to_qkv(x), None, mask, causal)
+        q, seen = self._queries_keys_values(x, 0)
+        return self._attend(q, seen, mask, causal, 0, record)
 
-    def to_past(self, x: Tensor, past: KeysValues | None, record: Record | None = None) -> tuple[Tensor, KeysValues]:
+    def to_past(
+        self, x: Tensor, past: KeysValues | None, record: Record | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, KeysValues]:
         """One more position (B, 1, D) that sees the past and itself, and the longer past."""
-        q, new = self.project.queries_keys_values(x)
+        at = past.v.shape[2] if past is not None else 0
+        q, new = self._queries_keys_values(x, at)
         seen = past.append(new) if past is not None else new
-        return self._attend(q, seen, None, False, record), seen
+        return self._attend(q, seen, mask, False, at, record), seen
 
     def to_sequence(self, x: Tensor, memory: Tensor, mask: Mask = None, record: Record | None = None) -> Tensor:
         """To another sequence (B, S, D)."""
         if isinstance(mask, Packed):
-            project = self.project
-            return self._attend_packed(project.joined_queries(x), project.joined_keys_values(memory), mask, False)
+            queries, keys_values = self.paper.joined_queries(x), self.paper.joined_keys_values(memory)
+            return self._attend_packed(queries, keys_values, mask, False)
         return self.to_memory(x, self.keys_values(memory), mask, record)
 
     def to_memory(
-        self, x: Tensor, memory: KeysValues, mask: Tensor | None = None, record: Record | None = None
+        self, x: Tensor, memory: KeysValues, mask: Tensor | None = None, record: Record | None = None, at: int = 0
     ) -> Tensor:
-        return self._attend(self.project.queries(x), memory, mask, False, record)
+        """x begins at position `at` of its own sequence."""
+        return self._attend(self.similarity.queries(self.project.queries(x)), memory, mask, False, at, record)
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        return self.project.keys_values(memory)
+        k, v = self.project.keys_values(memory)
+        return KeysValues(self.similarity.keys(k), v)
 
-    def _attend(self, q: Tensor, seen: KeysValues, mask: Tensor | None, causal: bool, record: Record | None) -> Tensor:
+    @property
+    def paper(self) -> PaperHeads:
+        """The heads as our kernels know them; others never come there."""
+        return cast(PaperHeads, self.project)
+
+    def _queries_keys_values(self, x: Tensor, at: int) -> tuple[Tensor, KeysValues]:
+        q, (k, v) = self.project.queries_keys_values(x)
+        q, k = self.distances.turn(q, at), self.distances.turn(k, at)
+        return self.similarity.queries(q), KeysValues(self.similarity.keys(k), v)
+
+    def _attend(
+        self, q: Tensor, seen: KeysValues, mask: Tensor | None, causal: bool, at: int, record: Record | None
+    ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
-        if record is None and self.similarity is scaled_dot:
-            y = fused_attention(q, seen.k, seen.v, mask, causal, dropout)
+        (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
+        by_kernel = self._by_kernel and record is None
+        if causal and not (by_kernel and self._sees_all and mask is None):  # the kernel knows this mask by itself
+            future, causal = causal_mask(queries, keys, q.device), False
+            mask = future if mask is None else mask & future
+        mask = self.span.visible(mask, at, queries, keys, q.device)
+        if by_kernel:
+            k, v = (x.expand(-1, heads, -1, -1) for x in seen)
+            y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:
-            if causal:
-                future = causal_mask(q.shape[2], seen.k.shape[2], q.device)
-                mask = future if mask is None else mask & future
-            y, weights = plain_attention(q, seen.k, seen.v, mask, self.similarity, dropout)
+            bias = self.distances.bias(queries, keys)
+            y, weights = plain_attention(
+                q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose
+            )
             if record is not None:
                 record.append(weights)
         return self.project.join(y)
@@ -196,9 +163,13 @@ class Attention(nn.Module):
         y = packed_attention(
             queries, keys_values, packed.starts_q, packed.starts_k, self.project.heads, packed.longest, causal, dropout
         )
-        joined: Tensor = self.project.to_out(y)  # (N, D)
+        joined: Tensor = self.paper.to_out(y)  # (N, D)
         return joined
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:
         """Multiply-adds for so many queries and keys, of which `products` pairs meet."""
-        return self.project.multiplications(queries, keys) + 2 * self.width * products
+        return (
+            self.project.multiplications(queries, keys)
+            + self.similarity.multiplications(queries, keys, products)
+            + self.project.heads * self.project.features * products
+        )

@@ -1,16 +1,28 @@
 """From a configuration to an initialised model."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
 from dragoman.config import ModelConfig
+from dragoman.model.convolutional import ConvS2S
+from dragoman.model.decoder_only import DecoderOnly
+from dragoman.model.interface import Model as Model
+from dragoman.model.lexical import Lexical
+from dragoman.model.recurrent import Gnmt, Rnn, RnnAttention
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
-ARCHITECTURES: dict[str, type[Transformer]] = {"transformer": Transformer}
-Model = Transformer
-"""What every architecture is to the engine and to training: forward, start, step, logits, multiplications."""
+ARCHITECTURES: dict[str, Callable[[ModelConfig, Vocabulary, Vocabulary], Model]] = {
+    "transformer": Transformer,
+    "decoder-only": DecoderOnly,
+    "rnn": Rnn,
+    "rnn-attention": RnnAttention,
+    "gnmt": Gnmt,
+    "convs2s": ConvS2S,
+    "lexical": Lexical,
+}
 
 
 def build_model(config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0) -> Model:

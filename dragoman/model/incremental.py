@@ -38,7 +38,7 @@ class IncrementalDecoder:
         hidden, mask = self.model.encode(source)
         self.lengths.copy_(mask.sum(dim=(1, 2, 3)))
         for memory, layer in zip(self.memory, self.model.decoder, strict=True):
-            memory.copy_(layer.cross.project.joined_keys_values(hidden))
+            memory.copy_(layer.cross.paper.joined_keys_values(hidden))
         self.steps.zero_()
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class IncrementalDecoder:
             cache, memory = self.caches[number], self.memory[number]
             x = layer.around_attention(x, lambda h, at=layer.attention, c=cache: self._to_past(at, h, c))
             x = layer.around_cross(x, lambda h, at=layer.cross, m=memory: self._to_memory(at, h, m))
-            x = layer.around_feed_forward(x, layer.feed_forward)
+            x = layer.transform(x)
         hidden: Tensor = self.model.decoder_norm(x)
         return hidden
 
@@ -59,14 +59,14 @@ class IncrementalDecoder:
         self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
 
     def _to_past(self, attention: Attention, h: Tensor, cache: Tensor) -> Tensor:
-        heads, attend = attention.project, attend_to_past
+        heads, attend = attention.paper, attend_to_past
         if usable(h):
             from dragoman.kernels.decoding import attend_to_past as attend
         joined: Tensor = heads.to_out(attend(heads.to_qkv(h), cache, self.origin, self.steps, heads.heads))
         return joined
 
     def _to_memory(self, attention: Attention, h: Tensor, memory: Tensor) -> Tensor:
-        heads, attend = attention.project, attend_to_memory
+        heads, attend = attention.paper, attend_to_memory
         if usable(h):
             from dragoman.kernels.decoding import attend_to_memory as attend
         joined: Tensor = heads.to_out(attend(heads.joined_queries(h), memory, self.lengths, heads.heads))

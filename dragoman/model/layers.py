@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,26 +48,73 @@ def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     return y if x is None else x + y
 
 
-class LayerNorm(nn.LayerNorm):
+class NoNorm(nn.Module):
+    """Leaves everything as it is. The other norms take its place.
+
+    `real` says which positions are words (B, T), for those norms that look at more than one position.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        return x
+
+    def of_sum(self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None) -> Tensor:
+        """norm(x + dropout(y)), or without x"""
+        return self.forward(dropout_add(x, y, dropout), real)
+
+
+class LayerNorm(NoNorm, nn.LayerNorm):
     """Over the features of a position."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __init__(self, width: int):
+        nn.LayerNorm.__init__(self, width)
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         if usable(x):
             from dragoman.kernels.residual import residual_norm
 
             return residual_norm(x, None, self.weight, self.bias, self.eps)
-        return super().forward(x)
+        return nn.LayerNorm.forward(self, x)
 
-    def of_sum(self, x: Tensor, y: Tensor, dropout: float) -> Tensor:
-        """norm(x + dropout(y))"""
-        if usable(x):
+    def of_sum(self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None) -> Tensor:
+        if x is not None and usable(x):
             from dragoman.kernels.residual import residual_norm
 
             return residual_norm(x, y, self.weight, self.bias, self.eps, dropout)
-        return super().forward(dropout_add(x, y, dropout))
+        return super().of_sum(x, y, dropout)
 
 
-NORMS: dict[str, type[LayerNorm]] = {"layer": LayerNorm}
+class BatchNorm(NoNorm):
+    """Over all words of the batch, feature by feature (Ioffe and Szegedy 2015).
+
+    In training a word's output depends on the other words, later ones included; running averages of mean and variance
+    take the batch's place in translation, where nothing depends on anything but the past.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, width: int, momentum: float = 0.1, eps: float = 1e-5):
+        super().__init__(width)
+        self.momentum, self.eps = momentum, eps
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        mean, variance = self.mean, self.variance
+        if self.training:
+            words = (x.flatten(0, -2) if real is None else x[real]).to(mean.dtype)  # (N, D)
+            mean, variance = words.mean(0), words.var(0, unbiased=False)
+            with torch.no_grad():
+                self.mean.lerp_(mean, self.momentum)
+                self.variance.lerp_(variance, self.momentum)
+        return ((x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias).to(x.dtype)
+
+
+NORMS: dict[str, type[NoNorm]] = {"layer": LayerNorm, "batch": BatchNorm, "none": NoNorm}
 
 
 class _Around(nn.Module):
@@ -75,6 +123,7 @@ class _Around(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.norm = NORMS[config.norm_kind](config.width)
+        self.residual = config.residual
         self._dropout = config.dropout
 
     @property
@@ -83,18 +132,18 @@ class _Around(nn.Module):
 
 
 class PostNorm(_Around):
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm.of_sum(x, sublayer(x), self.dropout)
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        return self.norm.of_sum(x if self.residual else None, sublayer(x), self.dropout, real)
 
 
 class PreNorm(_Around):
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return dropout_add(x, sublayer(self.norm(x)), self.dropout)
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        return dropout_add(x if self.residual else None, sublayer(self.norm(x, real)), self.dropout)
 
 
 PLACEMENTS: dict[str, type[_Around]] = {"post": PostNorm, "pre": PreNorm}
 
 
-def final_norm(config: ModelConfig) -> nn.Module:
+def final_norm(config: ModelConfig) -> NoNorm:
     """Behind a stack: a pre-norm stack ends in a bare sum and needs one."""
-    return NORMS[config.norm_kind](config.width) if config.norm == "pre" else nn.Identity()
+    return NORMS[config.norm_kind if config.norm == "pre" else "none"](config.width)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from dragoman.kernels import usable
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """x W^T + b, through a ReLU if asked for."""
     if usable(x):
         from dragoman.kernels.linear import linear as by_our_kernels

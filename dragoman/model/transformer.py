@@ -7,7 +7,9 @@ translation (one position at a time, nothing computed twice), `logits` behind ei
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -15,78 +17,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, KeysValues, Mask, Packed, Record
-from dragoman.model.layers import PLACEMENTS, FeedForward, dropout_add, final_norm
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.model.attention import Packed, Record
+from dragoman.model.blocks import DecoderLayer, EncoderLayer, Where
+from dragoman.model.heads import KeysValues
+from dragoman.model.interface import Model
+from dragoman.model.layers import dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
 
-
-class EncoderLayer(nn.Module):
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.attention, self.feed_forward = Attention(config), FeedForward(config)
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config)
-
-    def forward(self, x: Tensor, mask: Mask, record: Record | None = None) -> Tensor:
-        x = self.around_attention(x, lambda h: self.attention.to_itself(h, mask, record=record))
-        x = self.around_feed_forward(x, self.feed_forward)
-        return x
-
-
-class DecoderLayer(nn.Module):
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.attention, self.cross, self.feed_forward = Attention(config), Attention(config), FeedForward(config)
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_cross = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config)
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Mask,
-        own_mask: Mask = None,
-        self_record: Record | None = None,
-        cross_record: Record | None = None,
-    ) -> Tensor:
-        x = self.around_attention(x, lambda h: self.attention.to_itself(h, own_mask, causal=True, record=self_record))
-        x = self.around_cross(x, lambda h: self.cross.to_sequence(h, memory, mask, cross_record))
-        x = self.around_feed_forward(x, self.feed_forward)
-        return x
-
-    def step(
-        self,
-        x: Tensor,
-        past: KeysValues | None,
-        memory: KeysValues,
-        mask: Tensor | None,
-        cross_record: Record | None = None,
-    ) -> tuple[Tensor, KeysValues]:
-        """One position (R, 1, D) behind the past."""
-        longer_past: list[KeysValues] = []
-
-        def to_past(h: Tensor) -> Tensor:
-            y, seen = self.attention.to_past(h, past)
-            longer_past.append(seen)
-            return y
-
-        x = self.around_attention(x, to_past)
-        x = self.around_cross(x, lambda h: self.cross.to_memory(h, memory, mask, cross_record))
-        x = self.around_feed_forward(x, self.feed_forward)
-        return x, longer_past[0]
+MEMORIES: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
+    "last": lambda layers: layers[-1:],
+    "same-layer": lambda layers: layers,
+}
+"""Which outputs of the encoder's layers the decoder looks at: one for all its layers, or one for each."""
 
 
 class Embedding(nn.Module):
-    """Words and where they stand: √D E[x] + position, dropped out."""
+    """Words and where they stand: √D E[x] joined with the position, dropped out."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         self.positions = POSITIONS[config.positions.kind](config)
+        self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
         self.scale = math.sqrt(config.width)
 
@@ -94,6 +49,10 @@ class Embedding(nn.Module):
         """`at`: the position of the first, or of each."""
         x = self.positions(self.words(ids) * self.scale, at)
         return dropout_add(None, x, self.dropout) if self.training and self.dropout else x
+
+    def again(self, x: Tensor, at: int = 0) -> Tensor:
+        """What a layer's queries, keys and values are made of: x with its positions told once more, if they are."""
+        return self.positions(x, at) if self.every_layer else x
 
 
 @dataclass
@@ -126,7 +85,7 @@ class TransformerState:
         return TransformerState(self.length, past, self.memory, self.mask, sentences, memory_rows, mask_rows)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__()
         self.config, self.pad = config, source.pad
@@ -148,17 +107,22 @@ class Transformer(nn.Module):
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         """Hidden states from which `logits` tells each next word. (B, T, D)"""
-        memory, mask = self.encode(source)
-        return self.decode(target_in, memory, mask)
+        memories, mask = self.memories(source)
+        return self.decode(target_in, memories, mask)
 
     @property
     def can_be_packed(self) -> bool:
-        """Whether our kernels know this model's attention."""
+        """Whether our kernels know this model."""
         from dragoman.kernels.attention import FEATURES, LONGEST
 
         config = self.config
         reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST
-        return reaches and config.attention.similarity == "scaled-dot" and config.width // config.heads in FEATURES
+        return reaches and not beyond_plain(config) and config.width // config.heads in FEATURES
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers whose attention to the source `step` can tell."""
+        return len(self.decoder)
 
     def forward_packed(
         self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed
@@ -179,26 +143,50 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, record: Record | None = None) -> tuple[Tensor, Tensor]:
         """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""
+        layers, mask = self._encode(source, record)
+        return self.encoder_norm(layers[-1], self._real(source)), mask
+
+    def memories(self, source: Tensor, record: Record | None = None) -> tuple[list[Tensor], Tensor]:
+        """What each layer of the decoder looks at, (B, S, D), and which of it is real, (B, 1, 1, S)."""
+        layers, mask = self._encode(source, record)
+        looked_at = [
+            self.source_embedding.again(self.encoder_norm(x, self._real(source)))
+            for x in MEMORIES[self.config.attention.memory](layers)
+        ]
+        return looked_at * (len(self.decoder) // len(looked_at)), mask
+
+    def _encode(self, source: Tensor, record: Record | None) -> tuple[list[Tensor], Tensor]:
+        """The output of each layer of the encoder."""
         mask = (source != self.pad)[:, None, None, :]
+        where = Where(0, self.source_embedding.again, self._real(source))
         x = self.source_embedding(source)
+        layers = []
         for layer in self.encoder:
-            x = layer(x, mask, record)
-        return self.encoder_norm(x), mask
+            x = layer(x, mask, record, where)
+            layers.append(x)
+        return layers, mask
 
     def decode(
         self,
         target_in: Tensor,
-        memory: Tensor,
+        memories: Sequence[Tensor],
         mask: Tensor,
         self_record: Record | None = None,
         cross_record: Record | None = None,
     ) -> Tensor:
         """All target positions at once, each seeing those before it. Padding is on the right: nobody sees it."""
+        where = Where(0, self.target_embedding.again, self._real(target_in))
         x = self.target_embedding(target_in)
-        for layer in self.decoder:
-            x = layer(x, memory, mask, None, self_record, cross_record)
-        hidden: Tensor = self.decoder_norm(x)
+        for layer, memory in zip(self.decoder, memories, strict=True):
+            x = layer(x, memory, mask, None, self_record, cross_record, where)
+        hidden: Tensor = self.decoder_norm(x, where.real)
         return hidden
+
+    def _real(self, ids: Tensor) -> Tensor | None:
+        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets begin with <pad>."""
+        if self.config.norm_kind != "batch":
+            return None
+        return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores of the whole vocabulary. (..., V)"""
@@ -206,8 +194,8 @@ class Transformer(nn.Module):
 
     def start(self, source: Tensor) -> TransformerState:
         """One row per sentence, nothing said yet."""
-        memory, mask = self.encode(source)
-        keys_values = [layer.cross.keys_values(memory) for layer in self.decoder]
+        memories, mask = self.memories(source)
+        keys_values = [layer.cross.keys_values(x) for layer, x in zip(self.decoder, memories, strict=True)]
         sentences = np.arange(len(source))
         return TransformerState(0, [None] * len(self.decoder), keys_values, mask, sentences, keys_values, mask)
 
@@ -215,12 +203,13 @@ class Transformer(nn.Module):
         self, state: TransformerState, tokens: Tensor, attention_layer: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's attention (R, S)."""
+        where = Where(state.length, partial(self.target_embedding.again, at=state.length))
         x = self.target_embedding(tokens[:, None], state.length)  # (R, 1, D)
         record: Record = []
         for number, layer in enumerate(self.decoder):
             wanted = record if number == attention_layer else None
             x, state.past[number] = layer.step(
-                x, state.past[number], state.memory_rows[number], state.mask_rows, wanted
+                x, state.past[number], state.memory_rows[number], state.mask_rows, wanted, where
             )
         state.length += 1
         attention = record[0].mean(dim=1)[:, 0] if record else None  # (R, S)
@@ -229,21 +218,23 @@ class Transformer(nn.Module):
     def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
         """What every layer and head looks at: "encoder", "decoder", "cross", each a (B, H, T, S) per layer."""
         records: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
-        memory, mask = self.encode(source, records["encoder"])
-        self.decode(target_in, memory, mask, records["decoder"], records["cross"])
+        memories, mask = self.memories(source, records["encoder"])
+        self.decode(target_in, memories, mask, records["decoder"], records["cross"])
         return records
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not counted."""
         s, t = source_lengths.astype(float), target_lengths.astype(float)
         sources, targets = float(s.sum()), float(t.sum())
-        within, across, before = float((s * s).sum()), float((s * t).sum()), float((t * (t + 1)).sum() / 2)
+        span = self.decoder[0].attention.span
+        within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
+        again = self.config.positions.every_layer
+        memories = 1 if self.config.attention.memory == "last" else len(self.encoder)
         total = targets * self.output.in_features * self.output.out_features
+        total += self.source_embedding.positions.multiplications(sources) * (1 + again * (len(self.encoder) + memories))
+        total += self.target_embedding.positions.multiplications(targets) * (1 + again * 2 * len(self.decoder))
         for encoder_layer in self.encoder:
-            total += encoder_layer.attention.multiplications(sources, sources, within)
-            total += encoder_layer.feed_forward.multiplications(sources)
+            total += encoder_layer.multiplications(sources, within)
         for layer in self.decoder:
-            total += layer.attention.multiplications(targets, targets, before)
-            total += layer.cross.multiplications(targets, sources, across)
-            total += layer.feed_forward.multiplications(targets)
+            total += layer.multiplications(targets, before) + layer.cross.multiplications(targets, sources, across)
         return total

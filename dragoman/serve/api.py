@@ -62,10 +62,11 @@ async def models(request: Request) -> Response:
             sources=list(model.sources),
             targets=list(model.targets),
             architecture=model.translator.config.model.architecture,
-            attention=hasattr(model.translator.engine, "attention_weights"),
-            alignments=model.translator.engine.has_attention,
+            attention=engine.has_attention and hasattr(engine, "attention_weights"),
+            alignments=engine.has_attention,
         )
         for model in there
+        for engine in [model.translator.engine]
     ]
     codes = {code for model in there for code in (*model.sources, *model.targets)}
     return written(schemas.ModelList(models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}))

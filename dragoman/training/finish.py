@@ -1,31 +1,52 @@
 """The end of a run: choose the weights, write the bundle, score it, say what to try next."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
 from dragoman.bundle import Bundle, write_bundle
-from dragoman.data.prepare import Sentences
+from dragoman.config import Config
+from dragoman.data.prepare import Prepared, Sentences
 from dragoman.evaluate.metrics import Score, score
-from dragoman.model.build import parameter_count
+from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
 from dragoman.training.journal import duration
+from dragoman.training.state import Progress
 from dragoman.training.trainer import Trainer
+from dragoman.training.validation import Validator
+
+
+class Trained(Protocol):
+    """A model and how it came about: what a bundle and its card are made of."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def data(self) -> Prepared: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def validator(self) -> Validator: ...
+    @property
+    def progress(self) -> Progress: ...
 
 
 def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
-    """Leave a bundle in the folder and tell how good it is."""
-    config, progress, data = trainer.config, trainer.progress, trainer.data
-    chosen = _choose_weights(trainer, console)
+    """Choose the weights, leave a bundle in the folder and tell how good it is."""
+    return leave_bundle(trainer, _choose_weights(trainer, console), test, folder, console)
+
+
+def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
+    config, progress, data = trained.config, trained.progress, trained.data
     scored_on = "test" if test.sources else "validation"
     sentences = test if test.sources else data.valid
     scores: tuple[Score, ...] = ()
     if sentences.sources:
-        outputs = trainer.validator.translate(sentences, config.decoding.beam)
+        outputs = trained.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
-    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trainer.model).items()}
-    write_bundle(folder, Bundle(config, data.codec, weights, _card(trainer, chosen, scored_on, scores)))
+    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trained.model).items()}
+    write_bundle(folder, Bundle(config, data.codec, weights, _card(trained, chosen, scored_on, scores)))
     for result in scores:
         console.print(f"{scored_on} {result}")
     until_best = f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
@@ -55,15 +76,15 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     return f"step {progress.best_step}"
 
 
-def _card(trainer: Trainer, chosen: str, scored_on: str, scores: tuple[Score, ...]) -> dict[str, Any]:
+def _card(trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ...]) -> dict[str, Any]:
     """Where the model comes from, for `dragoman info`."""
-    progress, languages = trainer.progress, trainer.data.codec.languages
+    progress, languages = trained.progress, trained.data.codec.languages
     return {
         "from": list(languages.sources),
         "to": list(languages.targets),
         "weights": chosen,
-        "parameters": parameter_count(trainer.model),
-        "pairs": len(trainer.data.train),
+        "parameters": parameter_count(trained.model),
+        "pairs": len(trained.data.train),
         "steps": progress.step,
         "target_tokens": progress.target_tokens,
         "flops": progress.flops,

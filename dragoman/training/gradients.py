@@ -19,6 +19,7 @@ from dragoman.data.packing import LENGTHS, PackedBatch, Shape, pack
 from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
+from dragoman.model.transformer import Transformer
 from dragoman.training.loss import vocabulary_loss
 
 
@@ -60,7 +61,9 @@ class Gradients:
 
 
 class PackedGradients(Gradients):
-    def __init__(self, model: Model, config: Config, device: torch.device):
+    _model: Transformer
+
+    def __init__(self, model: Transformer, config: Config, device: torch.device):
         super().__init__(model, config, device)
         self._quantum = 64 * math.ceil(config.training.batch_tokens / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
@@ -130,5 +133,6 @@ class _Graph:
 
 def make_gradients(model: Model, config: Config, device: torch.device) -> Gradients:
     """The fastest road that this model can take on this device."""
-    can_pack = usable(next(model.parameters())) and model.can_be_packed
-    return (PackedGradients if can_pack else Gradients)(model, config, device)
+    if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:
+        return PackedGradients(model, config, device)
+    return Gradients(model, config, device)

@@ -37,6 +37,7 @@ from dragoman.training.folder import (
     write_settings,
 )
 from dragoman.training.journal import Journal, duration
+from dragoman.training.lexical import count
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
@@ -98,6 +99,8 @@ def _begin(
     test = read_sentences(config.data.test)  # now, so that a wrong name does not show hours later
     for note in data.notes:
         console.print(f"warning: {note}")
+    if config.model.architecture == "lexical":
+        return Outcome(folder, True, count(config, data, device, test, folder, console))
     trainer = _make_trainer(config, data, device, Checkpoints(folder / CHECKPOINTS, config.training.average))
     if trainer.is_done() and (folder / MANIFEST).exists():
         return _nothing_to_do(folder, console)

@@ -70,9 +70,31 @@ def test_our_kernels_choose_the_next_words_as_the_reference_does(changes: dict[s
     """Without a GPU in Triton's interpreter, which takes its time: two sentences, few words."""
     pytest.importorskip("triton")
     monkeypatch.setattr("dragoman.decode.device_search.usable", lambda tensor: True)
-    monkeypatch.setattr("dragoman.kernels.search._CHUNK", 16)  # two chunks of so few words
+    monkeypatch.setattr("dragoman.kernels.search._CHUNK", 16)  # two chunks of so few words,
+    monkeypatch.setattr("dragoman.kernels.search._GROUP", 4)  # six groups
     settings = replace(SETTINGS, max_length_ratio=0.5, max_length_extra=3)
     assert_same_hypotheses(replace(settings, **changes), nbest=2, sources=SOURCES[:2], times=1)
+
+
+def test_the_best_words_are_the_first_of_a_stable_sort(monkeypatch) -> None:
+    """Few different values, so that many words are equal: then the first comes first."""
+    pytest.importorskip("triton")
+    from dragoman.kernels.search import best_words
+
+    monkeypatch.setattr("dragoman.kernels.search._CHUNK", 64)
+    monkeypatch.setattr("dragoman.kernels.search._GROUP", 8)
+    generator = torch.Generator().manual_seed(6)
+    logits = torch.randint(5, (4, 150), generator=generator).float().to(DEVICE)
+    bias = torch.zeros(150, device=DEVICE)
+    bias[[0, 2, 149]] = -torch.inf
+    steps = torch.tensor([1], dtype=torch.int32, device=DEVICE)
+    end_from = torch.tensor([0, 2], device=DEVICE)  # two sentences of two hypotheses; the second may not end yet
+    expected = torch.log_softmax(logits, dim=1) + bias
+    expected[2:, 3] = -torch.inf
+    values, words = expected.sort(dim=1, descending=True, stable=True)
+    ours, log_probs = best_words(logits, bias, end_from, steps, 3, 5)
+    assert torch.equal(ours[:, :5], words[:, :5])
+    torch.testing.assert_close(log_probs[:, :5], values[:, :5])
 
 
 def test_several_hypotheses_and_learned_positions() -> None:
@@ -86,6 +108,7 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
 
     monkeypatch.setattr(device_search, "STEPS_BETWEEN_LOOKS", 1)
     monkeypatch.setattr(device_search, "SHRINK", 2)
+    monkeypatch.setattr(device_search, "FEWEST", 1)
     rooms = []
     original = device_search.Beams.take
     monkeypatch.setattr(

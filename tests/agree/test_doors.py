@@ -265,3 +265,17 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
     for door in (with_graphs, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
         with pytest.raises(ConversionError, match="architecture=rnn"):
             door(other)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("attention.similarity", "cosine"), ("attention.span", "local"), ("attention.heads_layout", "shared"),
+     ("attention.projections", False), ("attention.memory", "same-layer"), ("positions.kind", "rotary"),
+     ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False), ("norm_kind", "batch"),
+     ("feed_forward", False)],
+)  # fmt: skip
+def test_a_variant_that_others_have_not_is_refused(setting: str, value: object, tmp_path: Path) -> None:
+    bundle = random_bundle(**{f"model.{setting}": value})
+    for door in (with_graphs, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+        with pytest.raises(ConversionError, match=f"model.{setting}={str(value).lower()}"):
+            door(bundle)

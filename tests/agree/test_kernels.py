@@ -16,6 +16,7 @@ from dragoman.data.packing import pack
 from dragoman.kernels.attention import packed_attention
 from dragoman.kernels.cross_entropy import linear_cross_entropy
 from dragoman.kernels.linear import linear
+from dragoman.kernels.product import LARGE, MIDDLE, SMALL, Tile, product
 from dragoman.kernels.residual import dropout_add, residual_norm
 from dragoman.model.attention import causal_mask, plain_attention
 from dragoman.training.gradients import Gradients, PackedGradients
@@ -98,6 +99,29 @@ def test_our_linear_layer_is_the_linear_layer(relu: bool, monkeypatch) -> None:
     x, weight, bias = random(7, 90, 24), random(140, 24), random(140)
     plain = F.linear(x, weight, bias)
     assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("features", [64, 40])
+def test_the_product_for_translating_is_the_linear_layer(features: int, relu: bool) -> None:
+    x, weight, bias = (random(*shape).detach() for shape in ((70, features), (50, features), (50,)))
+    plain = F.linear(x, weight, bias)
+    tile = Tile(64, 32, 4, 2)
+    torch.testing.assert_close(product(x, weight, bias, relu, tile), F.relu(plain) if relu else plain)
+    torch.testing.assert_close(product(x, weight, None, False, tile), F.linear(x, weight))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the order of sums is the GPU's own")
+@pytest.mark.parametrize("shape", [(512, 512), (1536, 512), (512, 2048), (8000, 512), (96, 96)])
+def test_a_row_of_the_product_is_the_same_bits_whatever_stands_beside_it(shape: tuple[int, int]) -> None:
+    columns, features = shape
+    x, weight, bias = (
+        random(*size).detach().bfloat16() for size in ((2048, features), (columns, features), (columns,))
+    )
+    whole = product(x, weight, bias)
+    for rows in (1, 7, 64, 500, 2000):
+        for tile in (None, SMALL, MIDDLE, LARGE):
+            assert torch.equal(product(x[:rows], weight, bias, tile=tile), whole[:rows])
 
 
 @pytest.mark.parametrize("width", [32, 48])

@@ -18,19 +18,27 @@ from dragoman.config import (
 )
 from dragoman.decode.penalties import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
-from dragoman.model.attention import HEADS, SIMILARITIES
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
+from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, NORMS, PLACEMENTS
-from dragoman.model.positions import POSITIONS
+from dragoman.model.positions import JOINS, POSITIONS
+from dragoman.model.recurrent import CELLS
+from dragoman.model.similarities import SIMILARITIES
+from dragoman.model.spans import SPANS
+from dragoman.model.transformer import MEMORIES
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
 
 TABLES = {
     "model.architecture": ARCHITECTURES,
+    "model.cell": CELLS,
     "model.attention.similarity": SIMILARITIES,
+    "model.attention.span": SPANS,
     "model.attention.heads_layout": HEADS,
+    "model.attention.memory": MEMORIES,
     "model.positions.kind": POSITIONS,
+    "model.positions.join": JOINS,
     "model.activation": ACTIVATIONS,
     "model.norm": PLACEMENTS,
     "model.norm_kind": NORMS,
@@ -86,6 +94,29 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         make_config(settings={"text.shared": False, "model.tied": "all"})
     with pytest.raises(ConfigError, match=r"data\.max_length"):
         make_config(settings={"model.positions.kind": "learned", "model.positions.max_length": 100})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"model.positions.kind": "rotary", "model.width": 36, "model.heads": 4},
+            "pairs of features, and a head has 9",
+        ),
+        ({"model.positions.kind": "rotary", "model.positions.join": "concat"}, "no vector to join"),
+        ({"model.positions.kind": "relative", "model.positions.every_layer": True}, "acts in every layer anyway"),
+        ({"model.positions.kind": "none", "model.positions.every_layer": True}, "tells nothing"),
+        ({"model.positions.kind": "index"}, "set model.positions.join=concat"),
+        ({"model.attention.memory": "same-layer", "model.encoder_layers": 3}, "set model.encoder_layers=2"),
+        ({"model.attention.projections": False, "model.attention.heads_layout": "wide"}, "shape of projections"),
+        ({"model.attention.projections": False, "model.attention.heads_layout": "shared"}, "shape of projections"),
+        ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
+    ],
+)
+def test_variants_that_do_not_go_together_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_config("tiny", settings=settings)
+    assert words in str(caught.value)
 
 
 def test_later_sources_of_settings_win(tmp_path) -> None:

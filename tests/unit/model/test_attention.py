@@ -93,5 +93,16 @@ def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
     model = small_model()
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
     memory, mask = model.encode(source)
-    torch.testing.assert_close(model.decode(target, memory, mask), model(source, target))
-    assert not torch.allclose(model.decode(target, memory + 1.0, mask), model(source, target))
+    torch.testing.assert_close(model.decode(target, [memory, memory], mask), model(source, target))
+    assert not torch.allclose(model.decode(target, [memory, memory + 1.0], mask), model(source, target))
+
+
+def test_a_decoder_layer_looks_at_the_encoder_layer_of_its_number() -> None:
+    """The first memory is that of an encoder with the first layer alone."""
+    model = small_model(model__attention__memory="same-layer")
+    source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
+    mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    first = model.encoder[0](model.source_embedding(source), mask)
+    second = model.encoder[1](first, mask)
+    torch.testing.assert_close(model.decode(target, [first, second], mask), model(source, target))
+    assert not torch.allclose(model.decode(target, [second, second], mask), model(source, target))

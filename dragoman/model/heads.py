@@ -1,0 +1,150 @@
+"""What each head gets of the input, and how the heads' outputs are joined.
+
+B batch, T queries, S keys, H heads, K features per head, D width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.linear import Linear, linear
+
+
+class KeysValues(NamedTuple):
+    """What can be looked at: (B, H, S, K) each, or (B, 1, S, K) where all heads share them."""
+
+    k: Tensor
+    v: Tensor
+
+    def append(self, other: "KeysValues") -> "KeysValues":
+        return KeysValues(torch.cat([self.k, other.k], dim=2), torch.cat([self.v, other.v], dim=2))
+
+    def select(self, rows: Tensor) -> "KeysValues":
+        return KeysValues(self.k.index_select(0, rows), self.v.index_select(0, rows))
+
+
+class BareHeads(nn.Module):
+    """Nothing to learn: queries, keys and values are the input itself, a head's are D/H of its features.
+
+    With one head this is self-attention in its first form, w = softmax(x·x), y = w x.
+    """
+
+    def __init__(self, width: int, heads: int, features: int | None = None):
+        super().__init__()
+        self.width, self.heads, self.features = width, heads, features or width // heads
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
+        """All three of one sequence."""
+        return self.queries(x), self.keys_values(x)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._split(x)
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        return KeysValues(self._split(x), self._split(x))
+
+    def join(self, y: Tensor) -> Tensor:
+        return y.transpose(1, 2).flatten(2)  # (B, T, H*K)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], -1, self.features).transpose(1, 2)  # (B, H, T, K)
+
+    def multiplications(self, queries: float, keys: float) -> float:
+        """Multiply-adds of the projections."""
+        return 0.0
+
+
+class PaperHeads(BareHeads):
+    """Each head projects the whole input to D/H features; the heads are joined and multiplied by Wo.
+
+    Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one product. `sets` counts the
+    sets of keys and values: one for each head, or one for all.
+    """
+
+    def __init__(self, width: int, heads: int, features: int | None = None, sets: int | None = None):
+        super().__init__(width, heads, features)
+        self.asking, self.asked = heads * self.features, (sets or heads) * self.features
+        self.to_qkv = Linear(width, self.asking + 2 * self.asked)
+        self.to_out = Linear(self.asking, width)
+        parts = torch.split(self.to_qkv.weight, [self.asking, self.asked, self.asked])
+        for matrix in (*parts, self.to_out.weight):
+            nn.init.xavier_uniform_(matrix)  # Glorot's range for each
+        nn.init.zeros_(self.to_qkv.bias)
+        nn.init.zeros_(self.to_out.bias)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
+        q, k, v = map(self._split, self.to_qkv(x).split([self.asking, self.asked, self.asked], dim=-1))
+        return q, KeysValues(k, v)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._split(self.joined_queries(x))
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        return KeysValues(*map(self._split, self.joined_keys_values(x).chunk(2, dim=-1)))
+
+    def joined_queries(self, x: Tensor) -> Tensor:
+        """Of all heads, side by side. (..., H*K)"""
+        return linear(x, self.to_qkv.weight[: self.asking], self.to_qkv.bias[: self.asking])
+
+    def joined_keys_values(self, x: Tensor) -> Tensor:
+        """Keys of all heads, then values of all heads. (..., 2*H*K)"""
+        return linear(x, self.to_qkv.weight[self.asking :], self.to_qkv.bias[self.asking :])
+
+    def join(self, y: Tensor) -> Tensor:
+        joined: Tensor = self.to_out(super().join(y))  # (B, T, D)
+        return joined
+
+    def multiplications(self, queries: float, keys: float) -> float:
+        return self.width * 2 * (self.asking * queries + self.asked * keys)
+
+
+class WideHeads(PaperHeads):
+    """Each head projects the whole input to as many features as it has, by matrices D x D."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__(width, heads, features=width)
+
+
+class SharedHeads(PaperHeads):
+    """Many queries, one set of keys and values."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__(width, heads, sets=1)
+
+
+class NarrowHeads(BareHeads):
+    """The input is cut into chunks of D/H features; a head projects its own chunk, by matrices D/H x D/H."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__(width, heads)
+        self.weight = nn.Parameter(torch.empty(3, heads, self.features, self.features))  # queries, keys, values
+        self.bias = nn.Parameter(torch.zeros(3, heads, 1, self.features))
+        self.to_out = Linear(width, width)
+        for matrix in (*self.weight.flatten(0, 1), self.to_out.weight):
+            nn.init.xavier_uniform_(matrix)
+        nn.init.zeros_(self.to_out.bias)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._project(x, 0)
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        return KeysValues(self._project(x, 1), self._project(x, 2))
+
+    def join(self, y: Tensor) -> Tensor:
+        joined: Tensor = self.to_out(super().join(y))
+        return joined
+
+    def _project(self, x: Tensor, which: int) -> Tensor:
+        return self._split(x) @ self.weight[which] + self.bias[which]  # (B, H, T, K)
+
+    def multiplications(self, queries: float, keys: float) -> float:
+        return self.width * (self.features * (queries + 2 * keys) + self.width * queries)
+
+
+HEADS: dict[str, type[BareHeads]] = {
+    "paper": PaperHeads,
+    "narrow": NarrowHeads,
+    "wide": WideHeads,
+    "shared": SharedHeads,
+}

@@ -1,0 +1,232 @@
+"""Recurrent encoder-decoders: the systems before the Transformer.
+
+    B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU; target positions run at once in
+    training, because no layer waits for the attention of the step before.
+
+- `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, which the decoder gets at every step.
+- `RnnAttention` (Bahdanau et al. 2015, Luong et al. 2015): a two-way encoder; the decoder's states look at all of it.
+  As in Luong et al., without feeding what was seen back into the recurrence, which would make training sequential.
+- `Gnmt` (Wu et al. 2016): deep, residual, a two-way bottom layer in the encoder. The bottom layer of the decoder looks
+  at the source and what it sees goes to every layer above at the same step (in the paper: at the next step, to the
+  bottom layer too, which would again make training sequential).
+
+Attention has one head, as it had then; `model.attention.similarity` chooses its kind.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from dragoman.config import ModelConfig
+from dragoman.model.attention import Attention, Record
+from dragoman.model.heads import KeysValues
+from dragoman.model.stepwise import Neural
+from dragoman.text.vocabulary import Vocabulary
+
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class Recurrence(nn.Module):
+    """One layer. Its state is what the cell carries from step to step: h and c of an LSTM, h of a GRU; (B, D) each.
+
+    It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16, not bfloat16.
+    """
+
+    def __init__(self, cell: str, inputs: int, width: int, two_way: bool = False):
+        super().__init__()
+        self.rnn = CELLS[cell](inputs, width // 2 if two_way else width, batch_first=True, bidirectional=two_way)
+        self.carried = 2 if cell == "lstm" else 1
+        if cell == "lstm":
+            with torch.no_grad():  # at first, forget little (Jozefowicz et al. 2015)
+                for name, bias in self.rnn.named_parameters():
+                    if name.startswith("bias_ih"):
+                        bias.chunk(4)[1].fill_(1.0)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.rnn.parameters()).dtype
+
+    def forward(self, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Positions (B, T, inputs) behind a state: outputs (B, T, D) and the state behind them."""
+        with torch.autocast(x.device.type, enabled=False):
+            before = [part.to(self.dtype).contiguous()[None] for part in state]
+            y, after = self.rnn(x.to(self.dtype), tuple(before) if self.carried == 2 else before[0])
+        return y, [part[0] for part in (after if self.carried == 2 else [after])]
+
+    def read(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Whole sentences, from nothing; `lengths` are on the host. Padding is neither read nor written."""
+        with torch.autocast(x.device.type, enabled=False):
+            real = pack_padded_sequence(x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False)
+            y, _ = pad_packed_sequence(self.rnn(real)[0], batch_first=True, total_length=x.shape[1])
+        return y
+
+    def nothing(self, like: Tensor) -> list[Tensor]:
+        """The state before the first position, for so many rows as `like` has."""
+        return [like.new_zeros(len(like), self.rnn.hidden_size) for _ in range(self.carried)]
+
+    def multiplications(self, positions: float) -> float:
+        return positions * sum(p.numel() for name, p in self.rnn.named_parameters() if name.startswith("weight"))
+
+
+def stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
+    return cast(list[Recurrence], nn.ModuleList(layers))
+
+
+def lengths_of(mask: Tensor) -> Tensor:
+    """Of sentences, from their mask (B, 1, 1, S); on the host."""
+    return mask.sum(dim=(1, 2, 3)).cpu()
+
+
+class _Recurrent(Neural):
+    """Where the past is the state of every layer of the decoder, one after the other."""
+
+    encoder: list[Recurrence]
+    decoder: list[Recurrence]
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        mask = self.mask(source)
+        x, lengths = self.source_embedding(source), lengths_of(mask)
+        for layer in self.encoder:
+            x = self.drop(layer.read(x, lengths))
+        return x, mask
+
+    def climb(self, x: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Through the layers of the decoder: the last one's outputs, and the past behind them."""
+        after: list[Tensor] = []
+        for layer, state in zip(self.decoder, self.states(past), strict=True):
+            x, state = layer(x, state)
+            x, after = self.drop(x), [*after, *state]
+        return x, after
+
+    def states(self, past: list[Tensor]) -> list[list[Tensor]]:
+        """The past by layers."""
+        carried = self.decoder[0].carried
+        return [past[i : i + carried] for i in range(0, len(past), carried)]
+
+    def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+        sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
+        recurrence = sum(layer.multiplications(sources) for layer in self.encoder)
+        recurrence += sum(layer.multiplications(targets) for layer in self.decoder)
+        return recurrence + targets * self.output.in_features * self.output.out_features
+
+
+class Rnn(_Recurrent):
+    """The whole sentence passes through one vector: the encoder's last state."""
+
+    def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
+        super().__init__(config, source, target)
+        width, cell = config.width, config.cell
+        self.encoder = stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
+        inputs = [2 * width] + [width] * (config.decoder_layers - 1)
+        self.decoder = stack(Recurrence(cell, size, width) for size in inputs)
+
+    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        memory, mask = self.encode(source)
+        last = mask.sum(dim=(1, 2, 3)) - 1
+        vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
+        return [part for layer in self.decoder for part in layer.nothing(vector)], [vector]
+
+    def advance(
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        x = self.target_embedding(target_in)
+        return self.climb(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)  # (B, T, 2D)
+
+
+class _Attending(_Recurrent):
+    """With attention to a memory, whose keys and values are given."""
+
+    attention: Attention
+
+    def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
+        return [*self.attention.keys_values(memory), mask]
+
+    def look(self, x: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
+        k, v, mask = given
+        return self.attention.to_memory(x, KeysValues(k, v), mask, record)  # (B, T, D)
+
+    @property
+    def attention_layers(self) -> int:
+        return 1
+
+    def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+        sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
+        looks = self.attention.multiplications(targets, sources, float((source_lengths * target_lengths).sum()))
+        return super().multiplications(source_lengths, target_lengths) + looks
+
+
+class RnnAttention(_Attending):
+    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]); the decoder starts from the memory's mean."""
+
+    def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
+        super().__init__(config, source, target)
+        width, cell = config.width, config.cell
+        self.encoder = stack(Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers))
+        self.decoder = stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
+        self.attention = Attention(replace(config, heads=1), cross=True)
+        self.bridge = nn.Linear(width, config.decoder_layers * width)
+        self.join = nn.Linear(2 * width, width)
+
+    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        memory, mask = self.encode(source)
+        mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
+        first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
+        past = [part for h, layer in zip(first, self.decoder, strict=True) for part in [h, *layer.nothing(h)[1:]]]
+        return past, self.given(memory, mask)
+
+    def advance(
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        x, after = self.climb(self.target_embedding(target_in), past)
+        seen = self.look(x, given, record)
+        return self.drop(torch.tanh(self.join(torch.cat([x, seen], dim=-1)))), after
+
+    def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
+        own = self.bridge.weight.numel() * len(source_lengths) + self.join.weight.numel() * float(target_lengths.sum())
+        return super().multiplications(source_lengths, target_lengths) + own
+
+
+class Gnmt(_Attending):
+    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]); the encoder likewise, without c."""
+
+    def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
+        super().__init__(config, source, target)
+        width = config.width
+        above = range(1, config.encoder_layers), range(1, config.decoder_layers)
+        self.encoder = stack(
+            [Recurrence("lstm", width, width, two_way=True), *(Recurrence("lstm", width, width) for _ in above[0])]
+        )
+        self.decoder = stack(
+            [Recurrence("lstm", width, width), *(Recurrence("lstm", 2 * width, width) for _ in above[1])]
+        )
+        self.attention = Attention(replace(config, heads=1), cross=True)
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        mask = self.mask(source)
+        bottom, *above = self.encoder
+        lengths = lengths_of(mask)
+        x = self.drop(bottom.read(self.source_embedding(source), lengths))
+        for layer in above:
+            x = x + self.drop(layer.read(x, lengths))
+        return x, mask
+
+    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        memory, mask = self.encode(source)
+        return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(memory, mask)
+
+    def advance(
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        (bottom, *above), (first, *others) = self.decoder, self.states(past)
+        y, after = bottom(self.target_embedding(target_in), first)
+        x = self.drop(y)
+        seen = self.look(x, given, record)
+        for layer, state in zip(above, others, strict=True):
+            y, state = layer(torch.cat([x, seen.to(x.dtype)], dim=-1), state)
+            x, after = x + self.drop(y), [*after, *state]
+        return x, after

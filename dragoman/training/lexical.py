@@ -1,0 +1,66 @@
+"""Training without a gradient: the lexical model counts (`text/lexicon.py`)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from dragoman.config import Config
+from dragoman.data.batches import BatchPlan
+from dragoman.data.prepare import Prepared, Sentences
+from dragoman.evaluate.metrics import Score
+from dragoman.model.build import Model, build_model
+from dragoman.model.lexical import Lexical
+from dragoman.text.lexicon import Model1, Pairs
+from dragoman.training.finish import leave_bundle
+from dragoman.training.state import Progress
+from dragoman.training.validation import Validator
+
+ROUNDS = 10
+BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
+
+
+@dataclass(frozen=True)
+class Counted:
+    config: Config
+    data: Prepared
+    model: Model
+    validator: Validator
+    progress: Progress
+
+
+def count(
+    config: Config, data: Prepared, device: torch.device, test: Sentences, folder: Path, console: Console
+) -> tuple[Score, ...]:
+    """Rounds of expectation-maximisation over the prepared pairs, and the bundle that comes of them."""
+    started, codec = time.monotonic(), data.codec
+    tokens = int(data.train.target_lengths.sum())
+    model1 = Model1(corpus(config, data), codec.source.pad)
+    console.print(f"lexical: {len(data.train):,} pairs, {len(model1.t):,} pairs of words")
+    for number in range(1, ROUNDS + 1):
+        likelihood = model1.improve()
+        console.print(f"round {number}: perplexity {np.exp(-likelihood / max(1, tokens)):.2f} before it")
+    model = build_model(config.model, codec.source, codec.target, codec.shared).to(device)
+    lexicon = model1.lexicon(len(codec.source), codec.source.pad)
+    cast(Lexical, model).take(lexicon, model1.occurrences(len(codec.target)) + 1)
+    progress = Progress(
+        step=ROUNDS, target_tokens=ROUNDS * tokens, flops=ROUNDS * model1.operations,
+        elapsed_s=time.monotonic() - started,
+    )  # fmt: skip
+    counted = Counted(config, data, model, Validator(model, codec, config, device), progress)
+    return leave_bundle(counted, f"round {ROUNDS}", test, folder, console)
+
+
+def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
+    """The pairs as often as their corpora weigh; the end of a source has one translation and is not counted."""
+    store, source = data.train, data.codec.source
+    weights = np.array([corpus.weight for corpus in config.data.corpora])[store.corpora]
+    plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, weights)
+    for indices in plan.epoch(0):
+        sources = store.sources(indices, source.pad)
+        yield np.where(sources == source.eos, source.pad, sources), store.targets(indices, source.pad)

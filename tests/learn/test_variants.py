@@ -1,0 +1,23 @@
+"""Every variant of the Transformer learns a task that it can do, sequences that it has not seen included."""
+
+import pytest
+
+from tests.learn.learning import share_learned
+from tests.variants import VARIANTS
+
+ONE_LAYER = {"model__encoder_layers": 1, "model__decoder_layers": 1}
+INSTEAD: dict[str, dict[str, object]] = {
+    "no positions": {"task": "sort"},  # the order of the words is not told
+    "concat": {"longest": 3},  # every query looks at the same: all that is said comes from one average
+    "hard": {"longest": 5},  # one key at a time is slower to learn
+    "many others at once": {"longest": 5},
+    "no residuals": {"longest": 3, **ONE_LAYER},  # what a layer does not pass on is lost
+    "no residuals, pre-norm": {"longest": 3, **ONE_LAYER},
+}
+"""What other variants learn than to copy up to eight words, and why."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_variant_learns(variant: str) -> None:
+    assert share_learned(**{"task": "copy", **VARIANTS[variant], **INSTEAD.get(variant, {})}) >= 0.98
