@@ -11,7 +11,7 @@ from dragoman.compare.systems import architecture
 from dragoman.data.prepare import Sentences
 from dragoman.evaluate.metrics import bleu
 
-BINS = 5
+SHARES = (0.25, 0.5, 0.75, 0.9)  # of the sentences, below each edge between groups
 PEERS = {
     "RNN": architecture("rnn"),
     "RNN with attention": architecture("rnn-attention"),
@@ -19,10 +19,10 @@ PEERS = {
 }
 
 
-def bins_by_length(sources: Sequence[str], bins: int = BINS) -> list[np.ndarray]:
-    """Rows of about as many sentences each, from the shortest sources to the longest; one length is never parted."""
+def groups_by_length(sources: Sequence[str]) -> list[np.ndarray]:
+    """Rows in groups from the shortest sources to the longest tenth; one length is never parted."""
     lengths = np.array([len(source.split()) for source in sources])
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, bins + 1)[1:-1]))
+    edges = np.unique(np.quantile(lengths, SHARES))
     of_row = np.searchsorted(edges, lengths, side="left")
     return [np.flatnonzero(of_row == number) for number in np.unique(of_row)]
 
@@ -56,7 +56,7 @@ def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Fi
 
 def show(shop: Workshop) -> Finding:
     test = shop.texts.test_of("all")
-    rows = bins_by_length(test.sources)
+    rows = groups_by_length(test.sources)
     scores = {name: bleu_by_length(shop.result(s).outputs, test, rows) for name, s in PEERS.items()}
     return finding(mean_words(test.sources, rows), scores)
 

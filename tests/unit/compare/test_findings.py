@@ -141,11 +141,11 @@ def test_the_table_says_what_each_system_scored_and_cost() -> None:
 
 def test_groups_by_length_hold_every_sentence_once_and_grow() -> None:
     sources = ["a " * (1 + n % 17) for n in range(200)]
-    rows = length.bins_by_length(sources)
+    rows = length.groups_by_length(sources)
     assert sorted(np.concatenate(rows).tolist()) == list(range(200))
     means = length.mean_words(sources, rows)
     assert means == sorted(means)
-    assert len(rows) == length.BINS
+    assert len(rows) == len(length.SHARES) + 1
 
 
 def test_positions_are_judged_within_and_beyond_the_trained_length() -> None:
