@@ -119,7 +119,11 @@ def _facts(shop: Workshop, given: Given) -> dict[str, str]:
     cuda = shop.device == "cuda"
     machine = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} CPU cores"
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
+    files = {"": given.train, "--valid": given.valid, "--test": given.test}
+    named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
+    words = ["dragoman compare", *named, *(["--quick"] if shop.scale.name == QUICK.name else [])]
     return {
+        "command": f"{' '.join(words)} --flops {shop.scale.flops:g} --out DIR",
         "corpus": f"{corpus}, {len(shop.texts.sentences('all').sources):,} pairs",
         "training budget of a system": f"{shop.scale.flops:.3g} FLOPs",
         "machine": f"{machine}, torch {torch.__version__}",

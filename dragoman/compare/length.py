@@ -1,5 +1,6 @@
 """C1: a sentence squeezed into one vector of fixed size, and what becomes of long ones."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,7 +29,8 @@ def groups_by_length(sources: Sequence[str]) -> list[np.ndarray]:
 
 
 def bleu_by_length(outputs: Sequence[str], test: Sentences, rows: Sequence[np.ndarray]) -> list[float]:
-    return [bleu([outputs[r] for r in group], [test.targets[r] for r in group]) for group in rows]
+    """Of each group of rows; not a number for a group of none."""
+    return [bleu([outputs[r] for r in g], [test.targets[r] for r in g]) if len(g) else math.nan for g in rows]
 
 
 def mean_words(sources: Sequence[str], rows: Sequence[np.ndarray]) -> list[float]:

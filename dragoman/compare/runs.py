@@ -212,8 +212,10 @@ def _crew(jobs: int) -> Iterator[AtOnce]:
         def at_once(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterator[System]:
             waiting = {pool.submit(work, shop, system): system for system in systems}
             for future in as_completed(waiting):
+                if future.exception() is None:  # what fails is told when all others are done
+                    yield waiting[future]
+            for future in waiting:
                 future.result()
-                yield waiting[future]
 
         try:
             yield at_once

@@ -66,9 +66,11 @@ FULL = Scale(
     settings={
         "text.size": 8000, "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
         "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
-        "training.batch_tokens": 8000, "training.learning_rate": 2e-3,
+        "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
     },
-    larger={"model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048},
+    larger={
+        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048, "training.learning_rate": 8e-4,
+    },
     parts=(4, 16),
     test_pairs=3000,
     valid_pairs=400,

@@ -16,7 +16,7 @@ from tests.conftest import write_corpus
 
 SMALL: Scale = replace(
     QUICK,
-    flops=2e9,
+    flops=1e9,
     settings={
         **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32, "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
@@ -138,3 +138,15 @@ def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
         compare(tmp_path / "taken", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(ConfigError, match="C12"):
         compare(tmp_path / "two", quick=True, claims=["C12"], device="cpu", jobs=1, console=QUIET)
+
+
+@pytest.mark.slow
+def test_runs_at_once_are_the_runs_one_by_one(shop: Workshop, tmp_path: Path) -> None:
+    systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
+    run_all(shop, systems, 1, QUIET)
+    other = replace(shop, folder=tmp_path / "other")
+    other.texts.write(Given(), SMALL, [])
+    run_all(other, systems, 2, QUIET)
+    for system in systems:
+        one, two = (replace(s.result(system), seconds=0.0) for s in (shop, other))
+        assert one == two
