@@ -21,7 +21,7 @@ SCALES: dict[str, Callable[[int], float]] = {
     "1/d": lambda d: 1 / d,
 }
 FEATURES = tuple(2**power for power in range(2, 11))
-KEYS, QUERIES = 32, 400
+KEYS, QUERIES = 32, 200
 
 
 def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from tests.conftest import write_corpus
 
 SMALL: Scale = replace(
     QUICK,
-    flops=1e9,
+    flops=4e8,
     settings={
         **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32, "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
