@@ -24,6 +24,7 @@ from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
+LANES = 16  # sources are padded to a multiple: else the order of sums would follow the longest neighbour
 
 
 @dataclass
@@ -84,7 +85,7 @@ class OnnxEngine:
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         longest = int(lengths.max())
-        real = np.arange(longest) < lengths[:, None]  # (B, S)
+        real = np.arange(-(-longest // LANES) * LANES) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
         feeds = {

@@ -47,7 +47,7 @@ class Rotary(NoDistances):
 
 
 class Relative(NoDistances):
-    """Each head learns one number for each distance, clipped at `FURTHEST` on either side (Shaw et al. 2018)."""
+    """Each head learns a number for each distance (Raffel et al. 2020), clipped on either side (Shaw et al. 2018)."""
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
