@@ -42,7 +42,7 @@ class Scale:
 
 QUICK = Scale(
     name="quick",
-    flops=5e10,
+    flops=4.5e10,
     settings={
         "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
