@@ -3,7 +3,7 @@
     manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
     model.safetensors   weights
     config.toml         every setting used
-    shared.spm (or source.spm, target.spm), languages.json      text to ids
+    shared.spm (or source.spm, target.spm), languages.json      text to ids; lists of words end in .json instead
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
@@ -26,14 +26,14 @@ from dragoman.config import Config, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise
-from dragoman.text.codec import LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE, Codec
+from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
 ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
 GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, LANGUAGES_FILE, PIECES_FILE, SHARED_FILE, SOURCE_FILE, TARGET_FILE} | GRAPHS
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD} | CODEC_FILES | GRAPHS
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ class Corpus:
 @dataclass(frozen=True)
 class TextConfig:
     vocabulary: str = setting(
-        "bpe", "how text is cut into pieces (marian: as a converted model does)", choices=("bpe", "marian")
+        "bpe",
+        "how text is cut into pieces (marian: as a converted model does)",
+        choices=("bpe", "word", "character", "marian"),
     )
     size: int = setting(8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000)
     shared: bool = setting(True, "one vocabulary for both languages")
@@ -191,6 +193,14 @@ class TrainingConfig:
     consistency: float = setting(
         0.0, "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)", at_least=0.0
     )
+    objective: str = setting(
+        "likelihood",
+        "what is learned: the references, or (fine-tuning) to draw translations that score well against them",
+        choices=("likelihood", "risk"),
+    )
+    risk_samples: int = setting(8, "risk: translations drawn for each sentence", at_least=2, at_most=1000)
+    risk_sharpness: float = setting(0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6)
+    risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting(
         "inverse-sqrt",
         "course of the learning rate (linear: to zero at max_steps)",
@@ -264,10 +274,31 @@ class Config:
             raise ConfigError(
                 "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
             )
+        if self.training.objective == "risk":
+            self._check_risk()
+        if self.text.dropout and self.text.vocabulary != "bpe":
+            raise ConfigError(
+                f"text.dropout={self.text.dropout} skips merges of byte-pair encoding, and "
+                f"text.vocabulary={self.text.vocabulary} has none: set text.dropout=0."
+            )
         if model.positions.kind == "learned" and model.positions.max_length <= self.data.max_length:
             raise ConfigError(
                 f"model.positions.max_length={model.positions.max_length} does not reach beyond "
                 f"data.max_length={self.data.max_length} (a sentence and its end): raise the one or lower the other."
+            )
+
+    def _check_risk(self) -> None:
+        if not self.training.init:
+            raise ConfigError(
+                "training.objective=risk improves a trained model, an untrained one draws nothing worth scoring: "
+                "name one with --init."
+            )
+        if self.model.architecture == "lexical":
+            raise ConfigError("training.objective=risk needs a gradient, and model.architecture=lexical has none.")
+        if self.training.consistency:
+            raise ConfigError(
+                f"training.consistency={self.training.consistency} belongs to training.objective=likelihood: "
+                f"set training.consistency=0."
             )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import attend, check, compare, convert, evaluate, info, score, serve, train, translate
+from dragoman.cli import attend, check, compare, convert, embed, evaluate, info, score, serve, train, translate
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -29,6 +29,7 @@ app.command("attend")(attend.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
+app.command("embed")(embed.command)
 app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)

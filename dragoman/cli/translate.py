@@ -63,7 +63,7 @@ def command(
     typing = not texts and not input_ and sys.stdin.isatty()
     lines = texts or read_lines(input_ or "-")
     watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
-    with _destination(output) as file, _counter(watched) as count:
+    with destination(output) as file, _counter(watched) as count:
         for translation in translator.stream(lines, request, window=1 if typing else None):
             count()
             print(_shown(translation, nbest, alignments, json_), file=file, flush=typing)
@@ -109,7 +109,7 @@ def _counter(watched: bool) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _destination(output: str) -> Iterator[TextIO]:
+def destination(output: str) -> Iterator[TextIO]:
     """Standard output, or a file that gets its name when it is complete."""
     if not output:
         yield sys.stdout

@@ -61,6 +61,7 @@ def _refuse_what_marian_cannot(bundle: Bundle) -> None:
     config, codec = bundle.config.model, bundle.codec
     refuse_unknown(config, "MarianMT")
     reasons = {
+        f"text.vocabulary={bundle.config.text.vocabulary}": bundle.config.text.vocabulary == "word",
         f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,

@@ -149,6 +149,23 @@ class Translator:
             **weights_of(source, target),
         }
 
+    def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
+        """Each text as a vector of length 1, the direction of the mean of the encoder's outputs over its pieces. (N, D)
+
+        The product of two vectors tells how close their texts are. That of an empty text is 0.
+        """
+        mean_of: Callable[..., np.ndarray] | None = getattr(self.engine, "embed", None)
+        if mean_of is None:
+            raise TranslationError("this engine gives no vectors: load one model, with engine='torch'.")
+        self._check(request)
+        parts, vectors = self._parts(list(texts), request), np.zeros((len(texts), self.config.model.width))
+        for rows in _batches([len(part.ids) for part in parts], self.engine.batch_tokens):
+            for row, vector in zip(rows, mean_of([parts[row].ids for row in rows]), strict=True):
+                vectors[parts[row].line] += len(parts[row].ids) * vector
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: np.ndarray = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+        return unit
+
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
         ids, longest = self.codec.encode_source([text], self._target_language(request))[0], self._longest(request)
@@ -171,6 +188,8 @@ class Translator:
                 f"this model does not translate from {request.source_language!r}; it can: {', '.join(known)}."
             )
         self._target_language(request)
+        if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
+            raise TranslationError(f"the prefix {request.prefix!r} holds a word that this model does not know.")
         if request.nbest < 1:
             raise ConfigError(f"nbest is {request.nbest}: it must be at least 1.")
 
@@ -278,11 +297,11 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Trans
     if not folders:
         raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
     bundles = [read_bundle(folder) for folder in folders]
-    engines = [_engine(bundle, device, engine) for bundle in bundles]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
+    engines = [_engine(bundle, device, engine) for bundle in bundles]
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
 
 

@@ -114,6 +114,17 @@ class TorchEngine:
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 
     @torch.inference_mode()
+    def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
+        """Each source as one vector: the mean of what the encoder makes of its positions. (B, D)"""
+        encode = getattr(self.model, "encode", None)
+        if encode is None:
+            raise TranslationError(f"model.architecture={self.model.config.architecture} has no encoder to embed with.")
+        memory, mask = encode(self._tensor(pad(sources, self.source.pad)))
+        real = mask[:, 0, 0, :, None]  # (B, S, 1)
+        vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
+        return vectors
+
+    @torch.inference_mode()
     def position_vectors(self, length: int) -> np.ndarray | None:
         """What the model adds to the words at so many positions (length, D); None where it adds nothing."""
         positions = getattr(getattr(self.model, "source_embedding", None), "positions", None)

@@ -7,14 +7,19 @@ pieces alone; whoever shifts it adds `<s>` and `</s>`.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
 from dragoman.text.vocabulary import Vocabulary, language_tag
 
-SHARED_FILE, SOURCE_FILE, TARGET_FILE, LANGUAGES_FILE = "shared.spm", "source.spm", "target.spm", "languages.json"
+LANGUAGES_FILE = "languages.json"
 PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+SHARED, SOURCE, TARGET = "shared", "source", "target"
+CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
+    f"{side}.{segmenter.suffix}" for side in (SHARED, SOURCE, TARGET) for segmenter in SEGMENTERS.values()
+}
 
 
 @dataclass(frozen=True)
@@ -93,22 +98,23 @@ class Codec:
         """What a bundle keeps of this."""
         languages = {"source": self.languages.sources, "target": self.languages.targets}
         files = {LANGUAGES_FILE: (json.dumps(languages) + "\n").encode()}
-        if self.shared:
-            return files | {SHARED_FILE: self.source_segmenter.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
             files[PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
-        return files | {SOURCE_FILE: self.source_segmenter.to_bytes(), TARGET_FILE: self.target_segmenter.to_bytes()}
+        sides = {SOURCE: self.source_segmenter, TARGET: self.target_segmenter}
+        sides = {SHARED: self.source_segmenter} if self.shared else sides
+        return files | {f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
-            read = _marian_reader(files) if kind == "marian" else BytePairs
+            read = _reader(files, kind)
+            shared_file, source_file, target_file = (f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET))
             named = json.loads(files[LANGUAGES_FILE])
             languages = Languages(tuple(map(str, named["source"])), tuple(map(str, named["target"])))
-            if SHARED_FILE in files:
-                shared = read(files[SHARED_FILE])
+            if shared_file in files:
+                shared = read(files[shared_file])
                 return cls(shared, shared, languages)
-            return cls(read(files[SOURCE_FILE]), read(files[TARGET_FILE]), languages)
+            return cls(read(files[source_file]), read(files[target_file]), languages)
         except KeyError as error:
             raise BundleError(f"{error.args[0]} is missing.") from None
         except (ValueError, TypeError) as error:
@@ -127,7 +133,9 @@ class Codec:
         return self.source.ids[language_tag(to)]
 
 
-def _marian_reader(files: Mapping[str, bytes]) -> Callable[[bytes], Segmenter]:
+def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmenter]:
+    if kind != "marian":
+        return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
     pieces = [str(piece) for piece in json.loads(files[PIECES_FILE])]
     return lambda model: MarianPieces(model, pieces)
 
@@ -138,6 +146,7 @@ def _valid(text: str) -> str:
 
 
 def _dropped(segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int) -> list[list[int]]:
+    assert isinstance(segmenter, BytePairs), "the settings refuse dropout for any other"
     encoded = segmenter.encode_with_dropout(texts, rate, seed)
     return [
         ids if len(ids) <= longest else segmenter.encode([text])[0] for text, ids in zip(texts, encoded, strict=True)

@@ -1,16 +1,21 @@
 """Cutting text into pieces: byte-pair encoding by SentencePiece (Sennrich et al. 2016; Kudo & Richardson 2018).
 
-Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no text is unknown.
+Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no text is unknown. The
+other choices are the two ends between which byte-pair encoding stands: characters (no merge is made; nothing is unknown
+there either) and whole words (all that the vocabulary has no room for is `<unk>`).
+
 BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws differ from process
 to process whatever the seed, and a resumed run must see what an unbroken one sees. So it is done here:
 each word has a stock of variants, each a function of the word and its number, and the seed decides which are taken.
 """
 
 import io
+import json
 import random
 import re
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, Self
 
 import sentencepiece
 
@@ -23,22 +28,28 @@ WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 VARIANTS = 32  # segmentations of a word to draw from
 VARIANTS_REMEMBERED = 2_000_000
 LONGEST_REMEMBERED = 30  # characters
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _WORDS = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
+_MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"  # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
+_WORDS_AND_MARKS = re.compile(f"{WORD_START}?(?:[^{_MARKS}{WORD_START}]+|[{_MARKS}])")
 
 
 class Segmenter(Protocol):
-    """What cuts and joins text; the ids are those of its own vocabulary."""
+    """What cuts and joins text; the ids are those of its own vocabulary. `suffix`: of the file that keeps it."""
 
+    @property
+    def suffix(self) -> str: ...
     @property
     def vocabulary(self) -> Vocabulary: ...
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def to_bytes(self) -> bytes: ...
 
 
 class BytePairs:
     """A learned SentencePiece model."""
+
+    suffix, model_type = "spm", "bpe"
 
     def __init__(self, model: bytes):
         self._model = model
@@ -59,14 +70,14 @@ class BytePairs:
         self._variants: dict[tuple[str, int, float], tuple[int, ...]] = {}
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "BytePairs":
+    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
         """Merges learned from sentences; the vocabulary shrinks to what a small corpus gives."""
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sentences),
                 model_writer=model,
-                model_type="bpe",
+                model_type=cls.model_type,
                 vocab_size=settings.size,
                 hard_vocab_limit=False,
                 byte_fallback=True,
@@ -87,7 +98,9 @@ class BytePairs:
                 raise ConfigError(
                     f"text.size={settings.size} is too small: bytes and characters alone need {needed} pieces."
                 ) from None
-            raise ConfigError(f"byte-pair encoding could not be learned ({error}).") from None
+            if "vocab_size" in str(error):
+                raise ConfigError(f"text.size={settings.size} is too small: bytes alone need 256 pieces.") from None
+            raise ConfigError(f"text.vocabulary={settings.vocabulary} could not be learned ({error}).") from None
         return cls(model.getvalue())
 
     def _is_text(self, i: int) -> bool:
@@ -140,8 +153,69 @@ class BytePairs:
         return self._model
 
 
+class Characters(BytePairs):
+    """Byte-pair encoding before its first merge: each character is a piece, and so is the space before a word."""
+
+    model_type = "char"
+
+
+class Words:
+    """The most frequent words and punctuation marks; any other is `<unk>`.
+
+    A word is a run of anything but space and punctuation, and each punctuation mark stands alone. The space in front
+    belongs to the piece, as in SentencePiece, so that joining the pieces gives the text back.
+
+    >>> Words.learn(["Ja, ja!"], TextConfig()).vocabulary.pieces[4:]
+    ('▁Ja', ',', '▁ja', '!')
+    """
+
+    suffix = "json"
+
+    def __init__(self, model: bytes):
+        self._model = model
+        try:
+            stored = json.loads(model)
+            rule, pieces = str(stored["normalisation"]), tuple(map(str, stored["pieces"]))
+            self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)
+        except (ValueError, TypeError, KeyError, RuntimeError) as error:
+            raise BundleError(f"the list of words cannot be read ({error}).") from None
+        if pieces[: len(SPECIAL)] != SPECIAL:
+            raise BundleError(f"the list of words does not begin with {', '.join(SPECIAL)}.")
+        self.vocabulary = Vocabulary(pieces)
+
+    @classmethod
+    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "Words":
+        """The words that occur most often, as many as there is room for."""
+        room = settings.size - len(SPECIAL) - len(tags)
+        if room < 1:
+            raise ConfigError(f"text.size={settings.size} is too small: no word has room beside {', '.join(SPECIAL)}.")
+        normaliser = sentencepiece.SentencePieceNormalizer(rule_name=settings.normalisation)
+        counts = Counter(piece for sentence in sentences for piece in _words_and_marks(normaliser.normalize(sentence)))
+        pieces = [*SPECIAL, *tags, *(piece for piece, _ in counts.most_common(room))]
+        return cls(json.dumps({"normalisation": settings.normalisation, "pieces": pieces}, ensure_ascii=False).encode())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        ids, unk = self.vocabulary.ids, self.vocabulary.unk
+        return [[ids.get(piece, unk) for piece in _words_and_marks(self._normaliser.normalize(text))] for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        unk, pieces = self.vocabulary.unk, self.vocabulary.pieces
+        joined = "".join(f"{WORD_START}{pieces[unk]}" if i == unk else pieces[i] for i in ids)
+        return joined.replace(WORD_START, " ").strip()
+
+    def to_bytes(self) -> bytes:
+        return self._model
+
+
+def _words_and_marks(text: str) -> Iterator[str]:
+    for between_spaces in text.split():
+        yield from _WORDS_AND_MARKS.findall(WORD_START + between_spaces)
+
+
 class MarianPieces:
     """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for both languages."""
+
+    suffix = "spm"
 
     def __init__(self, model: bytes, pieces: Sequence[str]):
         self._model, self._processor = model, BytePairs(model)._processor
@@ -162,9 +236,6 @@ class MarianPieces:
             [ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)
         ]
 
-    def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
-        raise ConfigError("a converted vocabulary knows no BPE-dropout: set text.dropout=0.")
-
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode_pieces([self.vocabulary.pieces[i] for i in ids]))
 
@@ -172,4 +243,6 @@ class MarianPieces:
         return self._model
 
 
-SEGMENTERS: dict[str, type[BytePairs] | type[MarianPieces]] = {"bpe": BytePairs, "marian": MarianPieces}
+SEGMENTERS: dict[str, type[BytePairs] | type[Words] | type[MarianPieces]] = {
+    "bpe": BytePairs, "word": Words, "character": Characters, "marian": MarianPieces,
+}  # fmt: skip

@@ -22,8 +22,9 @@ class Vocabulary:
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds: special ones, language tags, bytes that would break a line."""
-        barred = {f"<0x{byte:02X}>" for byte in (*range(0x20), 0x7F)}
+        """Ids that no translation holds: special ones, language tags, bytes and characters that would break a line."""
+        control = {*map(chr, range(0x20)), "\x7f"}
+        barred = control | {f"<0x{ord(character):02X}>" for character in control}
         tags = (i for piece, i in self.ids.items() if piece in barred or (piece[:2] == ">>" and piece[-2:] == "<<"))
         return (self.pad, self.unk, self.bos, *tags)
 

@@ -39,7 +39,8 @@ def bytes_per_position(config: Config, target_vocabulary: int) -> float:
     model = config.model
     layers = max(model.encoder_layers, model.decoder_layers * 1.5)
     activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
-    return activations + 4 * 4 * target_vocabulary / 2  # every other position is a target one with logits
+    copies = 1 + config.training.risk_samples if config.training.objective == "risk" else 1
+    return copies * (activations + 4 * 4 * target_vocabulary / 2)  # every other position is a target one with logits
 
 
 def free_memory(device: torch.device) -> int:

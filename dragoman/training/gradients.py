@@ -6,7 +6,7 @@ host one launch. Both give the same gradient; a test binds them.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
 from dragoman.model.transformer import Transformer
+from dragoman.training.cost import training_flops
 from dragoman.training.loss import vocabulary_loss
 
 
@@ -39,16 +40,26 @@ class Gradients:
 
     def add(self, batch: Batch, tokens: int) -> None:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
-        batch = twice(batch) if self._consistency else batch
+        with self.autocast():
+            loss, surprise = self.losses(batch)
+        (loss / tokens).backward()  # type: ignore[no-untyped-call]
+        self.sums += torch.stack([loss.detach(), surprise])
+
+    def flops(self, batches: Sequence[Batch]) -> float:
+        """Operations of a step over these batches, just made."""
+        return (2 if self._consistency else 1) * sum(training_flops(self._model, batch) for batch in batches)
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of the loss and of -log p, the sums over a batch."""
+        return self._loss(*self.hidden(twice(batch) if self._consistency else batch))
+
+    def hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states (N, D) and targets (N,) of the real positions alone: padding never meets the vocabulary."""
         source, target_in, target_out, real = (
             torch.from_numpy(array).to(self._device, non_blocking=True)
             for array in (batch.source, batch.target_in, batch.target_out, batch.real)
         )
-        with self.autocast():
-            hidden = self._model(source, target_in).flatten(0, 1)[real]  # (N, D): padding never meets the vocabulary
-            loss, surprise = self._loss(hidden, target_out.flatten()[real])
-        (loss / tokens).backward()  # type: ignore[no-untyped-call]
-        self.sums += torch.stack([loss.detach(), surprise])
+        return self._model(source, target_in).flatten(0, 1)[real], target_out.flatten()[real]
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return vocabulary_loss(self._model, hidden, targets, self._smoothing, self._consistency)

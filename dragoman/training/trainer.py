@@ -19,10 +19,10 @@ from dragoman.data.batches import Batch, halves
 from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
-from dragoman.training.cost import training_flops
-from dragoman.training.gradients import make_gradients
+from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
+from dragoman.training.risk import RiskGradients
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.validation import Validator
@@ -73,7 +73,10 @@ class Trainer:
         self.optimiser = make_optimiser(model, config, device)
         if restore:
             checkpoints.restore(progress.step, model, self.optimiser)
-        self.gradients = make_gradients(model, config, device)
+        if config.training.objective == "risk":
+            self.gradients: Gradients = RiskGradients(model, config, device, data.codec.target)
+        else:
+            self.gradients = make_gradients(model, config, device)
         self._launched: _Launched | None = None
         self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
         self.validator = Validator(model, data.codec, config, device)
@@ -111,8 +114,7 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
-        passes = 2 if training.consistency else 1
-        flops = passes * sum(training_flops(self.model, batch) for batch in batches)
+        flops = self.gradients.flops(batches)
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)

@@ -18,6 +18,7 @@ from dragoman.bundle import read_bundle
 from dragoman.config import describe_settings, from_tree, make_config, parse_set, write_toml
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import DragomanError
+from dragoman.text.codec import Codec, Languages
 from dragoman.text.doctor import examine, mended
 from dragoman.text.parallel import Pair, read_lines
 from tests.unit.test_bundle import FILES
@@ -40,6 +41,23 @@ def test_any_text_can_be_encoded_and_decoded(translator, text: str) -> None:
     codec = translator.codec
     once = codec.decode_target(codec.encode_target([text])[0])
     assert codec.decode_target(codec.encode_target([once])[0]) == once
+    assert codec.encode_source([text])[0][-1] == codec.source.eos
+
+
+WORDS_AND_CHARACTERS = {
+    kind: Codec.learn([".a é"], ["😀 a<b"], make_config(settings={"text.vocabulary": kind}).text, Languages())
+    for kind in ("word", "character")
+}
+
+
+@given(st.sampled_from(sorted(WORDS_AND_CHARACTERS)), awkward)
+def test_any_text_can_be_cut_into_words_or_characters(kind: str, text: str) -> None:
+    """Where no word is unknown, what comes back stays so."""
+    codec = WORDS_AND_CHARACTERS[kind]
+    ids = codec.encode_target([text])[0]
+    once = codec.decode_target(ids)
+    assert codec.target.unk in ids or codec.encode_target([once])[0] == ids
+    assert kind == "word" or codec.target.unk not in ids
     assert codec.encode_source([text])[0][-1] == codec.source.eos
 
 

@@ -1,0 +1,51 @@
+"""`dragoman embed`"""
+
+import io
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from dragoman.cli.options import Device, From, Model, To
+from dragoman.cli.translate import destination
+from dragoman.decode.translator import WINDOW_LINES, Request, load
+from dragoman.errors import ConfigError
+from dragoman.files import storage_errors, write_atomically
+from dragoman.text.parallel import read_lines
+
+
+def command(
+    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to embed.")] = None,
+    model: Model = "",
+    from_: From = "",
+    to: To = "",
+    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to embed (.gz allowed).")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="File for the vectors: JSON lines, or an array if it ends in .npy.")
+    ] = "",
+    device: Device = "auto",
+) -> None:
+    """Print each text, a file's lines or those of standard input as the vector that the encoder makes of it.
+
+    Example: `dragoman embed --model runs/demo "Wo ist der Bahnhof?" "Ich suche den Bahnhof."`
+    """
+    if texts and input_:
+        raise ConfigError("give texts or --input, not both.")
+    translator = load(model, device, engine="torch")
+    request, lines = Request(to=to, source_language=from_), iter(texts or read_lines(input_ or "-"))
+    windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])
+    if output.endswith(".npy"):
+        array = io.BytesIO()
+        nothing = np.zeros((0, translator.config.model.width), dtype=np.float32)
+        np.save(array, np.concatenate([nothing, *(translator.embed(window, request) for window in windows)]))
+        with storage_errors(f"writing {output}"):
+            write_atomically(Path(output), array.getvalue())
+        return
+    with destination(output) as file:
+        for window in windows:
+            for text, vector in zip(window, translator.embed(window, request).tolist(), strict=True):
+                entry = {"text": text, "vector": [round(value, 6) for value in vector]}
+                print(json.dumps(entry, ensure_ascii=False), file=file)
