@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 OBEYED = {
-    "transformer": ("attention", "positions", "norm_kind", "residual", "feed_forward"),
+    "transformer": ("attention", "positions", "norm_kind", "residual", "feed_forward", "decoder_attention"),
     "decoder-only": ("attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
                      "attention.projections", "positions.kind", "positions.join", "positions.base",
                      "positions.max_length", "residual", "feed_forward"),

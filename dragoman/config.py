@@ -119,6 +119,7 @@ class ModelConfig:
     )
     residual: bool = setting(True, "a sublayer's output is added to its input")
     feed_forward: bool = setting(True, "a feed-forward network in every layer")
+    decoder_attention: bool = setting(True, "decoder positions see those before them; false: themselves alone")
     dropout: float = setting(0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0)
     attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
     activation_dropout: float = setting(0.0, "inside the feed-forward network", at_least=0.0, below=1.0)
@@ -137,6 +138,7 @@ PLAIN = {
     "norm_kind": ("layer",),
     "residual": (True,),
     "feed_forward": (True,),
+    "decoder_attention": (True,),
     "attention.similarity": ("scaled-dot",),
     "attention.span": ("soft",),
     "attention.heads_layout": ("paper",),

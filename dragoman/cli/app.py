@@ -14,6 +14,7 @@ import typer
 from dragoman.cli import (
     attend,
     check,
+    compare,
     convert,
     embed,
     evaluate,
@@ -46,6 +47,7 @@ app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
 app.command("embed")(embed.command)
 app.command("check")(check.command)
+app.command("compare")(compare.command)
 app.command("info")(info.command)
 app.add_typer(convert.app, name="convert")
 

@@ -4,7 +4,7 @@ B sentences, R rows (hypotheses), S source, T target, D features. Masks: True = 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -65,7 +65,9 @@ class EncoderLayer(_Layer):
 class DecoderLayer(_Layer):
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.attention, self.cross = Attention(config), Attention(config, cross=True)
+        blind = replace(config, attention=replace(config.attention, span="local", window=0))
+        self.attention = Attention(config if config.decoder_attention else blind)
+        self.cross = Attention(config, cross=True)
         self.feed_forward = FeedForward(config) if config.feed_forward else None
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_cross = PLACEMENTS[config.norm](config)

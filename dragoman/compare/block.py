@@ -1,0 +1,67 @@
+"""C11: the Transformer's block with one part after the other taken out."""
+
+from collections.abc import Mapping
+
+from dragoman.compare.claim import Claim, listed, named
+from dragoman.compare.figures import Bars, Finding
+from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.systems import Scale, System, variant
+from dragoman.compare.table import BASE
+
+PARTS = {
+    "no residual": variant("no-residual", 0.5, model__residual=False),
+    "no norm": variant("no-norm", 0.5, model__norm_kind="none"),
+    "no feed-forward": variant("no-feed-forward", 0.5, model__feed_forward=False),
+    "no decoder self-attention": variant("no-self-attention", 0.5, model__decoder_attention=False),
+}
+OTHERS = {
+    "batch norm": variant("batch-norm", 0.5, model__norm_kind="batch"),
+    "norm after the sum": variant("post-norm", 0.5, model__norm="post"),
+}
+
+
+def depths(scale: Scale) -> dict[str, System]:
+    """One layer, and twice as many as the base has."""
+    deep = 2 * int(scale.settings["model.encoder_layers"])
+    return {
+        "1 layer": variant("layers-1", 0.5, model__encoder_layers=1, model__decoder_layers=1),
+        f"{deep} layers": variant(f"layers-{deep}", 0.5, model__encoder_layers=deep, model__decoder_layers=deep),
+    }
+
+
+def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, Result]) -> Finding:
+    """BLEU of the whole block, of it without each part, and of other norms and depths."""
+    change = {name: result.bleu - whole.bleu for name, result in without.items()}
+    useless = [name for name, gained in change.items() if gained >= 0]
+    broken = [name for name, result in [*without.items(), *others.items()] if result.failure]
+    everything = {"all parts": whole, **without, **others}
+    stopped = f" ({listed(broken)} ended in numbers that are not finite)" if broken else ""
+    return Finding(
+        [Bars("BLEU at the same cost", "BLEU", list(everything), [result.bleu for result in everything.values()])],
+        (
+            f"The whole block reaches {whole.bleu:.1f} BLEU; taking a part out changes that by "
+            f"{named(change, '+.1f')}{stopped}: "
+            f"{'every part earns its place' if not useless else f'with {listed(useless)} nothing is lost here'}.",
+            f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, all at "
+            f"{whole.flops:.3g} training FLOPs.",
+        ),
+        not useless,
+    )  # fmt: skip
+
+
+def show(shop: Workshop) -> Finding:
+    others = {**OTHERS, **depths(shop.scale)}
+    return finding(
+        shop.result(BASE),
+        {name: shop.result(system) for name, system in PARTS.items()},
+        {name: shop.result(system) for name, system in others.items()},
+    )
+
+
+CLAIM = Claim(
+    "Every part of the block earns its place",
+    "Residual connections keep gradients in range, normalisation makes training faster, the feed-forward network "
+    "brings in what is not linear, masked self-attention lets the decoder see what it said, and depth pays.",
+    show,
+    lambda scale: [BASE, *PARTS.values(), *OTHERS.values(), *depths(scale).values()],
+)

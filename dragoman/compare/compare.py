@@ -1,0 +1,131 @@
+"""A whole comparison: train what the claims need, look at it claim by claim, write the report.
+
+DIR/compare.json     what is compared: a folder holds one comparison
+DIR/claims/C1.json   what was found, kept: a second call goes on where the first one stopped
+DIR/report.html
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from dragoman.compare.claims import CLAIMS
+from dragoman.compare.figures import Finding, Table
+from dragoman.compare.report import Chapter, as_text, write_report
+from dragoman.compare.runs import Workshop, run_all
+from dragoman.compare.systems import FULL, QUICK, Scale, System
+from dragoman.compare.texts import Given
+from dragoman.engine.torch_engine import pick_device
+from dragoman.errors import ConfigError, RunError
+from dragoman.files import storage_errors, write_atomically
+from dragoman.settings import near_miss
+
+FACTS, REPORT = "compare.json", "report.html"
+JOBS_ON_GPU, MOST_JOBS = 6, 8
+
+
+def compare(
+    out: str | Path,
+    given: Given = Given(),
+    *,
+    quick: bool = False,
+    claims: Sequence[str] = (),
+    flops: float | None = None,
+    device: str = "auto",
+    jobs: int | None = None,
+    console: Console | None = None,
+) -> dict[str, Finding]:
+    """Run the claims (all of them, where none is named); the report tells these and what earlier calls found."""
+    console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    wanted = _known(claims)
+    scale = QUICK if quick else FULL
+    scale = replace(scale, flops=flops) if flops is not None else scale
+    where = pick_device(device)
+    shop = Workshop(Path(out), scale, where.type)
+    with storage_errors(f"writing to {out}"):
+        _claim_folder(shop, given)
+        systems = _systems(wanted, scale)
+        shop.texts.write(given, scale, [system.corpus for system in systems])
+        jobs = jobs or (JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, MOST_JOBS))
+        run_all(shop, systems, jobs, console)
+        found = {name: _found(shop, name, console) for name in wanted}
+        chapters = [
+            Chapter(name, claim.title, claim.words, _found(shop, name, console))
+            for name, claim in CLAIMS.items()
+            if _kept(shop, name).exists()
+        ]
+        write_atomically(shop.folder / REPORT, write_report(chapters, _facts(shop, given)).encode())
+    console.print(f"wrote {shop.folder / REPORT}")
+    return found
+
+
+def tables(found: dict[str, Finding]) -> str:
+    """The tables among the findings, for a terminal."""
+    shown = [figure for finding in found.values() for figure in finding.figures if isinstance(figure, Table)]
+    return "\n\n".join(f"{table.title}\n{as_text(table)}" for table in shown)
+
+
+def _known(claims: Sequence[str]) -> list[str]:
+    for name in claims:
+        if name not in CLAIMS:
+            raise ConfigError(f"claim {name!r} is unknown{near_miss(name, CLAIMS)}; it can be {', '.join(CLAIMS)}.")
+    return [name for name in CLAIMS if name in claims or not claims]
+
+
+def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
+    """What the claims need, each once."""
+    return list({system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values())
+
+
+def _claim_folder(shop: Workshop, given: Given) -> None:
+    """A folder holds one comparison: the same texts, the same sizes."""
+    facts: dict[str, Any] = json.loads(json.dumps({"scale": asdict(shop.scale), "given": asdict(given)}))
+    path = shop.folder / FACTS
+    if path.exists():
+        if json.loads(path.read_text(encoding="utf-8")) != facts:
+            raise RunError(f"{shop.folder} holds a comparison of other texts or sizes: choose another --out.")
+        return
+    if shop.folder.exists() and any(shop.folder.iterdir()):
+        raise RunError(f"{shop.folder} is not empty and holds no comparison: choose another --out.")
+    shop.folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(facts, indent=2).encode())
+
+
+def _found(shop: Workshop, name: str, console: Console) -> Finding:
+    """What an earlier call found, or what this one finds."""
+    path = _kept(shop, name)
+    if path.exists():
+        return Finding.from_json(json.loads(path.read_text(encoding="utf-8")))
+    started = time.monotonic()
+    finding = CLAIMS[name].show(shop)
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
+    console.print(f"{name} in {time.monotonic() - started:.0f} s: {' '.join(finding.sentences)}")
+    return finding
+
+
+def _kept(shop: Workshop, name: str) -> Path:
+    return shop.folder / "claims" / f"{name}.json"
+
+
+def _facts(shop: Workshop, given: Given) -> dict[str, str]:
+    cuda = shop.device == "cuda"
+    machine = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} CPU cores"
+    corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
+    files = {"": given.train, "--valid": given.valid, "--test": given.test}
+    named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
+    words = ["dragoman compare", *named, *(["--quick"] if shop.scale.name == QUICK.name else [])]
+    return {
+        "command": f"{' '.join(words)} --flops {shop.scale.flops:g} --out DIR",
+        "corpus": f"{corpus}, {len(shop.texts.sentences('all').sources):,} pairs",
+        "training budget of a system": f"{shop.scale.flops:.3g} FLOPs",
+        "machine": f"{machine}, torch {torch.__version__}",
+        "scores": f"greedy search, {len(shop.texts.sentences('test').sources):,} test pairs",
+    }

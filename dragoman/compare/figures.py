@@ -1,0 +1,83 @@
+"""What a claim shows, as plain data: curves, bars, maps, tables; and the finding that they belong to.
+
+All of it goes through JSON, so that a report can be written again without running anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over one pair of axes; labels carry units."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    title: str
+    label: str
+    names: Sequence[str]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Weights from 0 to 1: rows ask, columns are looked at."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+Figure = Lines | Bars | Map | Table
+_KINDS: dict[str, type[Figure]] = {kind.__name__: kind for kind in (Lines, Bars, Map, Table)}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came out: figures, two sentences, and whether the claim was seen in them."""
+
+    figures: Sequence[Figure]
+    sentences: tuple[str, str]
+    seen: bool
+
+    def to_json(self) -> dict[str, Any]:
+        figures = [{"kind": type(figure).__name__, **asdict(figure)} for figure in self.figures]
+        return {"figures": figures, "sentences": list(self.sentences), "seen": self.seen}
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> "Finding":
+        first, second = tree["sentences"]
+        return cls([_figure(figure) for figure in tree["figures"]], (first, second), tree["seen"])
+
+
+def _figure(tree: Mapping[str, Any]) -> Figure:
+    fields = {name: value for name, value in tree.items() if name != "kind"}
+    if "series" in fields:
+        fields["series"] = [Series(**series) for series in fields["series"]]
+    return _KINDS[tree["kind"]](**fields)

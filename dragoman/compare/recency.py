@@ -1,0 +1,67 @@
+"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a sequence again."""
+
+from collections.abc import Mapping, Sequence
+
+from dragoman.compare.claim import Claim, named
+from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.language import LONGEST_COPY, copy_pairs
+from dragoman.compare.probe import gradient_by_position, model_of, right_by_position, teacher_forced
+from dragoman.compare.runs import Workshop
+from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
+
+PROBES = 64
+
+
+def _copier(name: str) -> System:
+    copier = architecture(name, 0.5, "copy")
+    return System(copier.name, {**copier.settings, **WORDS_AS_PIECES}, "copy", 0.5)
+
+
+PEERS = {name: _copier(name) for name in ("rnn", "rnn-attention", "transformer")}
+
+
+def finding(gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, Sequence[float]]) -> Finding:
+    """For each system, by position in the source: the gradient's norm, and the share of words said rightly."""
+    words = range(1, LONGEST_COPY + 1)
+    far = {name: values[0] / values[-1] for name, values in gradients.items()}
+    third = LONGEST_COPY // 3
+    thirds = {name: (sum(v[:third]) / third, sum(v[-third:]) / third) for name, v in accuracies.items()}
+    fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
+    return Finding(
+        [
+            Lines("Gradient that reaches a word", "words from the end of the source", "norm, the last word's = 1",
+                  [Series(name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values])
+                   for name, values in gradients.items()], log_y=True),
+            Lines("Words said rightly", "position in the source", "share right",
+                  [Series(name, list(words), values) for name, values in accuracies.items()]),
+        ],
+        (
+            f"Copying {LONGEST_COPY} words, the gradient at the first is {named(far, '.2f')} times that at the last: "
+            f"in the recurrent network it {'fades' if fades else 'does not fade'} beside the Transformer.",
+            f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are right, of the last "
+            f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the words far back are "
+            f"{'the harder ones' if forgets else 'not the harder ones here'}.",
+        ),
+        fades and forgets,
+    )  # fmt: skip
+
+
+def show(shop: Workshop) -> Finding:
+    sources, targets = zip(*copy_pairs(PROBES, 9, shortest=LONGEST_COPY), strict=True)
+    gradients, accuracies = {}, {}
+    for name, system in PEERS.items():
+        translator = shop.translator(system)
+        model, _ = model_of(translator)
+        pieces = teacher_forced(translator, sources, targets)
+        gradients[name] = gradient_by_position(model, *pieces).mean(dim=0)[:LONGEST_COPY].tolist()
+        accuracies[name] = right_by_position(model, *pieces).float().mean(dim=0)[:LONGEST_COPY].tolist()
+    return finding(gradients, accuracies)
+
+
+CLAIM = Claim(
+    "Recency and vanishing gradients",
+    "A recurrent network's gradient vanishes on its way back, and its last state mostly stands for the last words: "
+    "what was said first is the hardest to say again.",
+    show,
+    lambda scale: [*PEERS.values()],
+)

@@ -1,0 +1,230 @@
+"""Training what is compared, by the ordinary code, several runs at once, each computed once.
+
+    DIR/text/NAME.source .target    DIR/data/NAME    prepared once for all runs that read it
+    DIR/runs/NAME/                  an ordinary run's folder, with result.json beside the model
+
+A run is entered as one to be resumed: its settings and data are laid out first. So whatever was interrupted goes on
+where it stopped, and a run that has a result is never made again.
+"""
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from dragoman.compare.systems import COMMON, Scale, System
+from dragoman.compare.texts import Texts
+from dragoman.config import Config, make_config, replace
+from dragoman.data.batches import BatchPlan
+from dragoman.data.prepare import Prepared, open_prepared, prepare
+from dragoman.decode.translator import Translator, load
+from dragoman.errors import RunError
+from dragoman.evaluate.metrics import score
+from dragoman.files import storage_errors, write_atomically
+from dragoman.model.build import build_model
+from dragoman.settings import to_tree
+from dragoman.training.folder import CHECKPOINTS, DATA, holds_run, write_settings
+from dragoman.training.journal import LOG
+from dragoman.training.run import train
+
+RESULT, SAID = "result.json", "console.txt"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left: its cost, its score, its translations of the test set."""
+
+    parameters: int = 0
+    pairs: int = 0
+    steps: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    bleu: float = 0.0
+    chrf: float = 0.0
+    outputs: Sequence[str] = ()
+    curve: Sequence[tuple[float, float]] = ()  # (FLOPs, BLEU) at each validation
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A comparison's folder; small, so that processes can be told of it."""
+
+    folder: Path
+    scale: Scale
+    device: str
+
+    @property
+    def texts(self) -> Texts:
+        return Texts(self.folder / "text")
+
+    def run_of(self, system: System) -> Path:
+        return self.folder / "runs" / system.name
+
+    def has_result(self, system: System) -> bool:
+        return (self.run_of(system) / RESULT).exists()
+
+    def result(self, system: System) -> Result:
+        return Result(**json.loads((self.run_of(system) / RESULT).read_text(encoding="utf-8")))
+
+    def translator(self, system: System) -> Translator:
+        return load(self.run_of(system), self.device, "torch")
+
+    def config(self, system: System) -> Config:
+        """Without what depends on the number of steps."""
+        data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
+        if system.watched:
+            data["data.valid"] = [to_tree(self.texts.corpus("valid"))]
+        return make_config("tiny", settings={**COMMON, **self.scale.settings, **system.settings, **data})
+
+    def data_of(self, system: System) -> Path:
+        """One folder for all systems that cut the same text in the same way."""
+        text = self.config(system).text
+        shared = "" if text.shared else ".separate"
+        return self.folder / "data" / f"{system.corpus}.{text.vocabulary}.{text.size}{shared}"
+
+
+def prepare_data(shop: Workshop, system: System) -> None:
+    """Cut the system's text into pieces, unless that was done."""
+    if not shop.data_of(system).exists():
+        prepare(shop.config(system), shop.data_of(system))
+
+
+def train_system(shop: Workshop, system: System) -> None:
+    """Train until the budget is spent, translate the test set, keep the result."""
+    folder = shop.run_of(system)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not holds_run(folder):
+        (folder / DATA).unlink(missing_ok=True)
+        (folder / DATA).symlink_to(os.path.relpath(shop.data_of(system), folder), target_is_directory=True)
+        write_settings(folder, with_budget(shop, system))
+    with open(folder / SAID, "a", encoding="utf-8") as file:
+        try:
+            finished = train(folder, device=shop.device, resume=True, console=Console(file=file, width=120)).finished
+        except RunError as error:  # a loss that is not finite is an answer too
+            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)
+            _keep(folder, Result(outputs=nothing, failure=str(error)))
+            return
+    if finished:
+        _keep(folder, measure(shop, system))
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def with_budget(shop: Workshop, system: System) -> Config:
+    """As many steps as spend the system's share of the budget."""
+    config = shop.config(system)
+    data = open_prepared(config, shop.data_of(system))
+    steps = max(1, round(system.share * shop.scale.flops / flops_per_step(config, data)))
+    every = math.ceil(steps / shop.scale.validations) if data.valid.sources else 0
+    return replace(
+        config,
+        {
+            "training.max_steps": steps,
+            "training.warmup_steps": max(1, steps // 10),
+            "training.validate_every": every,
+            "training.checkpoint_every": steps,
+        },
+    )
+
+
+def flops_per_step(config: Config, data: Prepared) -> float:
+    """The mean over an epoch."""
+    store, codec, training = data.train, data.codec, config.training
+    model = build_model(config.model, codec.source, codec.target, codec.shared)
+    plan = BatchPlan(store.source_lengths, store.target_lengths, training.batch_tokens, training.seed)
+    return 6.0 * model.multiplications(store.source_lengths, store.target_lengths + 1) / sum(1 for _ in plan.epoch(0))
+
+
+def measure(shop: Workshop, system: System) -> Result:
+    """The finished run's cost and its translations of the test set."""
+    folder, test = shop.run_of(system), shop.texts.test_of(system.corpus)
+    outputs = shop.translator(system)(test.sources)
+    bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    return Result(
+        parameters=card["parameters"],
+        pairs=card["pairs"],
+        steps=card["steps"],
+        flops=card["flops"],
+        seconds=card["training_seconds"],
+        bleu=bleu,
+        chrf=chrf,
+        outputs=outputs,
+        curve=[(card["flops"] * step / card["steps"], value) for step, value in _validations(folder / LOG)],
+    )
+
+
+def _validations(log: Path) -> Iterator[tuple[int, float]]:
+    """(step, BLEU) of each; a system that counts instead of training has no log."""
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        entry = json.loads(line)
+        if entry["kind"] == "valid":
+            yield entry["step"], entry["BLEU"]
+
+
+def _keep(folder: Path, result: Result) -> None:
+    with storage_errors(f"writing {folder / RESULT}"):
+        write_atomically(folder / RESULT, json.dumps(asdict(result), ensure_ascii=False).encode())
+
+
+def run_all(shop: Workshop, systems: Iterable[System], jobs: int, console: Console) -> None:
+    """Everything that has no result yet, the dearest first, `jobs` at once."""
+    missing = sorted((s for s in systems if not shop.has_result(s)), key=lambda s: -s.share)
+    if not missing:
+        return
+    started = time.monotonic()
+    with _crew(jobs) as at_once:
+        for _ in at_once(prepare_data, shop, {shop.data_of(s): s for s in missing}.values()):
+            pass
+        elapsed = time.monotonic() - started
+        console.print(f"{len(missing)} systems to train, {jobs} at once; preparing their data took {elapsed:.0f} s")
+        for done, system in enumerate(at_once(train_system, shop, missing), start=1):
+            if not shop.has_result(system):
+                raise RunError(f"{shop.run_of(system)} was interrupted: give the same command again to go on.")
+            result, elapsed = shop.result(system), time.monotonic() - started
+            told = result.failure or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
+            console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {told}")
+
+
+Work = Callable[[Workshop, System], None]
+AtOnce = Callable[[Work, Workshop, Iterable[System]], Iterator[System]]
+
+
+@contextmanager
+def _crew(jobs: int) -> Iterator[AtOnce]:
+    """Something that does a work for many systems and gives each as it is done; with one job, in this process."""
+    if jobs == 1:
+        yield _one_by_one
+        return
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+
+        def at_once(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterator[System]:
+            waiting = {pool.submit(work, shop, system): system for system in systems}
+            for future in as_completed(waiting):
+                if future.exception() is None:  # what fails is told when all others are done
+                    yield waiting[future]
+            for future in waiting:
+                future.result()
+
+        try:
+            yield at_once
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _one_by_one(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterator[System]:
+    for system in systems:
+        work(shop, system)
+        yield system

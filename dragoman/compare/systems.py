@@ -1,0 +1,104 @@
+"""What is trained: systems, each a corpus, settings and a share of the budget; and how large a comparison is.
+
+Every system of one comparison stops at the same number of floating-point operations (times its share), counted as
+training counts them: more steps for a cheap model, fewer for a dear one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class System:
+    """`settings` lie over those of the scale; `corpus` names one of the texts of texts.py."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    corpus: str = "all"
+    share: float = 1.0
+    watched: bool = False  # validated in between, so that its course can be drawn
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is."""
+
+    name: str
+    flops: float  # that a system may spend in training
+    settings: Mapping[str, Any]
+    larger: Mapping[str, Any]  # settings of the larger model
+    parts: tuple[int, ...]  # the corpus is also cut to 1/n for these n
+    test_pairs: int
+    valid_pairs: int
+    toy_pairs: int
+    task_pairs: int
+    digits: int  # of the task of two lookups
+    validations: int  # during a training whose course is drawn
+    lengths: tuple[int, ...]  # of sequences that are timed
+    length_tokens: int  # in a timed training step
+    timed_sentences: int  # of a timed translation
+
+
+QUICK = Scale(
+    name="quick",
+    flops=4.5e10,
+    settings={
+        "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
+        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
+        "training.batch_tokens": 80, "training.learning_rate": 3e-3,
+    },
+    larger={"model.width": 96, "model.feed_forward_width": 192},
+    parts=(8,),
+    test_pairs=150,
+    valid_pairs=40,
+    toy_pairs=8000,
+    task_pairs=4000,
+    digits=3,
+    validations=2,
+    lengths=(16, 32, 64, 128, 256),
+    length_tokens=1024,
+    timed_sentences=50,
+)  # fmt: skip
+FULL = Scale(
+    name="full",
+    flops=4e14,
+    settings={
+        "text.size": 8000, "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
+        "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
+        "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
+    },
+    larger={
+        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048, "training.learning_rate": 8e-4,
+    },
+    parts=(4, 16),
+    test_pairs=3000,
+    valid_pairs=400,
+    toy_pairs=100_000,
+    task_pairs=20_000,
+    digits=6,
+    validations=5,
+    lengths=(16, 32, 64, 128, 256, 512, 1024),
+    length_tokens=8192,
+    timed_sentences=1000,
+)  # fmt: skip
+COMMON: dict[str, Any] = {
+    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
+    "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
+    "training.schedule": "linear", "training.patience": 0, "training.average": 1, "training.log_every": 1_000_000,
+}  # fmt: skip
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {}, "convs2s": {}, "lexical": {},
+}  # fmt: skip
+WORDS_AS_PIECES = {"text.vocabulary": "word"}
+
+
+def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
+    """One of the table's systems; with another corpus it bears that corpus in its name."""
+    called = name if corpus == "all" else f"{name}.{corpus}"
+    return System(called, {"model.architecture": name, **ARCHITECTURES[name]}, corpus, share, corpus == "all")
+
+
+def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:
+    """The Transformer with something else: `model__norm="post"` sets model.norm."""
+    return System(name, {key.replace("__", "."): value for key, value in settings.items()}, corpus, share)

@@ -1,0 +1,138 @@
+"""C7: score against training cost, as in table 2 of "Attention Is All You Need", and table 3's ablations, small."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dragoman.compare.claim import Claim, listed
+from dragoman.compare.figures import Finding, Lines, Series, Table
+from dragoman.compare.probe import seconds
+from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture, variant
+from dragoman.decode.translator import Translator, load
+from dragoman.engine.torch_engine import pick_device
+from dragoman.evaluate.metrics import score
+
+MAIN = {name: architecture(name) for name in ARCHITECTURES}
+SECOND = variant("transformer-seed-2", training__seed=2)
+BASE = variant("base", 0.5)
+ABLATIONS = {
+    "1 head": variant("heads-1", 0.5, model__heads=1),
+    "16 heads": variant("heads-16", 0.5, model__heads=16),
+    "no label smoothing": variant("no-smoothing", 0.5, training__label_smoothing=0.0),
+    "learned positions": variant("learned-positions", 0.5, model__positions__kind="learned"),
+}
+
+
+def larger(scale: Scale) -> System:
+    return System("larger", scale.larger, watched=True)
+
+
+def ablations(scale: Scale) -> dict[str, System]:
+    """Those that depend on the base's own sizes too."""
+    narrow = {"model.feed_forward_width": scale.settings["model.feed_forward_width"] // 2}
+    rates = [rate for rate in (0.0, 0.1, 0.2) if rate != scale.settings["model.dropout"]]
+    return (
+        ABLATIONS
+        | {"half the feed-forward width": System("half-feed-forward", narrow, share=0.5)}
+        | {f"dropout {rate}": variant(f"dropout-{rate}", 0.5, model__dropout=rate) for rate in rates}
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table; an ensemble's cost is that of its members together."""
+
+    result: Result
+    sentences_per_s: float
+
+    def cells(self, name: str, target: float) -> list[str]:
+        r = self.result
+        reached = next((flops for flops, bleu in r.curve if bleu >= target), None)
+        return [
+            name, f"{r.bleu:.2f}", f"{r.chrf:.2f}", f"{r.parameters:,}", f"{r.flops:.3g}",
+            f"{r.flops / r.steps:.3g}" if r.steps else "–", f"{reached:.3g}" if reached else "–",
+            f"{r.seconds:.0f}", f"{self.sentences_per_s:.0f}",
+        ]  # fmt: skip
+
+
+def table_of(rows: Mapping[str, Row], target: float) -> Table:
+    reached = f"FLOPs to BLEU {target:.0f}"
+    columns = ["system", "BLEU", "chrF", "parameters", "FLOPs", "FLOPs a step", reached, "seconds", "sentences/s"]
+    return Table("Every system at the same cost", columns, [row.cells(name, target) for name, row in rows.items()])
+
+
+def target_of(rows: Mapping[str, Row]) -> float:
+    """A validation score that most can reach: half of the best."""
+    best = max((bleu for row in rows.values() for _, bleu in row.result.curve), default=0.0)
+    return float(int(best / 2))
+
+
+def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result], seconds_note: str) -> Finding:
+    """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one thing changed."""
+    bleu = {name: row.result.bleu for name, row in rows.items()}
+    singles = {name: bleu[name] for name in ARCHITECTURES}
+    best, ahead = max(singles, key=lambda name: singles[name]), bleu["transformer"]
+    peers = ("rnn", "rnn-attention")
+    seen = ahead > max(bleu[name] for name in peers)
+    places = [f"{'ahead of' if ahead > bleu[n] else 'not ahead of'} {n} ({bleu[n]:.1f})" for n in peers]
+    worst = min(ablated, key=lambda name: ablated[name].bleu)
+    changes = Table(
+        f"One thing changed (half the budget: {base.flops:.3g} FLOPs)",
+        ["changed", "BLEU", "difference", "parameters"],
+        [["nothing", f"{base.bleu:.2f}", "", f"{base.parameters:,}"]]
+        + [[n, f"{r.bleu:.2f}", f"{r.bleu - base.bleu:+.2f}", f"{r.parameters:,}"] for n, r in ablated.items()],
+    )
+    curves = [Series(n, *map(list, zip(*r.result.curve, strict=True))) for n, r in rows.items() if r.result.curve]
+    return Finding(
+        [
+            table_of(rows, target_of(rows)),
+            Lines("The course of training", "training FLOPs", "validation BLEU", curves, log_x=True),
+            changes,
+        ],
+        (
+            f"At {rows['transformer'].result.flops:.3g} training FLOPs each, the Transformer reaches {ahead:.1f} BLEU, "
+            f"{listed(places)}; the best architecture at this cost is {best} with {singles[best]:.1f}, an ensemble of "
+            f"two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a larger "
+            f"one at the same cost {bleu['larger']:.1f}.",
+            f"Of the changes to the Transformer, {worst} costs the most "
+            f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); {seconds_note}.",
+        ),
+        seen,
+    )  # fmt: skip
+
+
+def speed(shop: Workshop, translator: Translator) -> float:
+    """Sentences translated in a second, alone on the machine."""
+    some = shop.texts.test_of("all").sources[: shop.scale.timed_sentences]
+    return len(some) / seconds(lambda: translator(some), pick_device(shop.device), 1)
+
+
+def show(shop: Workshop) -> Finding:
+    systems = {**MAIN, "larger": larger(shop.scale)}
+    rows = {name: Row(shop.result(system), speed(shop, shop.translator(system))) for name, system in systems.items()}
+    rows["ensemble"] = ensemble(shop, [MAIN["transformer"], SECOND])
+    ablated = {name: shop.result(system) for name, system in ablations(shop.scale).items()}
+    note = "the seconds were taken with other runs beside, the sentences per second alone"
+    return finding(rows, shop.result(BASE), ablated, note)
+
+
+def ensemble(shop: Workshop, members: Sequence[System]) -> Row:
+    """Their probabilities averaged, their costs summed."""
+    test, results = shop.texts.test_of("all"), [shop.result(member) for member in members]
+    together = load(",".join(str(shop.run_of(member)) for member in members), shop.device, "torch")
+    outputs = together(test.sources)
+    bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
+    total = Result(
+        parameters=sum(r.parameters for r in results), steps=sum(r.steps for r in results),
+        flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu, chrf=chrf,
+    )  # fmt: skip
+    return Row(total, speed(shop, together))
+
+
+CLAIM = Claim(
+    "Score against training cost",
+    "At the same or a lower training cost the Transformer beats recurrent and convolutional systems; a larger model "
+    "and an ensemble are better still.",
+    show,
+    lambda scale: [*MAIN.values(), SECOND, larger(scale), BASE, *ablations(scale).values()],
+)

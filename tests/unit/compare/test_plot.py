@@ -1,0 +1,68 @@
+"""Figures as SVG: everything that is in the data can be seen in the drawing."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
+from dragoman.compare.plot import Axis, draw_bars, draw_lines, draw_map
+
+CURVES = [Series("first <one>", [1, 10, 100], [3.0, 2.0, 1.0]), Series("second", [1, 10], [0.5, math.nan])]
+LINES = Lines("A title & more", "words", "BLEU", CURVES, log_x=True)
+
+
+def test_every_curve_has_its_name_its_line_and_a_marker_for_each_finite_point() -> None:
+    drawn = ElementTree.fromstring(draw_lines(LINES))
+    texts = ["".join(element.itertext()) for element in drawn.iter("text")]
+    assert {"A title & more", "words", "BLEU", "first <one>", "second"} <= set(texts)
+    assert len(list(drawn.iter("polyline"))) == len(CURVES)
+    markers = [element for element in drawn.iter() if "marker" in element.get("class", "")]
+    assert len(markers) == 3 + 1 + len(CURVES)  # points, and the legend's
+
+
+def test_curves_differ_in_more_than_colour() -> None:
+    drawn = ElementTree.fromstring(draw_lines(LINES))
+    dashes = [line.get("stroke-dasharray") for line in drawn.iter("polyline")]
+    assert len(set(dashes)) == len(CURVES)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_an_axis_keeps_order_and_stays_within_its_ends(log: bool) -> None:
+    values = [0.7, 3.0, 11.0, 250.0]
+    axis = Axis(values, 50.0, 450.0, log)
+    places = [axis(value) for value in values]
+    assert places == sorted(places)
+    assert 50 <= min(places) <= max(places) <= 450 + 1e-9
+    assert len(axis.ticks) >= 2
+    assert all(50 - 1e-9 <= axis(tick) <= 450 + 1e-9 for tick in axis.ticks)
+
+
+def test_equal_steps_of_a_factor_are_equal_ways_on_a_logarithmic_axis() -> None:
+    axis = Axis([1, 1000], 0.0, 300.0, True)
+    assert axis(10) - axis(1) == pytest.approx(axis(1000) - axis(100))
+
+
+def test_bars_are_as_long_as_their_values_say() -> None:
+    drawn = ElementTree.fromstring(draw_bars(Bars("t", "BLEU", ["a", "b", "lost"], [10.0, 20.0, math.nan])))
+    a, b, lost = (float(bar.get("width", "")) for bar in drawn.iter("rect"))
+    assert b == pytest.approx(2 * a, rel=0.01)
+    assert lost == 0
+
+
+def test_a_map_is_as_full_as_its_weights() -> None:
+    drawn = ElementTree.fromstring(draw_map(Map("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]])))
+    assert [float(cell.get("fill-opacity", "")) for cell in drawn.iter("rect")] == [0.25, 0.75, 1.0, 0.0]
+
+
+def test_a_finding_comes_back_from_json_as_it_was() -> None:
+    bars, table = Bars("b", "u", ["a"], [1.5]), Table("t", ["x"], [["1"]])
+    attention = Map("m", ["r"], ["c"], [[0.5]])
+    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0])])
+    finding = Finding([lines, bars, attention, table], ("One.", "Two."), True)
+    assert Finding.from_json(finding.to_json()) == finding
+
+
+def test_no_number_is_drawn_as_not_a_number() -> None:
+    assert not re.search(r'="[^"]*(nan|inf)', draw_lines(LINES))

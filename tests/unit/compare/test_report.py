@@ -1,0 +1,75 @@
+"""The report: one file, nothing outside it, every claim with its words and its verdict."""
+
+import re
+from html.parser import HTMLParser
+
+from dragoman.compare.claims import CLAIMS
+from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
+from dragoman.compare.report import Chapter, as_text, write_report
+
+FIGURES = [
+    Lines("Curves", "x", "y", [Series("one", [1, 2], [1, 2])]),
+    Bars("Bars", "unit", ["a<b"], [1.0]),
+    Map("Map", ["r"], ["c"], [[1.0]]),
+    Table("Table", ["name", "BLEU"], [["x&y", "12.3"]]),
+]
+
+
+def report() -> str:
+    chapters = [
+        Chapter(name, claim.title, claim.words, Finding(FIGURES, (f"First of {name}.", "Second."), name != "C5"))
+        for name, claim in CLAIMS.items()
+    ]
+    return write_report(chapters, {"machine": "two <cores>"})
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_report_is_well_formed_and_refers_to_nothing_outside_itself() -> None:
+    page, tags = report(), _Tags()
+    tags.feed(page)
+    assert not tags.open
+    links = [value for name, value in tags.attributes if name in ("href", "src", "srcset", "data", "action")]
+    assert links
+    assert all(link is not None and link.startswith("#") for link in links)
+    assert not re.search(r"https?:|@import|url\(|<script|<link", page)
+
+
+def test_every_claim_stands_in_the_report_with_its_words_sentences_and_verdict() -> None:
+    page = report()
+    for name in CLAIMS:
+        section = page.split(f'<section id="{name}">')[1].split("</section>")[0]
+        assert f"First of {name}. Second." in section
+        assert ("not seen here" in section) == (name == "C5")
+        assert section.count("<svg") == 3
+    assert f"{len(CLAIMS) - 1} of {len(CLAIMS)} claims" in page
+
+
+def test_what_texts_hold_cannot_break_the_page() -> None:
+    page = report()
+    assert "two &lt;cores&gt;" in page
+    assert "a&lt;b" in page
+    assert "x&amp;y" in page
+
+
+def test_a_table_for_the_terminal_keeps_its_columns_in_line() -> None:
+    lines = as_text(Table("t", ["system", "BLEU"], [["rnn", "3.1"], ["transformer", "30.5"]])).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[1].startswith("rnn ")
+    assert lines[1].endswith(" 3.1")

@@ -1,0 +1,152 @@
+"""Texts that do not leak, runs that spend their budget, results that are computed once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dragoman.compare import runs
+from dragoman.compare.compare import compare
+from dragoman.compare.runs import Workshop, run_all
+from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
+from dragoman.compare.texts import Given, Texts
+from dragoman.errors import ConfigError, RunError
+from tests.conftest import write_corpus
+
+SMALL: Scale = replace(
+    QUICK,
+    flops=4e8,
+    settings={
+        **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32, "model.heads": 2,
+        "model.encoder_layers": 1, "model.decoder_layers": 1,
+    },
+    toy_pairs=400, task_pairs=200, test_pairs=12, valid_pairs=10,
+)  # fmt: skip
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    shop = Workshop(tmp_path, SMALL, "cpu")
+    shop.texts.write(Given(), SMALL, ["all-4"])
+    return shop
+
+
+def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
+    texts = Texts(tmp_path)
+    texts.write(Given(), SMALL, ["all-4", "short", "copy"])
+    held = [texts.sentences(name) for name in ("test", "valid")]
+    for name in ("all", "all-4", "short"):
+        trained = texts.sentences(name)
+        for test in held:
+            assert not set(trained.sources) & set(test.sources)
+            assert not set(trained.targets) & set(test.targets)
+    assert len(held[0].sources) == SMALL.test_pairs
+    assert not set(zip(texts.sentences("all-4").sources, strict=True)) - set(
+        zip(texts.sentences("all").sources, strict=True)
+    )
+
+
+def test_short_pairs_are_the_shorter_half(tmp_path: Path) -> None:
+    texts = Texts(tmp_path)
+    texts.write(Given(), SMALL, ["short"])
+    whole, short = texts.sentences("all"), texts.sentences("short")
+    assert max(len(source.split()) for source in short.sources) == texts.short_length()
+    assert len(whole.sources) / 2 <= len(short.sources) < len(whole.sources)
+
+
+def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
+    pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(60)]
+    train = write_corpus(tmp_path, "train", pairs)
+    test = write_corpus(tmp_path, "test", pairs[:5])
+    texts = Texts(tmp_path / "text")
+    texts.write(Given(tuple(map(str, train)), None, tuple(map(str, test))), SMALL, [])
+    assert texts.sentences("test").sources == [source for source, _ in pairs[:5]]
+    assert set(texts.sentences("all").sources) <= {source for source, _ in pairs[5:]}
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_system_stops_within_a_step_of_its_share_of_the_budget(shop: Workshop, share: float) -> None:
+    system = variant("one", share)
+    run_all(shop, [system], 1, QUIET)
+    result = shop.result(system)
+    assert abs(result.flops - share * SMALL.flops) <= 1.5 * result.flops / result.steps
+    assert len(result.outputs) == SMALL.test_pairs
+
+
+def test_the_course_of_a_watched_system_ends_at_its_cost(shop: Workshop) -> None:
+    system = architecture("transformer")
+    run_all(shop, [system], 1, QUIET)
+    result = shop.result(system)
+    assert len(result.curve) == SMALL.validations
+    assert result.curve[-1][0] == pytest.approx(result.flops)
+
+
+def test_a_result_is_never_computed_twice_and_data_is_prepared_once(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = variant("one", 0.2), variant("two", 0.2, model__norm="post")
+    run_all(shop, [first], 1, QUIET)
+    before = shop.result(first)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("done before")
+
+    monkeypatch.setattr(runs, "prepare", never)
+    run_all(shop, [first, second], 1, QUIET)
+    monkeypatch.setattr(runs, "train", never)
+    run_all(shop, [first, second], 1, QUIET)
+    assert shop.result(first) == before
+
+
+def test_what_was_interrupted_goes_on(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = variant("one", 0.2)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run_all(shop, [system], 1, QUIET)
+    assert not shop.has_result(system)
+    run_all(shop, [system], 1, QUIET)
+    assert shop.result(system).steps > 0
+
+
+def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RunError("step 3: the loss is nan")
+
+    monkeypatch.setattr(runs, "train", fails)
+    system = System("lost")
+    run_all(shop, [system], 1, QUIET)
+    assert shop.result(system).failure == "step 3: the loss is nan"
+    assert shop.result(system).bleu == 0
+
+
+def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
+    compare(tmp_path / "one", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+    with pytest.raises(RunError, match="other texts or sizes"):
+        compare(tmp_path / "one", quick=True, flops=1e9, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(RunError, match="not empty"):
+        compare(tmp_path / "taken", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+    with pytest.raises(ConfigError, match="C12"):
+        compare(tmp_path / "two", quick=True, claims=["C12"], device="cpu", jobs=1, console=QUIET)
+
+
+@pytest.mark.slow
+def test_runs_at_once_are_the_runs_one_by_one(shop: Workshop, tmp_path: Path) -> None:
+    systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
+    run_all(shop, systems, 1, QUIET)
+    other = replace(shop, folder=tmp_path / "other")
+    other.texts.write(Given(), SMALL, [])
+    run_all(other, systems, 2, QUIET)
+    for system in systems:
+        one, two = (replace(s.result(system), seconds=0.0) for s in (shop, other))
+        assert one == two
