@@ -10,7 +10,7 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,dev]"
 	touch $(READY)
 
 # Trains the tiny preset on a slice of Tatoeba and translates with it: a few minutes on two cores.

@@ -22,7 +22,10 @@ from dragoman.settings import build, describe, leaves, merge, near_miss, put, re
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is empty)."""
+    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is empty).
+
+    A name with a * stands for many files: `train.*.de.gz`.
+    """
 
     source: str = setting("", "file with source sentences, one a line (.gz allowed), or a .tsv file with both sides")
     target: str = setting("", "file with target sentences, line by line the translations of `source`")
@@ -54,6 +57,10 @@ class DataConfig:
     corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
     valid: tuple[Corpus, ...] = setting((), "parallel text to validate on; held out from `corpora` if there is none")
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
+    prepared: str = setting("", "folder that `dragoman prepare` left: train on it, read no corpora")
+    temperature: float = setting(
+        1.0, "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight", at_least=1.0
+    )
     valid_size: int = setting(1000, "pairs to hold out at most (never over 5% of them)", at_least=0)
     max_length: int = setting(256, "pieces: a longer sentence is kept out of training", at_least=1)
 
@@ -216,6 +223,7 @@ class TrainingConfig:
     weight_decay: float = setting(0.0, "AdamW: share of a weight taken off per step and unit rate", at_least=0.0)
     clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
     precision: str = setting("auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16"))
+    sharded: bool = setting(False, "under torchrun: weights and Adam's moments shared out over the ranks")
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
     validation_beam: int = setting(1, "beam of the validation's translations", at_least=1)
     patience: int = setting(10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0)
@@ -295,6 +303,8 @@ class Config:
             )
         if self.model.architecture == "lexical":
             raise ConfigError("training.objective=risk needs a gradient, and model.architecture=lexical has none.")
+        if self.training.sharded:
+            raise ConfigError("training.objective=risk draws with the whole model: set training.sharded=false.")
         if self.training.consistency:
             raise ConfigError(
                 f"training.consistency={self.training.consistency} belongs to training.objective=likelihood: "

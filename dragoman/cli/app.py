@@ -11,7 +11,21 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import attend, check, compare, convert, embed, evaluate, info, score, serve, train, translate
+from dragoman.cli import (
+    attend,
+    check,
+    compare,
+    convert,
+    embed,
+    evaluate,
+    info,
+    prepare,
+    score,
+    serve,
+    synthesize,
+    train,
+    translate,
+)
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -24,7 +38,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("train")(train.command)
+app.command("prepare")(prepare.command)
 app.command("translate")(translate.command)
+app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)

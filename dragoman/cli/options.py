@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.bundle import Bundle
 from dragoman.config import DecodingConfig, parse_set, replace
 from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
@@ -20,12 +21,21 @@ Set = Annotated[
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence; 1 is greedy.")]
+Sample = Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")]
+TopK = Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")]
+TopP = Annotated[float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")]
+Seed = Annotated[int, typer.Option(min=0, help="With --sample.")]
+Workers = Annotated[int, typer.Option(min=0, help="Work in shards on so many processes, on Ray.")]
+Address = Annotated[str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")]
+ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")]
 
 
-def decoding_settings(translator: Translator, assignments: list[str] | None, beam: int | None) -> DecodingConfig:
+def decoding_settings(model: Translator | Bundle, assignments: list[str] | None, beam: int | None) -> DecodingConfig:
     """The model's own settings of search, with those of the command line; a trained model's others are fixed."""
     settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
     for name in settings:
         if not name.startswith("decoding."):
             raise ConfigError(f"{name} cannot be set here: a trained model takes decoding.* alone.")
-    return replace(translator.config, settings).decoding
+    return replace(model.config, settings).decoding

@@ -4,18 +4,39 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from dragoman.cli.options import Device, EngineName, From, Json, Model, Set, To, decoding_settings
+from dragoman.bulk.job import Job
+from dragoman.bulk.run import translate_file
+from dragoman.bundle import Bundle, read_bundle
+from dragoman.cli.options import (
+    Address,
+    Beam,
+    Device,
+    EngineName,
+    From,
+    Json,
+    Model,
+    Sample,
+    Seed,
+    Set,
+    ShardLines,
+    Temperature,
+    To,
+    TopK,
+    TopP,
+    Workers,
+    decoding_settings,
+)
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import Candidate, Request, Translation, load
+from dragoman.decode.translator import WINDOW_LINES, Candidate, Request, Translation, load, model_folders
 from dragoman.errors import ConfigError
-from dragoman.files import storage_errors
+from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines
 
 
@@ -26,20 +47,21 @@ def command(
     to: To = "",
     input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to translate (.gz allowed).")] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File for the translations, line by line.")] = "",
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence; 1 is greedy.")] = None,
+    beam: Beam = None,
     nbest: Annotated[int, typer.Option(min=1, help="So many translations of each line: score TAB text.")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")] = 0,
-    top_p: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="With --sample.")] = 1,
+    sample: Sample = False,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 1,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
     alignments: Annotated[bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")] = False,
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",
+    workers: Workers = 0,
+    address: Address = "",
+    shard_lines: ShardLines = WINDOW_LINES,
     set_: Set = None,
 ) -> None:
     """Translate the texts given, a file, or the lines of standard input.
@@ -50,7 +72,9 @@ def command(
         raise ConfigError("give texts or --input, not both.")
     if not model:
         raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
-    translator = load(model, device, engine)
+    if workers and not (input_ and output):
+        raise ConfigError("--workers needs a file to read and one to write: give --input F and --output F.")
+    translator = read_bundle(model_folders(model)[0]) if workers else load(model, device, engine)
     request = Request(
         to=to,
         source_language=from_,
@@ -60,24 +84,37 @@ def command(
         alignments=alignments,
         sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
     )
+    show = Shown(nbest, alignments, json_)
+    if isinstance(translator, Bundle):
+        job = Job(model, request, show, device, engine)
+        translate_file(input_, output, job, workers=workers, address=address, shard_lines=shard_lines)
+        return
     typing = not texts and not input_ and sys.stdin.isatty()
     lines = texts or read_lines(input_ or "-")
     watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
     with destination(output) as file, _counter(watched) as count:
         for translation in translator.stream(lines, request, window=1 if typing else None):
             count()
-            print(_shown(translation, nbest, alignments, json_), file=file, flush=typing)
+            print(show(translation), end="", file=file, flush=typing)
 
 
-def _shown(translation: Translation, nbest: int, alignments: bool, as_json: bool) -> str:
-    if as_json:
-        return json.dumps(_as_json(translation), ensure_ascii=False)
-    rows = []
-    for candidate in translation.candidates:
-        columns = [f"{candidate.score:.4f}"] * (nbest > 1) + [candidate.text]
-        columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * alignments
-        rows.append("\t".join(columns))
-    return "\n".join(rows)
+@dataclass(frozen=True)
+class Shown:
+    """The lines that stand for a translation."""
+
+    nbest: int
+    alignments: bool
+    as_json: bool
+
+    def __call__(self, translation: Translation) -> str:
+        if self.as_json:
+            return json.dumps(_as_json(translation), ensure_ascii=False) + "\n"
+        rows = []
+        for candidate in translation.candidates:
+            columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [candidate.text]
+            columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
+            rows.append("\t".join(columns) + "\n")
+        return "".join(rows)
 
 
 def _as_json(translation: Translation) -> dict[str, object]:
@@ -114,11 +151,5 @@ def destination(output: str) -> Iterator[TextIO]:
     if not output:
         yield sys.stdout
         return
-    aside = Path(output + ".partial")
-    with storage_errors(f"writing {output}"):
-        try:
-            with open(aside, "w", encoding="utf-8") as file:
-                yield file
-            aside.replace(output)
-        finally:
-            aside.unlink(missing_ok=True)
+    with storage_errors(f"writing {output}"), writing(output) as file:
+        yield file

@@ -1,7 +1,7 @@
 """C2: what a recurrent network still knows of words that stood far back, on the task of saying a sequence again.
 
-The gradient is that of the first step of training, when all words are equally unknown; later it is large where a word is
-not learned yet, and tells less about the way back.
+The gradient is that of the first step of training, when all words are equally unknown; later it is large where a word
+is not learned yet, and tells less about the way back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,16 @@ def finding(gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, S
     fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
     return Finding(
         [
-            Lines("Gradient that reaches a word at first", "words from the end of the source", "norm, the last word's = 1",
+            Lines("Gradient that reaches a word at first", "words from the end", "norm, the last word's = 1",
                   [Series(name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values])
                    for name, values in gradients.items()], log_y=True),
             Lines("Words said rightly", "position in the source", "share right",
                   [Series(name, list(words), values) for name, values in accuracies.items()]),
         ],
         (
-            f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is {named(far, '.2f')} times "
-            f"that at the last: in the recurrent network it {'fades' if fades else 'does not fade'} beside the Transformer.",
+            f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is {named(far, '.2f')} "
+            f"times that at the last: in the recurrent network it {'fades' if fades else 'does not fade'} beside the "
+            f"Transformer.",
             f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are right, of the last "
             f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the words far back are "
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",

@@ -1,16 +1,23 @@
 """Batches of similar lengths under a budget of target tokens, as a pure function of (seed, epoch, step).
 
-Each epoch shuffles the pairs, sorts them by length (ties stay shuffled), cuts the row into batches and shuffles those.
-Resuming therefore restores a position, not a history. A weight w of a corpus means: each of its pairs is seen w times
-in an epoch, on average (the whole part of w surely, one more with the probability of the rest).
+Each epoch shuffles the pairs and cuts them into windows; a window is sorted by length (ties stay shuffled), cut into
+batches, and those are shuffled. Resuming therefore restores a position, not a history, and memory holds a window,
+however long the corpus. A weight w of a corpus means: each of its pairs is seen w times in an epoch, on average.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
+from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
+
+WINDOW = 2**18
+"""Pairs that are sorted by length together."""
 
 
 def rng(*key: int) -> np.random.Generator:
@@ -32,7 +39,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        return len(self.real)
+        return int(self.target_lengths.sum())
 
 
 def make_batch(
@@ -51,6 +58,18 @@ def make_batch(
     real = np.arange(target_out.shape[1]) <= target_lengths[:, None]  # (B, T)
     chosen = np.arange(rows) if indices is None else indices
     return Batch(source, target_in, target_out, np.flatnonzero(real), source_lengths, target_lengths + 1, chosen)
+
+
+def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.ndarray) -> Batch:
+    """A batch that another rank computes: lengths alone, no ids. `target_lengths` without the ends."""
+    none = np.zeros((len(indices), 0), dtype=np.int64)
+    return Batch(none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices)
+
+
+def idle(source: Vocabulary, target: Vocabulary) -> Batch:
+    """A pass through a model for a rank without work: a sentence of nothing, which counts for nothing."""
+    nothing = collate([[source.eos]], [[]], source, target)
+    return replace(nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64))
 
 
 def twice(batch: Batch) -> Batch:
@@ -95,14 +114,15 @@ def pad(sequences: Sequence[Sequence[int]], value: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Position:
-    """Where in the data a run stands: `batch` of `epoch` is the next to be seen."""
+    """Where in the data a run stands: `batch` of `window` of `epoch` is the next to be seen."""
 
     epoch: int = 0
     batch: int = 0
+    window: int = 0
 
 
 class BatchPlan:
-    """Which pairs make up which batch."""
+    """Which pairs make up which batch. `mixture`: how often the pairs of each corpus are seen in an epoch."""
 
     def __init__(
         self,
@@ -110,37 +130,46 @@ class BatchPlan:
         target_lengths: np.ndarray,
         batch_tokens: int,
         seed: int,
-        weights: np.ndarray | None = None,
+        mixture: Mixture | None = None,
+        window: int = WINDOW,
     ):
-        self._source = np.asarray(source_lengths)
-        self._target = np.asarray(target_lengths) + 1  # the end counts: it is predicted too
-        self._budget, self._seed, self._weights = batch_tokens, seed, weights
+        self._source, self._target = source_lengths, target_lengths
+        self._budget, self._seed = batch_tokens, seed
+        self._mixture = mixture or Mixture([len(target_lengths)], [1.0])
+        self._windows = math.ceil(len(self._mixture) / window)
 
-    def epoch(self, epoch: int) -> list[np.ndarray]:
-        """All batches of an epoch, as arrays of indices of pairs."""
-        generator = rng(self._seed, epoch)
-        order = generator.permutation(self._repeated(generator))
-        order = order[np.lexsort((self._source[order], self._target[order]))]
-        batches = cut(self._target[order], self._budget)
-        return [order[batches[i]] for i in generator.permutation(len(batches))]
+    def window(self, epoch: int, number: int) -> list[np.ndarray]:
+        """All batches of a window, as arrays of indices of pairs."""
+        visits = len(self._mixture)
+        places = np.arange(visits * number // self._windows, visits * (number + 1) // self._windows)
+        of_visits, of_pairs = rng(self._seed, epoch).integers(2**64, size=(2, ROUNDS), dtype=np.uint64)
+        pairs = self._mixture.pairs(shuffled(places, visits, of_visits), of_pairs)
+        sources, targets = self._source[pairs], self._target[pairs] + 1  # the end counts: it is predicted too
+        by_length = np.lexsort((sources, targets))
+        pairs, batches = pairs[by_length], cut(targets[by_length], self._budget)
+        return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
+
+    def epoch(self, epoch: int) -> Iterator[np.ndarray]:
+        """All batches of an epoch."""
+        for number in range(self._windows):
+            yield from self.window(epoch, number)
+
+    def at(self, position: Position) -> np.ndarray:
+        return self.window(position.epoch, position.window)[position.batch]
 
     def from_position(self, position: Position) -> Iterator[tuple[Position, np.ndarray]]:
-        """Batches without end, each with the position behind it."""
-        epoch, start = position.epoch, position.batch
-        while True:
-            batches = self.epoch(epoch)
-            for number in range(start, len(batches)):
-                last = number + 1 == len(batches)
-                yield (Position(epoch + 1, 0) if last else Position(epoch, number + 1)), batches[number]
-            epoch, start = epoch + 1, 0
-
-    def _repeated(self, generator: np.random.Generator) -> np.ndarray:
-        if self._weights is None or np.all(self._weights == 1):
-            return np.arange(len(self._target))
-        whole = np.floor(self._weights)
-        copies = whole + (generator.random(len(self._target)) < self._weights - whole)
-        repeated = np.repeat(np.arange(len(self._target)), copies.astype(np.int64))
-        return repeated if len(repeated) else np.arange(len(self._target))
+        """Batches without end, each with the position behind it. The next window is made while this one is used."""
+        epoch, window, start = position.epoch, position.window, position.batch
+        with ThreadPoolExecutor(1, "windows") as ahead:
+            coming = ahead.submit(self.window, epoch, window)
+            while True:
+                batches = coming.result()
+                following = Position(epoch + 1) if window + 1 == self._windows else Position(epoch, 0, window + 1)
+                coming = ahead.submit(self.window, following.epoch, following.window)
+                for number in range(start, len(batches)):
+                    last = number + 1 == len(batches)
+                    yield (following if last else Position(epoch, number + 1, window)), batches[number]
+                epoch, window, start = following.epoch, following.window, 0
 
 
 def cut(lengths: np.ndarray, budget: int) -> list[slice]:
@@ -156,6 +185,19 @@ def cut(lengths: np.ndarray, budget: int) -> list[slice]:
         slices.append(slice(start, stop))
         start = stop
     return slices
+
+
+def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
+    """Neighbours in so many groups (fewer if there are not as many) of nearly equal sums.
+
+    >>> even_parts(np.array([1, 1, 1, 3, 3]), 3)
+    [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    count, ends = min(count, len(sizes)), np.cumsum(sizes)
+    inner = np.arange(1, count)
+    wanted = np.searchsorted(ends, ends[-1] * inner / count, side="right")
+    borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)  # no group is empty
+    return [slice(int(a), int(b)) for a, b in pairwise([0, *borders, len(sizes)])]
 
 
 def micro_batches(source_lengths: np.ndarray, target_lengths: np.ndarray, budget: int) -> list[slice]:

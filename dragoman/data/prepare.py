@@ -3,25 +3,28 @@
 Everything is written into a folder beside its final place, which is then renamed: what bears the final name is whole.
 """
 
+import heapq
 import json
+import math
+import random
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from dragoman.config import Config, Corpus
-from dragoman.data.batches import rng
-from dragoman.data.store import Item, Store, StoreWriter
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
+from dragoman.data.encoding import Encoder, encode, is_held_out, read_chunks
+from dragoman.data.store import Store, StoreWriter, type_of_ids
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
+from dragoman.settings import read_toml
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.doctor import Report, examine, is_usable
-from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_pairs
+from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_lines, read_pairs
 
 HELD_OUT_SHARE = 0.05
-PAIRS_ENCODED_AT_ONCE = 10_000
+PAIRS_TO_LEARN_FROM = 500_000
+SETTINGS = "prepared.toml"
 
 
 @dataclass(frozen=True)
@@ -66,52 +69,40 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     languages = languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
-    reports = [examine(read_pairs(corpus.source, corpus.target), quick=True) for corpus in corpora]
+    reports, valid = _examined(corpora, config)
     if not sum(report.usable for report in reports):
         raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
-    held_out = set[tuple[int, int]]() if config.data.valid else _hold_out(reports, config)
-    valid, valid_texts = _held_out_sentences(corpora, held_out) if held_out else (_EMPTY, set[str]())
-
-    shared = len(valid.sources) and sum(
-        _is_held_out(pair, valid_texts) for corpus in corpora for pair in read_pairs(corpus.source, corpus.target)
-    ) - len(valid.sources)
-
-    def training_pairs() -> Iterator[tuple[int, Pair]]:
-        for number, corpus in enumerate(corpora):
-            for pair in read_pairs(corpus.source, corpus.target):
-                if is_usable(pair) and not _is_held_out(pair, valid_texts):
-                    yield number, pair
-
-    if next(training_pairs(), None) is None:
-        raise CorpusError(
-            f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
-        )
-
+    texts = frozenset(text.strip() for text in valid.sources + valid.targets)
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     if codec is None:
-        codec = Codec.learn(
-            (pair.source for _, pair in training_pairs()),
-            (pair.target for _, pair in training_pairs()),
-            config.text,
-            languages,
-        )
-    too_long, longest = _encode(training_pairs(), corpora, codec, config.data.max_length, aside / "train")
+        codec = _learn(corpora, texts, sum(report.usable for report in reports), config.text, languages, aside)
+    encoder = Encoder(codec, tuple(c.target_language for c in corpora), config.data.max_length, texts)
+    kept_out, too_long, longest = _encode(corpora, encoder, aside / "train")
     notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
-    if shared:
+    if shared := kept_out - len(valid.sources):
         notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the longest {longest:,}) "
             f"are kept out of training"
         )
+    facts = {"too_long": too_long, "notes": notes, "valid": [valid.sources, valid.targets, valid.tos]}
     for name, raw in codec.to_files().items():
         (aside / name).write_bytes(raw)
-    facts = {"too_long": too_long, "notes": notes, "valid": [valid.sources, valid.targets, valid.tos]}
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
     aside.rename(folder)
     return open_prepared(config, folder)
+
+
+def prepared_settings(folder: Path) -> dict[str, Any]:
+    """The dotted settings of text and data with which a folder was prepared."""
+    if not (folder / SETTINGS).is_file():
+        raise ConfigError(f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}.")
+    settings = flatten(from_tree(read_toml(folder / SETTINGS)))
+    return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
 def open_prepared(config: Config, folder: Path) -> Prepared:
@@ -153,62 +144,66 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
     return Languages(tuple(sources), tuple(filter(None, targets)))
 
 
-_EMPTY = Sentences([], [], [])
+def _examined(corpora: tuple[Corpus, ...], config: Config) -> tuple[list[Report], Sentences]:
+    """What is wrong with each corpus, and pairs drawn for validation on the way: those with the lowest lots."""
+    lots, wanted = random.Random(config.training.seed), 0 if config.data.valid else config.data.valid_size
+    drawn: list[tuple[float, int, Pair]] = []  # a heap, the highest lot first
+
+    def passing(number: int, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        for pair in pairs:
+            lot = (-lots.random(), number, pair)
+            if wanted and (len(drawn) < wanted or lot > drawn[0]) and is_usable(pair):
+                heapq.heappush(drawn, lot)
+                if len(drawn) > wanted:
+                    heapq.heappop(drawn)
+            yield pair
+
+    reports = [examine(passing(n, read_pairs(c.source, c.target)), quick=True) for n, c in enumerate(corpora)]
+    size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
+    held = sorted((number, pair) for _, number, pair in sorted(drawn)[len(drawn) - min(size, len(drawn)) :])
+    tos = [corpora[number].target_language for number, _ in held]
+    return reports, Sentences([pair.source for _, pair in held], [pair.target for _, pair in held], tos)
 
 
-def _hold_out(reports: list[Report], config: Config) -> set[tuple[int, int]]:
-    """(corpus, line) of the pairs drawn for validation."""
-    pairs = sum(report.pairs for report in reports)
-    size = min(config.data.valid_size, int(pairs * HELD_OUT_SHARE))
-    starts = np.cumsum([0, *(report.pairs for report in reports)])
-    drawn = rng(config.training.seed).choice(pairs, size=size, replace=False)
-    corpus_of = np.searchsorted(starts, drawn, side="right") - 1
-    return {(int(c), int(i - starts[c]) + 1) for c, i in zip(corpus_of, drawn, strict=True)}
+def _learn(
+    corpora: tuple[Corpus, ...],
+    held_out: frozenset[str],
+    pairs: int,
+    settings: TextConfig,
+    languages: Languages,
+    folder: Path,
+) -> Codec:
+    """Pieces from all pairs, or from one in so many, which wait in files: learning takes memory enough."""
+    every, files = math.ceil(pairs / PAIRS_TO_LEARN_FROM), [folder / "sample.source", folder / "sample.target"]
+    with open(files[0], "wb") as left, open(files[1], "wb") as right:
+        for number, pair in enumerate(_training_pairs(corpora, held_out)):
+            if number % every == 0:
+                left.write(f"{pair.source}\n".encode())
+                right.write(f"{pair.target}\n".encode())
+    if not files[0].stat().st_size:
+        raise CorpusError(
+            f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
+        )
+    codec = Codec.learn(read_lines(files[0]), read_lines(files[1]), settings, languages)
+    for file in files:
+        file.unlink()
+    return codec
 
 
-def _held_out_sentences(corpora: tuple[Corpus, ...], places: set[tuple[int, int]]) -> tuple[Sentences, set[str]]:
-    """The held-out pairs, and all their texts: no training pair may share one."""
-    held = Sentences([], [], [])
-    for number, corpus in enumerate(corpora):
+def _training_pairs(corpora: tuple[Corpus, ...], held_out: frozenset[str]) -> Iterator[Pair]:
+    for corpus in corpora:
         for pair in read_pairs(corpus.source, corpus.target):
-            if (number, pair.line) in places and is_usable(pair):
-                held.sources.append(pair.source)
-                held.targets.append(pair.target)
-                held.tos.append(corpus.target_language)
-    return held, {text.strip() for text in held.sources + held.targets}
+            if is_usable(pair) and not is_held_out(pair, held_out):
+                yield pair
 
 
-def _is_held_out(pair: Pair, texts: set[str]) -> bool:
-    return pair.source.strip() in texts or pair.target.strip() in texts
-
-
-def _encode(
-    pairs: Iterator[tuple[int, Pair]], corpora: tuple[Corpus, ...], codec: Codec, max_length: int, folder: Path
-) -> tuple[int, int]:
-    """Write the store; how many pairs were too long for it, and the longest of them."""
-    too_long, longest = 0, 0
-    with StoreWriter(folder, max(len(codec.source), len(codec.target))) as store:
-        while chunk := list(islice(pairs, PAIRS_ENCODED_AT_ONCE)):
-            targets = codec.encode_target([pair.target for _, pair in chunk])
-            items = []
-            for (number, pair), source_ids, target_ids in zip(
-                chunk, _encode_sources(chunk, corpora, codec), targets, strict=True
-            ):
-                length = max(len(source_ids), len(target_ids))
-                if length > max_length:
-                    too_long, longest = too_long + 1, max(longest, length)
-                    continue
-                items.append(Item(number, pair.line, pair.source, pair.target, source_ids, target_ids))
-            store.add(items)
-    return too_long, longest
-
-
-def _encode_sources(chunk: list[tuple[int, Pair]], corpora: tuple[Corpus, ...], codec: Codec) -> list[list[int]]:
-    """Sources with the tag of their corpus."""
-    encoded: list[list[int]] = [[]] * len(chunk)
-    for number, corpus in enumerate(corpora):
-        rows = [row for row, (n, _) in enumerate(chunk) if n == number]
-        ids = codec.encode_source([chunk[row][1].source for row in rows], corpus.target_language)
-        for row, sequence in zip(rows, ids, strict=True):
-            encoded[row] = sequence
-    return encoded
+def _encode(corpora: tuple[Corpus, ...], encoder: Encoder, folder: Path) -> tuple[int, int, int]:
+    """Write the store; how many pairs were held out and how many were too long, and the longest of them."""
+    held_out = too_long = longest = 0
+    vocabulary = max(len(encoder.codec.source), len(encoder.codec.target))
+    with StoreWriter(folder, type_of_ids(vocabulary), len(corpora)) as store:
+        for encoded in encode(read_chunks(corpora), encoder):
+            store.add(encoded.pairs)
+            held_out, too_long = held_out + encoded.held_out, too_long + encoded.too_long
+            longest = max(longest, encoded.longest)
+    return held_out, too_long, longest

@@ -1,14 +1,16 @@
 """Pairs as ids on disk, memory-mapped, the text beside them (BPE-dropout segments it anew).
 
-A store is a folder of flat arrays, one item after the other, with the ends of the items in an array of their own:
+A store is a folder of flat arrays, one item after the other, with the lengths and ends of the items in arrays of their
+own; nothing of it is ever held in memory as a whole:
 
-    source.ids source.ends   target.ids target.ends      pieces of pair i: ids[ends[i-1]:ends[i]]
-    source.txt source.txt.ends   target.txt target.txt.ends     the same, in bytes of UTF-8
-    lines corpora                where pair i stands: line, number of the corpus
+    source.ids target.ids       pieces of pair i: ids[ends[i]-lengths[i] : ends[i]]
+    source.txt target.txt       the same, in bytes of UTF-8
+    *.lengths *.ends            of each of the four
+    lines                       where pair i stands in its corpus
+    store.json                  format, type of an id, pairs of each corpus, which follow one another
 """
 
 import json
-from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,60 +20,74 @@ import numpy as np
 
 from dragoman.errors import RunError
 
-_SIDES = ("source", "target")
+FORMAT = 2
+_NAMES = ("source.ids", "target.ids", "source.txt", "target.txt")
+_LENGTH, _PLACE = np.dtype(np.int32), np.dtype(np.int64)
 
 
-class Item(NamedTuple):
-    """One pair on its way into a store."""
+class Rows(NamedTuple):
+    """Sequences end to end."""
+
+    values: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of_ids(cls, sequences: Sequence[Sequence[int]], dtype: np.dtype) -> "Rows":
+        lengths = np.fromiter(map(len, sequences), _LENGTH, len(sequences))
+        return cls(np.fromiter((i for ids in sequences for i in ids), dtype, int(lengths.sum())), lengths)
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str]) -> "Rows":
+        raw = [text.encode() for text in texts]
+        return cls(np.frombuffer(b"".join(raw), np.uint8), np.fromiter(map(len, raw), _LENGTH, len(raw)))
+
+
+class Pairs(NamedTuple):
+    """Pairs of one corpus on their way into a store."""
 
     corpus: int
-    line: int
-    source_text: str
-    target_text: str
-    source_ids: Sequence[int]
-    target_ids: Sequence[int]
+    lines: np.ndarray
+    source_ids: Rows
+    target_ids: Rows
+    source_text: Rows
+    target_text: Rows
+
+
+def type_of_ids(vocabulary: int) -> np.dtype:
+    return np.dtype(np.uint16 if vocabulary <= 2**16 else np.uint32)
 
 
 class StoreWriter:
-    """Appends pairs; memory holds only eight bytes of bookkeeping for each array and pair."""
+    """Appends pairs, corpus by corpus."""
 
-    def __init__(self, folder: Path, largest_id: int):
+    def __init__(self, folder: Path, ids: np.dtype, corpora: int):
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._dtype = np.dtype(np.uint16 if largest_id < 2**16 else np.uint32)
-        names = [f"{side}.{kind}" for side in _SIDES for kind in ("ids", "txt")]
+        self._folder, self._type = folder, ids
+        names = [*_NAMES, *(f"{name}.{kind}" for name in _NAMES for kind in ("lengths", "ends")), "lines"]
         self._files = {name: open(folder / name, "wb") for name in names}  # noqa: SIM115 (closed in __exit__)
-        self._ends = {name: array("q") for name in names}
-        self._lines, self._corpora = array("q"), array("q")
-        self._sizes = dict.fromkeys(names, 0)
+        self._ends, self._sizes = dict.fromkeys(_NAMES, 0), [0] * corpora
 
     def __enter__(self) -> "StoreWriter":
         return self
 
-    def add(self, items: Iterable[Item]) -> None:
-        for item in items:
-            self._append("source.ids", item.source_ids)
-            self._append("target.ids", item.target_ids)
-            self._append("source.txt", item.source_text)
-            self._append("target.txt", item.target_text)
-            self._lines.append(item.line)
-            self._corpora.append(item.corpus)
+    def add(self, pairs: Pairs) -> None:
+        for name, rows in zip(_NAMES, pairs[2:], strict=True):
+            ends = self._ends[name] + np.cumsum(rows.lengths, dtype=_PLACE)
+            self._ends[name] += len(rows.values)
+            self._write({name: rows.values, f"{name}.lengths": rows.lengths, f"{name}.ends": ends})
+        self._write({"lines": pairs.lines.astype(_PLACE)})
+        self._sizes[pairs.corpus] += len(pairs.lines)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for file in self._files.values():
             file.close()
         if kind is None:
-            for name, ends in self._ends.items():
-                np.save(self._folder / f"{name}.ends.npy", np.frombuffer(ends, dtype=np.int64))
-            np.save(self._folder / "lines.npy", np.frombuffer(self._lines, dtype=np.int64))
-            np.save(self._folder / "corpora.npy", np.frombuffer(self._corpora, dtype=np.int64))
-            (self._folder / "store.json").write_text(json.dumps({"dtype": self._dtype.name}))
+            facts = {"format": FORMAT, "ids": self._type.name, "sizes": self._sizes}
+            (self._folder / "store.json").write_text(json.dumps(facts))
 
-    def _append(self, name: str, value: Sequence[int] | str) -> None:
-        raw = value.encode() if isinstance(value, str) else np.asarray(value, dtype=self._dtype).tobytes()
-        self._files[name].write(raw)
-        self._sizes[name] += len(value) if not isinstance(value, str) else len(raw)
-        self._ends[name].append(self._sizes[name])
+    def _write(self, arrays: dict[str, np.ndarray]) -> None:
+        for name, array in arrays.items():
+            self._files[name].write(array.tobytes())
 
 
 class Store:
@@ -80,53 +96,57 @@ class Store:
     def __init__(self, folder: Path):
         self.folder = folder
         try:
-            dtype = np.dtype(json.loads((folder / "store.json").read_text())["dtype"])
-            self._ids = {side: _map(folder / f"{side}.ids", dtype) for side in _SIDES}
-            self._text = {side: _map(folder / f"{side}.txt", np.dtype(np.uint8)) for side in _SIDES}
-            self._ends = {
-                name: np.asarray(np.load(folder / f"{name}.ends.npy", mmap_mode="r"))
-                for name in ("source.ids", "target.ids", "source.txt", "target.txt")
-            }
-            self.lines = np.asarray(np.load(folder / "lines.npy", mmap_mode="r"))
-            self.corpora = np.asarray(np.load(folder / "corpora.npy", mmap_mode="r"))
+            facts = json.loads((folder / "store.json").read_text())
+            if facts.get("format") != FORMAT:
+                raise RunError(f"{folder} was prepared by another version of dragoman. Start the run afresh.")
+            self.sizes: list[int] = facts["sizes"]
+            types = dict.fromkeys(_NAMES[:2], np.dtype(facts["ids"])) | dict.fromkeys(_NAMES[2:], np.dtype(np.uint8))
+            self._values = {name: _map(folder / name, types[name]) for name in _NAMES}
+            self._lengths = {name: _map(folder / f"{name}.lengths", _LENGTH) for name in _NAMES}
+            self._ends = {name: _map(folder / f"{name}.ends", _PLACE) for name in _NAMES}
+            self.lines = _map(folder / "lines", _PLACE)
         except (OSError, ValueError, KeyError) as error:
             raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
-        for name, ends in self._ends.items():
-            side, kind = name.split(".")
-            found = len(self._ids[side] if kind == "ids" else self._text[side])
-            if found != (ends[-1] if len(ends) else 0):
+        for name in _NAMES:
+            rows, found = len(self._ends[name]), len(self._values[name])
+            if {rows, len(self._lengths[name]), len(self.lines)} != {sum(self.sizes)} or found != (
+                self._ends[name][-1] if rows else 0
+            ):
                 raise RunError(f"{folder / name} is damaged: it holds {found} items. Start the run afresh.")
-        self.source_lengths = np.diff(self._ends["source.ids"], prepend=0)
-        self.target_lengths = np.diff(self._ends["target.ids"], prepend=0)
+        self.source_lengths, self.target_lengths = self._lengths["source.ids"], self._lengths["target.ids"]
 
     def __len__(self) -> int:
         return len(self.lines)
 
+    def corpora(self, indices: np.ndarray) -> np.ndarray:
+        """The number of the corpus that each of these pairs is from."""
+        return np.searchsorted(np.cumsum(self.sizes), indices, side="right")
+
     def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
         """Source ids of some pairs as rows, padded on the right. (B, longest)"""
-        return self._rows("source", self.source_lengths, indices, pad)
+        return self._rows("source.ids", indices, pad)
 
     def targets(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        return self._rows("target", self.target_lengths, indices, pad)
+        return self._rows("target.ids", indices, pad)
 
     def source_text(self, index: int) -> str:
-        return bytes(self._text["source"][self._slice("source.txt", index)]).decode()
+        return self._text("source.txt", index)
 
     def target_text(self, index: int) -> str:
-        return bytes(self._text["target"][self._slice("target.txt", index)]).decode()
+        return self._text("target.txt", index)
 
-    def _rows(self, side: str, lengths: np.ndarray, indices: np.ndarray, pad: int) -> np.ndarray:
-        mine = lengths[indices]
-        starts = self._ends[f"{side}.ids"][indices] - mine
-        columns = np.arange(mine.max(initial=0))
-        real = columns < mine[:, None]  # (B, longest)
+    def _rows(self, name: str, indices: np.ndarray, pad: int) -> np.ndarray:
+        lengths = self._lengths[name][indices]
+        starts = self._ends[name][indices] - lengths
+        columns = np.arange(lengths.max(initial=0))
+        real = columns < lengths[:, None]  # (B, longest)
         rows = np.full(real.shape, pad, dtype=np.int64)
-        rows[real] = self._ids[side][(starts[:, None] + columns)[real]]
+        rows[real] = self._values[name][(starts[:, None] + columns)[real]]
         return rows
 
-    def _slice(self, name: str, index: int) -> slice:
-        ends = self._ends[name]
-        return slice(int(ends[index - 1]) if index else 0, int(ends[index]))
+    def _text(self, name: str, index: int) -> str:
+        end = int(self._ends[name][index])
+        return bytes(self._values[name][end - int(self._lengths[name][index]) : end]).decode()
 
 
 def _map(path: Path, dtype: np.dtype) -> np.ndarray:

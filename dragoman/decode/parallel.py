@@ -12,8 +12,10 @@ Result = TypeVar("Result")
 
 
 def batches_at_once(engine: Engine) -> int:
-    """How many batches an engine takes at a time: those that can do without threads of their own, one per core."""
-    return (os.cpu_count() or 1) if getattr(engine, "on_one_core", None) is not None else 1
+    """How many batches an engine takes at a time: those that can do without threads of their own, one per thread."""
+    if getattr(engine, "on_one_core", None) is None:
+        return 1
+    return getattr(engine, "threads", 0) or os.cpu_count() or 1
 
 
 def search_batches(

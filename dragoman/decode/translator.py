@@ -95,11 +95,11 @@ class Translator:
         return list(self.stream(texts, request))
 
     def stream(
-        self, lines: Iterable[str], request: Request = Request(), window: int | None = None
+        self, lines: Iterable[str], request: Request = Request(), window: int | None = None, first: int = 0
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines; memory holds one window of them."""
+        """Translations in the order of the lines, `first` of which came before; memory holds one window of them."""
         self._check(request)
-        lines, first = iter(lines), 0
+        lines = iter(lines)
         while taken := list(islice(lines, window or WINDOW_LINES)):
             yield from self._window(taken, first, request)
             first += len(taken)
@@ -286,35 +286,46 @@ class _Part(NamedTuple):
     ids: list[int]
 
 
-def load(model: str | Path, device: str = "auto", engine: str = "auto") -> Translator:
+def load(model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0) -> Translator:
     """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
     `engine` "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch.
+    `threads` are those of the process on a CPU; 0: one for each core.
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
-    folders = [part for part in str(model).split(",") if part]
-    if not folders:
-        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
+    folders = model_folders(model)
     bundles = [read_bundle(folder) for folder in folders]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
-    engines = [_engine(bundle, device, engine) for bundle in bundles]
+    engines = [_engine(bundle, device, engine, threads) for bundle in bundles]
     return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
 
 
-def _engine(bundle: Bundle, device: str, engine: str) -> Engine:
+def model_folders(model: str | Path) -> list[str]:
+    """The folders that a comma joins."""
+    folders = [part for part in str(model).split(",") if part]
+    if not folders:
+        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
+    return folders
+
+
+def _engine(bundle: Bundle, device: str, engine: str, threads: int) -> Engine:
     """Imported on use: importing dragoman imports neither torch nor ONNX Runtime."""
     if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
         if device not in ("auto", "cpu"):
             raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
         from dragoman.engine.onnx_engine import OnnxEngine
 
-        return OnnxEngine(bundle)
+        return OnnxEngine(bundle, threads)
     with needs_torch():
+        import torch
+
         from dragoman.engine.torch_engine import TorchEngine
+    if threads:
+        torch.set_num_threads(threads)
     return TorchEngine.from_bundle(bundle, device)
 
 

@@ -53,7 +53,7 @@ class OnnxEngine:
         if not bundle.graphs:
             raise BundleError("this bundle has no ONNX graphs: make them with dragoman convert to-onnx.")
         self.target: Vocabulary = bundle.codec.target
-        self._bundle, self._config, self._threads = bundle, bundle.config.model, threads
+        self._bundle, self._config, self.threads = bundle, bundle.config.model, threads
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
@@ -191,7 +191,7 @@ class OnnxEngine:
         with self._making:  # several batches may ask at once
             if graph not in self._sessions:
                 options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
-                options.intra_op_num_threads, options.log_severity_level = self._threads, 3
+                options.intra_op_num_threads, options.log_severity_level = self.threads, 3
                 options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
                 options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
                 try:

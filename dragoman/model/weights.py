@@ -1,6 +1,7 @@
 """A model's weights by name, each stored once although several places may share it."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,28 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     check_weights(model, weights)
     with torch.no_grad():
         for name, tensor in get_weights(model).items():
-            tensor.copy_(weights[name])
+            tensor.copy_(placed(weights[name], tensor))
+
+
+def is_parted(tensor: Tensor) -> bool:
+    """Whether each of several processes holds a part of it (a DTensor, whose import takes a second)."""
+    return hasattr(tensor, "placements")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor of which each of several processes may hold a part; they must all ask at once."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def placed(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor where and how another lies: on its device, and of a parted one the part that is held here."""
+    tensor = tensor.to(like.device)
+    if not is_parted(like):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    parted: Any = like
+    return distribute_tensor(tensor, parted.device_mesh, parted.placements, src_data_rank=None)
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -2,6 +2,9 @@
 
 A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A target is its
 pieces alone; whoever shifts it adds `<s>` and `</s>`.
+
+A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with `<s>`: a piece that no
+other source holds, and that every vocabulary has.
 """
 
 import json
@@ -20,6 +23,7 @@ SHARED, SOURCE, TARGET = "shared", "source", "target"
 CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
     f"{side}.{segmenter.suffix}" for side in (SHARED, SOURCE, TARGET) for segmenter in SEGMENTERS.values()
 }
+MADE = "<BT>"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Codec:
         languages: Languages,
     ) -> "Codec":
         learn = SEGMENTERS[settings.vocabulary].learn
+        source_sentences = (text.removeprefix(MADE) for text in source_sentences)
         tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
         if settings.shared:
 
@@ -78,7 +83,8 @@ class Codec:
         return self.target_segmenter.vocabulary
 
     def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
-        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), to)
+        made, texts = _without_marks(texts)
+        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return self.target_segmenter.encode([*map(_valid, texts)])
@@ -87,9 +93,10 @@ class Codec:
         self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int, longest: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer than allowed."""
-        left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 2)  # a tag and the end come with it
+        made, sources = _without_marks(sources)
+        left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)  # tags and the end come with it
         right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
-        return [self._frame([ids], to)[0] for ids, to in zip(left, tos, strict=True)], right
+        return self._frame(left, made, tos), right
 
     def decode_target(self, ids: Sequence[int]) -> str:
         return self.target_segmenter.decode(ids)
@@ -120,9 +127,13 @@ class Codec:
         except (ValueError, TypeError) as error:
             raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
 
-    def _frame(self, sequences: Sequence[list[int]], to: str) -> list[list[int]]:
-        tag = [self._tag(to)] if self.languages.tagged else []
-        return [[*tag, *ids, self.source.eos] for ids in sequences]
+    def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
+        pieces, tagged = self.source, self.languages.tagged
+        mark = [pieces.bos] if pieces.bos != pieces.pad else []  # MarianMT's vocabularies have no piece to spare
+        return [
+            [*([self._tag(to)] if tagged else ()), *(mark if marked else ()), *ids, pieces.eos]
+            for ids, marked, to in zip(sequences, made, tos, strict=True)
+        ]
 
     def _tag(self, to: str) -> int:
         if to not in self.languages.targets:
@@ -138,6 +149,11 @@ def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmente
         return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
     pieces = [str(piece) for piece in json.loads(files[PIECES_FILE])]
     return lambda model: MarianPieces(model, pieces)
+
+
+def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:
+    """Which texts say that a model made them, and the texts without that."""
+    return [text.startswith(MADE) for text in texts], [text.removeprefix(MADE) for text in texts]
 
 
 def _valid(text: str) -> str:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -45,18 +45,26 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
 
 
 def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
-    """Pairs from two files, or from one `.tsv` file (or standard input) when there is no `target`."""
-    if not target:
-        yield from _read_tsv(source)
-        return
-    if str(source) == str(target) == "-":
-        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
-    sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
-    for number, (left, right) in enumerate(sides, start=1):
-        if left is None or right is None:
-            raise CorpusError(_where_the_sides_part(source, target))
-        crlf = left.endswith("\r") or right.endswith("\r")
-        yield Pair(number, left.removesuffix("\r"), right.removesuffix("\r"), crlf)
+    """Pairs from two files, or from one `.tsv` file (or standard input) when there is no `target`.
+
+    A name with a * stands for many files, read in the order of their names, their lines counted through.
+    """
+    sources, targets = shards(source), shards(target) if target else []
+    if target and len(sources) != len(targets):
+        raise CorpusError(f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its partner.")
+    before = 0
+    for left, right in zip(sources, targets or [""] * len(sources), strict=True):
+        before += yield from _read_two(left, right, before) if right else _read_tsv(left, before)
+
+
+def shards(name: str | Path) -> list[str]:
+    """The files that a name with a * stands for, sorted; any other name stands for itself."""
+    path = Path(name)
+    if "*" not in path.name or path.exists():
+        return [str(name)]
+    if found := sorted(map(str, path.parent.glob(path.name))):
+        return found
+    raise CorpusError(f"{name}: no file has such a name.")
 
 
 def language_of(path: str | Path) -> str:
@@ -80,12 +88,27 @@ def languages_of_tsv(path: str | Path) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", "")
 
 
-def _read_tsv(path: str | Path) -> Iterator[Pair]:
+def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, int]:
+    """Pairs numbered from `before` + 1 on; returns how many."""
+    if source == target == "-":
+        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
+    sides, number = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True)), 0
+    for number, (left, right) in enumerate(sides, start=1):
+        if left is None or right is None:
+            raise CorpusError(_where_the_sides_part(source, target))
+        crlf = left.endswith("\r") or right.endswith("\r")
+        yield Pair(before + number, left.removesuffix("\r"), right.removesuffix("\r"), crlf)
+    return number
+
+
+def _read_tsv(path: str, before: int) -> Generator[Pair, None, int]:
+    number = 0
     for number, line in enumerate(read_lines(path, keep_cr=True), start=1):
         columns = line.removesuffix("\r").split("\t")
         if len(columns) < 2:
             raise CorpusError(f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target.")
-        yield Pair(number, columns[0], columns[1], line.endswith("\r"))
+        yield Pair(before + number, columns[0], columns[1], line.endswith("\r"))
+    return number
 
 
 def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from dragoman.data.prepare import Prepared, Sentences
 from dragoman.evaluate.metrics import Score, score
 from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
+from dragoman.training.distributed import Ranks
 from dragoman.training.journal import duration
 from dragoman.training.state import Progress
 from dragoman.training.trainer import Trainer
@@ -25,11 +26,13 @@ class Trained(Protocol):
     @property
     def data(self) -> Prepared: ...
     @property
-    def model(self) -> Model: ...
+    def whole(self) -> Model: ...
     @property
     def validator(self) -> Validator: ...
     @property
     def progress(self) -> Progress: ...
+    @property
+    def ranks(self) -> Ranks: ...
 
 
 def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
@@ -45,8 +48,10 @@ def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, c
     if sentences.sources:
         outputs = trained.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
-    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trained.model).items()}
-    write_bundle(folder, Bundle(config, data.codec, weights, _card(trained, chosen, scored_on, scores)))
+    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trained.whole).items()}
+    if trained.ranks.first:
+        write_bundle(folder, Bundle(config, data.codec, weights, _card(trained, chosen, scored_on, scores)))
+    trained.ranks.meet()
     for result in scores:
         console.print(f"{scored_on} {result}")
     until_best = f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
@@ -64,7 +69,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
     named = f"the average of steps {', '.join(map(str, steps))}" if len(steps) > 1 else f"step {steps[0]}"
-    set_weights(trainer.model, average)
+    set_weights(trainer.whole, average)
     if not progress.best_step or steps == [progress.best_step]:
         return named
     averaged = trainer.validator.bleu(trainer.data.valid)
@@ -72,7 +77,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     console.print(f"validation BLEU {averaged:.2f} for {named}, {best}")
     if averaged >= progress.best_bleu:
         return named
-    set_weights(trainer.model, trainer.checkpoints.weights(progress.best_step))
+    set_weights(trainer.whole, trainer.checkpoints.weights(progress.best_step))
     return f"step {progress.best_step}"
 
 
@@ -83,7 +88,7 @@ def _card(trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ..
         "from": list(languages.sources),
         "to": list(languages.targets),
         "weights": chosen,
-        "parameters": parameter_count(trained.model),
+        "parameters": parameter_count(trained.whole),
         "pairs": len(trained.data.train),
         "steps": progress.step,
         "target_tokens": progress.target_tokens,

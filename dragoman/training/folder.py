@@ -25,6 +25,7 @@ from dragoman.config import (
     replace,
     write_toml,
 )
+from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import read_toml, to_tree
@@ -34,8 +35,10 @@ SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
 CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every", "training.validate_every",
-    "training.checkpoint_every", "training.average", "training.validation_beam", "data.test",
+    "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
+    "data.test",
 }  # fmt: skip
+SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,27 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         bundle, named = read_bundle(config.training.init), wishes.explicit
         inherited = {k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))}
         config = replace(config, {k: v for k, v in inherited.items() if k not in named})
+    if config.data.prepared:
+        config = _as_prepared(config, wishes.explicit)
     if not config.data.corpora:
         raise ConfigError("there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file.")
     if not any(corpus.weight for corpus in config.data.corpora):
         raise ConfigError("there is nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
         return _keep_what_passes(config, folder / "given")
+
+
+def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
+    """Text and data as they were prepared; what was named must be the same, but for what shapes no data."""
+    folder, wanted = config.data.prepared, flatten(config)
+    prepared = prepared_settings(Path(folder))
+    for key in named.keys() & prepared.keys() - SHAPES_NO_DATA:
+        if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
+            raise ConfigError(
+                f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave that out, "
+                f"or prepare another folder."
+            )
+    return replace(config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())})
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:

@@ -20,23 +20,41 @@ from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
 from dragoman.model.transformer import Transformer
+from dragoman.model.weights import is_parted
 from dragoman.training.cost import training_flops
+from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.loss import vocabulary_loss
 
 
 class Gradients:
-    """Adds gradients to the model's parameters and losses to `sums`."""
+    """Adds gradients to the model's parameters and losses to `sums`.
 
-    def __init__(self, model: Model, config: Config, device: torch.device):
-        self._model, self._device = model, device
+    All of them lie end to end in `room`, and behind them how many ranks want to stop: added over the ranks in one go.
+    """
+
+    def __init__(self, model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE):
+        self._model, self._device, self._ranks = model, device, ranks
         self._precision, self._smoothing = config.training.precision, config.training.label_smoothing
         self._consistency = config.training.consistency
-        self.sums = torch.zeros(2, device=device)  # of the loss and of -log p
+        self._room = self._make_room()
+        self.results = self._room[-3:]
+        self.sums, self.stops = self.results[:2], self.results[2:]  # of the loss and of -log p; of wishes to stop
+
+    def _make_room(self) -> Tensor:
+        parameters = list(self._model.parameters())
+        sizes = [parameter.numel() for parameter in parameters]
+        room = torch.zeros(sum(sizes) + 3, device=self._device)
+        for parameter, part in zip(parameters, torch.split(room[:-3], sizes), strict=True):
+            parameter.grad = part.view_as(parameter)
+        return room
 
     def clear(self) -> None:
         """Back to nothing, before a step."""
-        self._model.zero_grad(set_to_none=True)
-        self.sums.zero_()
+        self._room.zero_()
+
+    def gather(self) -> None:
+        """After a step, what all ranks found."""
+        self._ranks.add(self._room)
 
     def add(self, batch: Batch, tokens: int) -> None:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
@@ -71,21 +89,26 @@ class Gradients:
         return nullcontext()
 
 
+class ShardedGradients(Gradients):
+    """Where each rank holds a part of every weight: torch adds the gradients up itself, in every backward pass."""
+
+    def _make_room(self) -> Tensor:
+        return torch.zeros(3, device=self._device)
+
+    def clear(self) -> None:
+        super().clear()
+        self._model.zero_grad()
+
+
 class PackedGradients(Gradients):
     _model: Transformer
 
-    def __init__(self, model: Transformer, config: Config, device: torch.device):
-        super().__init__(model, config, device)
-        self._quantum = 64 * math.ceil(config.training.batch_tokens / 16 / 64)
+    def __init__(self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE):
+        super().__init__(model, config, device, ranks)
+        self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
         for embedding in (model.source_embedding, model.target_embedding):
             embedding.positions.reach(LENGTHS[-1])
-        for parameter in model.parameters():  # graphs add to gradients where they lie
-            parameter.grad = torch.zeros_like(parameter)
-
-    def clear(self) -> None:
-        gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
-        torch._foreach_zero_([*gradients, self.sums])
 
     def add(self, batch: Batch, tokens: int) -> None:
         pad = self._model.pad
@@ -138,12 +161,14 @@ class _Graph:
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # NCCL has threads of its own
             compute(shape, self.ints, self.share)
 
 
-def make_gradients(model: Model, config: Config, device: torch.device) -> Gradients:
+def make_gradients(model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE) -> Gradients:
     """The fastest road that this model can take on this device."""
+    if is_parted(next(model.parameters())):
+        return ShardedGradients(model, config, device, ranks)
     if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:
-        return PackedGradients(model, config, device)
-    return Gradients(model, config, device)
+        return PackedGradients(model, config, device, ranks)
+    return Gradients(model, config, device, ranks)

@@ -131,6 +131,28 @@ class Journal:
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
 
+class NoJournal(Journal):
+    """That of the ranks which stay silent."""
+
+    def __init__(self) -> None:
+        pass
+
+    def step(self, report: StepReport, loss: float, surprise: float, norm: float) -> None:
+        pass
+
+    def close_entry(self, step: int) -> None:
+        pass
+
+    def validation(self, step: int, values: dict[str, float]) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def duration(seconds: float) -> str:
     """A time that people read: 95 s, 12 min, 3.5 h.
 

@@ -12,11 +12,13 @@ from rich.console import Console
 
 from dragoman.config import Config
 from dragoman.data.batches import BatchPlan
+from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import Prepared, Sentences
 from dragoman.evaluate.metrics import Score
 from dragoman.model.build import Model, build_model
 from dragoman.model.lexical import Lexical
 from dragoman.text.lexicon import Model1, Pairs
+from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.finish import leave_bundle
 from dragoman.training.state import Progress
 from dragoman.training.validation import Validator
@@ -29,9 +31,10 @@ BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
 class Counted:
     config: Config
     data: Prepared
-    model: Model
+    whole: Model
     validator: Validator
     progress: Progress
+    ranks: Ranks = ALONE
 
 
 def count(
@@ -59,8 +62,9 @@ def count(
 def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
     """The pairs as often as their corpora weigh; the end of a source has one translation and is not counted."""
     store, source = data.train, data.codec.source
-    weights = np.array([corpus.weight for corpus in config.data.corpora])[store.corpora]
-    plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, weights)
+    given = [corpus.weight for corpus in config.data.corpora]
+    mixture = Mixture(store.sizes, mixing_weights(store.sizes, given, config.data.temperature))
+    plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, mixture)
     for indices in plan.epoch(0):
         sources = store.sources(indices, source.pad)
         yield np.where(sources == source.eos, source.pad, sources), store.targets(indices, source.pad)

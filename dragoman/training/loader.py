@@ -5,9 +5,10 @@ anew, in Python; where there are cores to spare, processes of their own do that.
 is a function of its place in the data.
 """
 
+import math
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -17,7 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch, BatchPlan, Position, collate, make_batch, micro_batches, rng
+from dragoman.data.batches import (
+    Batch,
+    BatchPlan,
+    Position,
+    collate,
+    even_parts,
+    make_batch,
+    micro_batches,
+    outline,
+    rng,
+)
+from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
 from dragoman.errors import RunError
@@ -31,67 +43,85 @@ MOST_PROCESSES = 12
 class BatchMaker:
     """The micro-batches of a step, as a function of its place in the data."""
 
-    def __init__(self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int):
+    def __init__(
+        self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int, rank: int = 0, ranks: int = 1
+    ):
         self._tos = [corpus.target_language for corpus in name_languages(config.data.corpora)]
         self._store, self._codec, self._config = store, codec, config
         self._micro_batch_tokens = micro_batch_tokens
+        self._rank, self._ranks = rank, ranks
 
     def make(self, position: Position, indices: np.ndarray) -> list[Batch]:
+        """All micro-batches of a step; of those that other ranks compute, outlines."""
         if self._config.text.dropout:
             return self._segmented_anew(position, indices)
         store, codec = self._store, self._codec
-        sources, targets = store.source_lengths[indices], store.target_lengths[indices]
-        return [
-            make_batch(
-                store.sources(indices[part], codec.source.pad),
-                sources[part],
-                store.targets(indices[part], codec.target.pad),
-                targets[part],
-                codec.target,
-                indices[part],
-            )
-            for part in micro_batches(sources, targets + 1, self._micro_batch_tokens)
-        ]
+
+        def batch(part: slice) -> Batch:
+            rows = indices[part]
+            sources, targets = store.sources(rows, codec.source.pad), store.targets(rows, codec.target.pad)
+            return make_batch(sources, source_lengths[part], targets, target_lengths[part], codec.target, rows)
+
+        source_lengths, target_lengths = (
+            lengths[indices].astype(np.int64) for lengths in (store.source_lengths, store.target_lengths)
+        )
+        return self._dealt(batch, source_lengths, target_lengths, indices)
 
     def _segmented_anew(self, position: Position, indices: np.ndarray) -> list[Batch]:
         """The same from the text, by BPE-dropout; its seed is the place in the data."""
         store, codec = self._store, self._codec
-        seed = int(rng(self._config.training.seed, position.epoch, position.batch).integers(2**31))
+        place = (position.epoch, position.window, position.batch)
+        seed = int(rng(self._config.training.seed, *place).integers(2**31))
         sources, targets = codec.encode_with_dropout(
             [store.source_text(i) for i in indices],
             [store.target_text(i) for i in indices],
-            [self._tos[number] for number in store.corpora[indices]],
+            [self._tos[number] for number in store.corpora(indices)],
             self._config.text.dropout,
             seed,
             self._config.data.max_length,
         )
-        lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)]) + 1
+
+        def batch(part: slice) -> Batch:
+            return replace(collate(sources[part], targets[part], codec.source, codec.target), indices=indices[part])
+
+        return self._dealt(batch, np.array([*map(len, sources)]), np.array([*map(len, targets)]), indices)
+
+    def _dealt(
+        self, batch: Callable[[slice], Batch], sources: np.ndarray, targets: np.ndarray, indices: np.ndarray
+    ) -> list[Batch]:
+        """A step cut to what fits into memory, and further so that no rank waits for another."""
+        parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
+        if self._ranks > 1:
+            parts = even_parts(sources + targets + 1, self._ranks * math.ceil(len(parts) / self._ranks))
         return [
-            replace(collate(sources[part], targets[part], codec.source, codec.target), indices=indices[part])
-            for part in micro_batches(*lengths, self._micro_batch_tokens)
+            batch(part) if number % self._ranks == self._rank else outline(sources[part], targets[part], indices[part])
+            for number, part in enumerate(parts)
         ]
 
 
 class Loader:
     """Steps' worth of data from a position on and without end."""
 
-    def __init__(self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int):
+    def __init__(
+        self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int, rank: int = 0, ranks: int = 1
+    ):
         self._store, self._codec, self._config = store, codec, config
-        self._micro_batch_tokens = micro_batch_tokens
+        self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # processes that were seen preparing batches
-        self._maker = BatchMaker(store, codec, config, micro_batch_tokens)
-        weights = np.array([corpus.weight for corpus in config.data.corpora])[store.corpora]
+        self._maker = BatchMaker(store, codec, config, *self._share)
+        given, training = [corpus.weight for corpus in config.data.corpora], config.training
+        weights = mixing_weights(store.sizes, given, config.data.temperature)
         self._plan = BatchPlan(
-            store.source_lengths, store.target_lengths, config.training.batch_tokens, config.training.seed, weights
-        )
+            store.source_lengths, store.target_lengths, training.batch_tokens, training.seed,
+            Mixture(store.sizes, weights),
+        )  # fmt: skip
 
     def steps_in_epoch(self, epoch: int = 0) -> int:
-        return len(self._plan.epoch(epoch))
+        return sum(1 for _ in self._plan.epoch(epoch))
 
     def step_at(self, position: Position) -> list[Batch]:
         """The data of one step, made here and now."""
-        _, indices = next(self._plan.from_position(position))
-        return self._maker.make(position, indices)
+        return self._maker.make(position, self._plan.at(position))
 
     def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
         """Each step's micro-batches with the position behind them, some steps ahead of their use."""
@@ -124,8 +154,9 @@ class Loader:
 
     def _executor(self) -> Executor:
         if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
-            parts = (self._store.folder, self._codec.to_files(), self._config, self._micro_batch_tokens)
-            processes = max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 4))
+            parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
+            neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # ranks of this machine
+            processes = max(1, min(MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
@@ -138,9 +169,9 @@ class Loader:
 _maker_of_process: list[BatchMaker] = []
 
 
-def _start_process(folder: Path, files: dict[str, bytes], config: Config, micro_batch_tokens: int) -> None:
+def _start_process(folder: Path, files: dict[str, bytes], config: Config, *share: int) -> None:
     codec = Codec.from_files(files, config.text.vocabulary)
-    _maker_of_process.append(BatchMaker(Store(folder), codec, config, micro_batch_tokens))
+    _maker_of_process.append(BatchMaker(Store(folder), codec, config, *share))
 
 
 def _make_in_process(position: Position, indices: np.ndarray) -> list[Batch]:

@@ -27,14 +27,17 @@ from dragoman.evaluate.gleu import gleu
 from dragoman.model.build import Model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
+from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients
 
 
 class RiskGradients(Gradients):
     """K translations are drawn for each of B sentences, those of a sentence one behind the other."""
 
-    def __init__(self, model: Model, config: Config, device: torch.device, target: Vocabulary):
-        super().__init__(model, config, device)
+    def __init__(
+        self, model: Model, config: Config, device: torch.device, target: Vocabulary, ranks: Ranks = ALONE
+    ):  # fmt: skip
+        super().__init__(model, config, device, ranks)
         self._training, self._longest, self._target = config.training, config.data.max_length, target
         self._flops_of_drawn = 0.0
 

@@ -6,7 +6,7 @@ run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the fil
 import math
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,13 +18,14 @@ from rich.console import Console
 from dragoman.bundle import MANIFEST, Bundle, read_bundle
 from dragoman.config import Config, Corpus
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
-from dragoman.engine.torch_engine import pick_device
+from dragoman.errors import ConfigError
 from dragoman.evaluate.metrics import Score
 from dragoman.files import storage_errors
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
 from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
+from dragoman.training.distributed import Ranks, joined, restarted
 from dragoman.training.finish import finish
 from dragoman.training.folder import (
     CHECKPOINTS,
@@ -36,7 +37,7 @@ from dragoman.training.folder import (
     resumed_config,
     write_settings,
 )
-from dragoman.training.journal import Journal, duration
+from dragoman.training.journal import Journal, NoJournal, duration
 from dragoman.training.lexical import count
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
@@ -60,48 +61,74 @@ def train(
     preset: str | None = None,
     config_file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    prepared: str | Path | None = None,
     init: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
     console: Console | None = None,
 ) -> Outcome:
     """Train from the beginning, or go on where a run in `out` stopped."""
-    console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    folder, where = Path(out), pick_device(device)
+    folder = Path(out)
     given = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
+    given |= {"data.prepared": str(prepared)} if prepared is not None else {}
     for name, entries in (("data.corpora", corpora), ("data.valid", valid), ("data.test", test)):
         if entries:
             given[name] = [to_tree(entry) for entry in name_languages(entries)]
     wishes = Wishes(preset, config_file, given)
-    with locked(folder), _Interruption() as interruption:
+    with joined(device) as ranks, ExitStack() as held, _Interruption(patient=ranks.together) as interruption:
+        if not ranks.first:
+            console = Console(quiet=True)
+        console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         try:
-            return _begin(folder, wishes, where, resume, console, interruption)
+            with ranks.first_goes_ahead():
+                if ranks.first:
+                    held.enter_context(locked(folder))
+                config, data = _settings_and_data(folder, wishes, resume or restarted() or not ranks.first)
+            return _begin(folder, config, data, ranks, console, interruption)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Go on with --resume.")
             return Outcome(folder, finished=False)
 
 
-def _begin(
-    folder: Path, wishes: Wishes, device: torch.device, resume: bool, console: Console, interruption: "_Interruption"
-) -> Outcome:
-    """Settings and data of a new run or of an old one, then train."""
+def _settings_and_data(folder: Path, wishes: Wishes, resume: bool) -> tuple[Config, Prepared | None]:
+    """Those of a new run or of an old one; no data where a finished run has left none."""
     if resume and holds_run(folder):
         config = resumed_config(folder, wishes)
         if (folder / MANIFEST).exists() and not (folder / CHECKPOINTS).is_dir():
-            return _nothing_to_do(folder, console)
-        data = open_prepared(config, folder / DATA)
+            return config, None
+        return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
+    config = new_config(folder, wishes)
+    codec = read_bundle(config.training.init).codec if config.training.init else None
+    if config.data.prepared:
+        data = open_prepared(config, Path(config.data.prepared))
+        if codec is not None and codec.to_files() != data.codec.to_files():
+            raise ConfigError(f"{config.data.prepared} was not prepared with training.init={config.training.init}.")
     else:
-        config = new_config(folder, wishes)
-        codec = read_bundle(config.training.init).codec if config.training.init else None
         with storage_errors(f"preparing the data in {folder}"):
             data = prepare(config, folder / DATA, codec)
-        write_settings(folder, config)
+    write_settings(folder, config)
+    return config, data
+
+
+def _begin(
+    folder: Path,
+    config: Config,
+    data: Prepared | None,
+    ranks: Ranks,
+    console: Console,
+    interruption: "_Interruption",
+) -> Outcome:
+    """Train from where the run stands."""
+    if data is None:
+        return _nothing_to_do(folder, console)
     test = read_sentences(config.data.test)  # now, so that a wrong name does not show hours later
     for note in data.notes:
         console.print(f"warning: {note}")
     if config.model.architecture == "lexical":
-        return Outcome(folder, True, count(config, data, device, test, folder, console))
-    trainer = _make_trainer(config, data, device, Checkpoints(folder / CHECKPOINTS, config.training.average))
+        if ranks.size > 1:
+            raise ConfigError("model.architecture=lexical counts in one process: start it without torchrun.")
+        return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
+    trainer = _make_trainer(config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks)
     if trainer.is_done() and (folder / MANIFEST).exists():
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
@@ -111,17 +138,18 @@ def _begin(
     return Outcome(folder, True, finish(trainer, test, folder, console))
 
 
-def _make_trainer(config: Config, data: Prepared, device: torch.device, checkpoints: Checkpoints) -> Trainer:
+def _make_trainer(config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks) -> Trainer:
     """A trainer at the newest checkpoint, or at the very beginning, which is made a checkpoint too."""
-    codec = data.codec
+    codec, device = data.codec, ranks.device
     model = build_model(config.model, codec.source, codec.target, codec.shared, config.training.seed)
     progress = checkpoints.newest()
+    ranks.meet()  # before rank 0 writes the first one
     if progress is not None:
-        return Trainer(config, data, model, device, checkpoints, progress, restore=True)
+        return Trainer(config, data, model, device, checkpoints, progress, restore=True, ranks=ranks)
     if config.training.init:
         _take_weights(model, read_bundle(config.training.init))
-    progress = Progress(micro_batch_tokens=fitting_micro_batch(config, len(codec.target), device))
-    trainer = Trainer(config, data, model, device, checkpoints, progress)
+    progress = Progress(micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device)))
+    trainer = Trainer(config, data, model, device, checkpoints, progress, ranks=ranks)
     checkpoints.save(trainer.model, trainer.optimiser, progress)
     return trainer
 
@@ -133,13 +161,19 @@ def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
 def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption") -> bool:
     """Whether the run came to its end."""
     with storage_errors(f"training in {folder}"), interruption.after_the_step():
-        log_every = trainer.config.training.log_every
-        ceiling = matrix_ceiling(trainer.device)
-        journal = Journal(folder, console, trainer.progress.step, trainer.last_step, log_every, ceiling)
+        journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
         try:
             return trainer.run(journal, interruption.requested)
         finally:
             journal.close()
+
+
+def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:
+    ceiling = matrix_ceiling(trainer.device)
+    if ceiling is not None:
+        ceiling *= trainer.ranks.size
+    log_every = trainer.config.training.log_every
+    return Journal(folder, console, trainer.progress.step, trainer.last_step, log_every, ceiling)
 
 
 def _nothing_to_do(folder: Path, console: Console) -> Outcome:
@@ -162,8 +196,9 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for validation"
     )
     console.print(f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary {pieces}")
+    devices = f"{trainer.ranks.size} × {trainer.device.type}" if trainer.ranks.size > 1 else trainer.device.type
     console.print(
-        f"on {trainer.device.type}: about {_size(memory)}, {steps:,} steps of "
+        f"on {devices}: about {_size(memory)}, {steps:,} steps of "
         f"{config.training.batch_tokens:,} target tokens, about {expected} and the validations"
     )
     if progress.step:
@@ -184,10 +219,14 @@ class _Interrupted(BaseException):
 
 
 class _Interruption:
-    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at once); else at once."""
+    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at once); else at once.
 
-    def __init__(self) -> None:
+    `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent already.
+    """
+
+    def __init__(self, patient: bool) -> None:
         self._requested = self._gentle = False
+        self._patient = patient
         self._before: dict[int, Any] = {}
 
     def requested(self) -> bool:
@@ -214,6 +253,6 @@ class _Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._gentle:
             raise _Interrupted
-        if self._requested and number == signal.SIGINT:
+        if self._requested and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
         self._requested = True

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from dragoman.data.batches import Position
 from dragoman.errors import RunError
 from dragoman.files import storage_errors, sync_folder, write_durably
-from dragoman.model.weights import get_weights, set_weights
+from dragoman.model.weights import get_weights, placed, set_weights, whole
+from dragoman.training.distributed import ALONE, Ranks
 
 WEIGHTS, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
 _NAME = re.compile(r"step-(\d{8})")
@@ -55,8 +56,8 @@ class Progress:
 class Checkpoints:
     """The checkpoints of a run: the newest to resume from, a window of them to average, the best one."""
 
-    def __init__(self, folder: Path, window: int):
-        self.folder, self._window = folder, window
+    def __init__(self, folder: Path, window: int, ranks: Ranks = ALONE):
+        self.folder, self._window, self._ranks = folder, window, ranks
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints, oldest first; 0 is the beginning."""
@@ -64,14 +65,24 @@ class Checkpoints:
         return sorted(int(match[1]) for match in found if match)
 
     def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+        """Rank 0 writes; the others give it their parts of the weights and wait."""
+        weights, moments = get_weights(model), _moments(model, optimiser)
+        if self._ranks.first:
+            self._write(weights, moments, progress)
+        else:
+            for tensor in (*weights.values(), *moments.values()):
+                whole(tensor)
+        self._ranks.meet()
+
+    def _write(self, weights: dict[str, Tensor], moments: dict[str, Tensor], progress: Progress) -> None:
         final = self._path(progress.step)
         aside = final.with_name(final.name + ".partial")
         with storage_errors(f"saving step {progress.step}"):
             self._sweep()
             try:
                 aside.mkdir(parents=True)
-                write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(get_weights(model))))
-                write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(_moments(model, optimiser))))
+                write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(weights)))
+                write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(moments)))
                 write_durably(aside / PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
                 sync_folder(aside)
                 if final.exists():
@@ -152,7 +163,7 @@ def _discard(path: Path) -> None:
 
 
 def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: whole(tensor).cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -169,7 +180,11 @@ def _set_moments(model: nn.Module, optimiser: torch.optim.Optimizer, moments: di
         mine = {key.partition("|")[2]: value for key, value in moments.items() if key.partition("|")[0] == name}
         for key, value in mine.items():
             # the step counter stays in the type and place that the optimiser chose; moments follow their parameter
-            optimiser.state[parameter][key] = value.to(parameter.device) if value.dim() or _fused(optimiser) else value
+            if value.dim():
+                value = placed(value, parameter)
+            elif _fused(optimiser):
+                value = value.to(parameter.device)
+            optimiser.state[parameter][key] = value
 
 
 def _fused(optimiser: torch.optim.Optimizer) -> bool:

@@ -6,6 +6,7 @@ once, by the target tokens of the whole step, so that the number of micro-batche
 A GPU works behind the host's back: a step is launched, and its loss is read only when the next one has been.
 """
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -15,10 +16,12 @@ import numpy as np
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch, halves
+from dragoman.data.batches import Batch, halves, idle
 from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
+from dragoman.model.weights import whole
+from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
@@ -49,11 +52,11 @@ def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.
 
 @dataclass(frozen=True)
 class _Launched:
-    """A step under way, and where its loss, -log p and gradient norm will be."""
+    """A step under way, and where its loss, -log p, ranks that want to stop and gradient norm will be."""
 
     report: StepReport
     batches: list[Batch]
-    results: torch.Tensor  # (3,), on the host
+    results: torch.Tensor  # (4,), on the host
     arrived: torch.cuda.Event | None
 
 
@@ -67,20 +70,30 @@ class Trainer:
         checkpoints: Checkpoints,
         progress: Progress,
         restore: bool = False,
+        ranks: Ranks = ALONE,
     ):
-        self.config, self.data, self.model, self.device = config, data, model.to(device), device
+        self.config, self.data, self.device, self.ranks = config, data, device, ranks
         self.checkpoints, self.progress = checkpoints, progress
-        self.optimiser = make_optimiser(model, config, device)
+        self.model = self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
+        self.whole = model.to(device)
+        self.optimiser = make_optimiser(self.model, config, device)
         if restore:
-            checkpoints.restore(progress.step, model, self.optimiser)
+            checkpoints.restore(progress.step, self.model, self.optimiser)
         if config.training.objective == "risk":
-            self.gradients: Gradients = RiskGradients(model, config, device, data.codec.target)
+            self.gradients: Gradients = RiskGradients(self.model, config, device, data.codec.target, ranks)
         else:
-            self.gradients = make_gradients(model, config, device)
+            self.gradients = make_gradients(self.model, config, device, ranks)
         self._launched: _Launched | None = None
-        self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens)
-        self.validator = Validator(model, data.codec, config, device)
+        self._stopping = False  # all ranks know that one was interrupted
+        self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens, ranks.rank, ranks.size)
+        self.validator = Validator(self.whole, data.codec, config, device, ranks)
         self.last_step = self._last_step()
+
+    def _sharded(self, model: Model) -> Model:
+        """This rank's parts of a model. The model itself stays `whole`, for validation and for the bundle."""
+        parts = copy.deepcopy(model)
+        self.ranks.shard(parts)
+        return parts
 
     def run(self, journal: Journal, interrupted: Callable[[], bool]) -> bool:
         """Train until the last step or until validation no longer improves: True; or until interrupted: False."""
@@ -88,15 +101,15 @@ class Trainer:
         steps = self.loader.from_position(self.progress.position)
         while not self.is_done():
             position, batches = next(steps)
-            self.step(batches, journal)
+            self.step(batches, journal, interrupted())
             self.progress.position, self.progress.elapsed_s = position, time.monotonic() - started
             if self._due(self.config.training.validate_every):
                 self.validate_and_save(journal)
             elif self._due(self.config.training.checkpoint_every):
                 self.save(journal)
-            elif interrupted():
+            elif self._stopping:
                 self.save(journal, interim=True)
-            if interrupted() and not self.is_done():
+            if self._stopping and not self.is_done():
                 return False
         return True
 
@@ -104,12 +117,14 @@ class Trainer:
         patience = self.config.training.patience
         return self.progress.step >= self.last_step or 0 < patience <= self.progress.validations_since_best
 
-    def step(self, batches: list[Batch], journal: Journal) -> None:
+    def step(self, batches: list[Batch], journal: Journal, stop: bool = False) -> None:
         """Launch one optimiser step over its micro-batches, then report the one before."""
         progress, training = self.progress, self.config.training
         number, tokens = progress.step + 1, sum(batch.tokens for batch in batches)
-        self._accumulate_within_memory(batches, number, tokens, journal)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf)
+        self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
+        self.gradients.stops.fill_(stop)
+        self.gradients.gather()
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf))
         rate = learning_rate(number, training, self.config.model.width)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -118,7 +133,7 @@ class Trainer:
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)
-        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.sums, norm[None]])))
+        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]])))
         self.settle(journal)
         self._launched = launched
 
@@ -129,7 +144,8 @@ class Trainer:
             return
         if launched.arrived is not None:
             launched.arrived.synchronize()
-        loss, surprise, norm = launched.results.tolist()
+        loss, surprise, stops, norm = launched.results.tolist()
+        self._stopping = stops > 0
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise RunError(self._not_finite(launched.batches, launched.report.step, loss))
         journal.step(launched.report, loss, surprise, norm)
@@ -142,6 +158,11 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
+                if self.model is not self.whole:  # the other ranks wait in the middle of the model
+                    raise RunError(
+                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with more ranks, or start "
+                        f"again with a lower training.micro_batch_tokens."
+                    ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
                         f"step {step}: one sentence alone does not fit into memory; {self._last_saved()}. "
@@ -152,11 +173,19 @@ class Trainer:
             batches = [part for batch in batches for part in (halves(batch) if len(batch.indices) > 1 else [batch])]
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
+    def _dealt(self, batches: list[Batch]) -> list[Batch]:
+        """This rank's micro-batches. Ranks that share a model pass through it together: one without work goes along."""
+        mine = self.ranks.deal(batches)
+        if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
+            mine.append(idle(self.data.codec.source, self.data.codec.target))
+        return mine
+
     def accumulate(self, batches: list[Batch], step: int, tokens: int) -> None:
-        """The gradient of a step, divided by its tokens."""
+        """This rank's part of the gradient of a step, divided by the tokens of the whole step."""
         self.model.train()
         self.gradients.clear()
         for number, batch in enumerate(batches):
+            number = self.ranks.rank + number * self.ranks.size
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
             self.gradients.add(batch, tokens)
 
@@ -172,6 +201,7 @@ class Trainer:
     def validate(self, journal: Journal) -> None:
         """Perplexity and BLEU on the validation set; note whether this is the best so far."""
         journal.close_entry(self.progress.step)
+        self._gather_weights()
         progress = self.progress
         surprise, score = self.validator.surprise(self.data.valid), self.validator.bleu(self.data.valid)
         journal.validation(progress.step, {"perplexity": math.exp(min(surprise, 700)), "BLEU": score})
@@ -181,10 +211,17 @@ class Trainer:
         else:
             progress.validations_since_best += 1
 
+    def _gather_weights(self) -> None:
+        """Bring the whole model up to date, where the ranks hold parts of another."""
+        if self.model is not self.whole:
+            with torch.no_grad():
+                for mine, part in zip(self.whole.parameters(), self.model.parameters(), strict=True):
+                    mine.copy_(whole(part))
+
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint; an interim one serves to resume and is not averaged."""
         self.settle(journal)
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.model.parameters()):
+        if not all(bool(whole(torch.isfinite(parameter).all())) for parameter in self.model.parameters()):
             raise RunError(f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. {_GENTLER}")
         if not interim:
             journal.close_entry(self.progress.step)
@@ -194,14 +231,15 @@ class Trainer:
     def seconds_per_step(self) -> float:
         """Forward and backward of the next step; the last try is measured (the first compile and record it)."""
         batches, elapsed = self.loader.step_at(self.progress.position), math.nan
+        mine, tokens = self._dealt(batches), sum(batch.tokens for batch in batches)
         try:
             for _ in range(3 if self.device.type == "cuda" else 2):
                 started = time.monotonic()
-                self.accumulate(batches, 0, sum(batch.tokens for batch in batches))
+                self.accumulate(mine, 0, tokens)
                 self.gradients.sums.tolist()  # wait for it
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error) or self.model is not self.whole:
                 raise
         self.gradients.clear()
         return elapsed
@@ -218,8 +256,9 @@ class Trainer:
     def _not_finite(self, batches: list[Batch], step: int, loss: float) -> str:
         store, corpora = self.data.train, self.config.data.corpora
         places: dict[str, list[int]] = {}
-        for index in np.concatenate([batch.indices for batch in batches]):
-            places.setdefault(corpora[store.corpora[index]].source, []).append(int(store.lines[index]))
+        indices = np.concatenate([batch.indices for batch in batches])
+        for corpus, line in zip(store.corpora(indices), store.lines[indices], strict=True):
+            places.setdefault(corpora[corpus].source, []).append(int(line))
         named = "; ".join(f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items())
         return (
             f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. {_GENTLER} "

@@ -14,11 +14,14 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.evaluate.metrics import bleu
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
+from dragoman.training.distributed import ALONE, Ranks
 
 
 class Validator:
-    def __init__(self, model: Model, codec: Codec, config: Config, device: torch.device):
-        self._model, self._codec, self._config = model, codec, config
+    """Ranks share the sentences and end with the same figures."""
+
+    def __init__(self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE):
+        self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
         engine = TorchEngine(model, codec.source, codec.target, device)
         self._translator = Translator(engine, codec, config)
 
@@ -31,18 +34,21 @@ class Validator:
         self._model.eval()
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
-            fitting = [row for row in rows if self._fits(sentences.sources[row], sentences.targets[row], to)]
+            mine = self._ranks.deal(rows)
+            fitting = [row for row in mine if self._fits(sentences.sources[row], sentences.targets[row], to)]
             sources, targets = [sentences.sources[row] for row in fitting], [sentences.targets[row] for row in fitting]
             scores += self._translator.score(sources, targets, to)
-        return float(-np.concatenate(scores).mean()) if scores else math.nan
+        surprise = -sum(float(score.sum(dtype=np.float64)) for score in scores)
+        surprise, pieces = np.sum(self._ranks.collect([(surprise, sum(map(len, scores)))]), axis=0)
+        return float(surprise / pieces) if pieces else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
         self._model.eval()
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
-            found = self._translator([sentences.sources[row] for row in rows], request)
-            for row, text in zip(rows, found, strict=True):
+            found = self._translator([sentences.sources[row] for row in self._ranks.deal(rows)], request)
+            for row, text in zip(rows, self._ranks.collect(found), strict=True):
                 outputs[row] = text
         return outputs
 

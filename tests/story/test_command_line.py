@@ -260,3 +260,23 @@ def test_from_python(tmp_path) -> None:
     assert isinstance(translator("eins"), str)
     with pytest.raises(package.DragomanError):
         package.load(tmp_path / "nowhere")
+
+
+def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(120))
+    short = [*QUICK_RUN, "--set", "training.max_steps=2"]
+    sizes = ["--preset", "tiny", "--set", "text.size=400"]
+    prepared = dragoman("prepare", *corpus, "--out", tmp_path / "data", *sizes)
+    assert prepared.code == 0, prepared.err
+    assert "pairs" in prepared.out
+    assert dragoman("train", *corpus, "--out", tmp_path / "whole", *short).code == 0
+    assert dragoman("train", "--prepared", tmp_path / "data", "--out", tmp_path / "run", *short).code == 0
+    assert not (tmp_path / "run" / "data").exists()
+    models = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "whole")]
+    assert models[0] == models[1]
+    resumed = dragoman("train", "--out", tmp_path / "run", "--resume", "--set", "training.max_steps=3")
+    assert "resumed at step 2" in resumed.err
+    other = dragoman("train", "--prepared", tmp_path / "data", "--out", tmp_path / "o", "--set", "text.size=300")
+    assert (other.code, "was prepared with text.size=400" in other.err) == (1, True)
+    assert "holds no prepared data" in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
+    assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err

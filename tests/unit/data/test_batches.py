@@ -3,18 +3,19 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dragoman.data.batches import BatchPlan, Position, collate, micro_batches
+from dragoman.data.batches import BatchPlan, Position, collate, even_parts, micro_batches
+from dragoman.data.order import Mixture
 from tests.conftest import vocabulary
 
 LENGTHS = np.random.default_rng(1).integers(1, 60, size=(2, 500))
 
 
-def plan(seed: int = 3, budget: int = 300, weights: np.ndarray | None = None) -> BatchPlan:
-    return BatchPlan(LENGTHS[0], LENGTHS[1], budget, seed, weights)
+def plan(seed: int = 3, budget: int = 300, mixture: Mixture | None = None, window: int = 220) -> BatchPlan:
+    return BatchPlan(LENGTHS[0], LENGTHS[1], budget, seed, mixture, window)
 
 
 def test_an_epoch_sees_every_pair_once_within_the_budget() -> None:
-    batches = plan().epoch(0)
+    batches = list(plan().epoch(0))
     assert sorted(np.concatenate(batches)) == list(range(500))
     assert all((LENGTHS[1][batch] + 1).sum() <= 300 for batch in batches)
 
@@ -25,7 +26,7 @@ def test_batches_hold_similar_lengths() -> None:
 
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
-    same, other_epoch, other_seed = plan().epoch(4), plan().epoch(5), plan(seed=9).epoch(4)
+    same, other_epoch, other_seed = (list(e) for e in (plan().epoch(4), plan().epoch(5), plan(seed=9).epoch(4)))
     for batch, again in zip(plan().epoch(4), same, strict=True):
         assert np.array_equal(batch, again)
     assert not np.array_equal(np.concatenate(same), np.concatenate(other_epoch))
@@ -39,14 +40,29 @@ def test_a_position_continues_where_it_was_taken(stop: int) -> None:
     for (position, batch), (again, same) in zip(whole[stop:], rest, strict=True):
         assert position == again
         assert np.array_equal(batch, same)
+    for before, (_, batch) in zip([position for position, _ in whole], whole[1:], strict=False):
+        assert np.array_equal(plan().at(before), batch)
 
 
 def test_weights_are_mean_visits_per_epoch() -> None:
-    weights = np.where(np.arange(500) < 250, 2.5, 0.5)
-    seen = np.concatenate([batch for epoch in range(40) for batch in plan(weights=weights).epoch(epoch)])
+    mixed = plan(mixture=Mixture([250, 250], [2.5, 0.5]))
+    seen = np.concatenate([batch for epoch in range(40) for batch in mixed.epoch(epoch)])
     visits = np.bincount(seen, minlength=500) / 40
     assert visits[:250].mean() == pytest.approx(2.5, abs=0.05)
     assert visits[250:].mean() == pytest.approx(0.5, abs=0.05)
+    assert visits.min() > 0
+    assert np.ptp(visits[:250]) < 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+def test_parts_for_ranks_are_even_and_none_is_empty(count: int) -> None:
+    sizes = np.sort(LENGTHS[1][:80])
+    parts = even_parts(sizes, count)
+    assert np.concatenate([np.arange(80)[part] for part in parts]).tolist() == list(range(80))
+    assert len(parts) == min(count, 80)
+    assert all(len(sizes[part]) for part in parts)
+    if count < 10:
+        assert max(abs(sizes[part].sum() - sizes.sum() / count) for part in parts) <= sizes.max()
 
 
 def test_the_target_is_shifted_and_padding_is_known() -> None:

@@ -30,6 +30,31 @@ def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     assert any("longer than data.max_length=30" in note for note in data.notes)
 
 
+def test_processes_write_what_one_process_writes(tmp_path, monkeypatch) -> None:
+    """Chunks of a few pairs, two corpora with tags, pairs too long and pairs held out among them."""
+    de_en = write_corpus(tmp_path, "t", [*toy_pairs(120), ("lang " * 50, "long " * 50)])
+    settings = config(de_en, de_en[::-1], **{"data.max_length": 30})
+    monkeypatch.setattr("dragoman.data.encoding.PAIRS_IN_CHUNK", 17)
+    prepare(settings, tmp_path / "alone")
+    monkeypatch.setattr("dragoman.data.encoding.CHUNKS_FOR_PROCESSES", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    prepare(settings, tmp_path / "together")
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*") if path.is_file())
+    assert len(files) > 10
+    for file in files:
+        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "together" / file).read_bytes(), file
+
+
+def test_pieces_are_learned_from_one_pair_in_so_many(tmp_path, monkeypatch) -> None:
+    learned = []
+    monkeypatch.setattr("dragoman.data.prepare.PAIRS_TO_LEARN_FROM", 40)
+    monkeypatch.setattr("dragoman.data.prepare.Codec.learn", lambda *sides: learned.extend(map(list, sides[:2])))
+    with pytest.raises(AttributeError):  # there is no codec
+        prepare(config(write_corpus(tmp_path, "t", toy_pairs(400))), tmp_path / "data")
+    assert len(learned[0]) == len(learned[1]) == pytest.approx(40, abs=5)
+    assert set(zip(*learned, strict=True)) <= set(toy_pairs(400))
+
+
 def test_nothing_to_train_on_is_refused(tmp_path) -> None:
     with pytest.raises(CorpusError, match="no pair to train on"):
         prepare(config(write_corpus(tmp_path, "t", [("", ""), (" ", "x")])), tmp_path / "data")

@@ -73,3 +73,19 @@ def test_languages_come_from_suffixes() -> None:
         "",
         "",
     ]
+
+
+def test_a_star_stands_for_shards_whose_lines_are_counted_through(tmp_path) -> None:
+    for number, lines in enumerate((["a", "b"], ["c"], ["d", "e"])):
+        (tmp_path / f"t.{number}.de").write_text("".join(f"{line}\n" for line in lines))
+        with gzip.open(tmp_path / f"t.{number}.en.gz", "wt") as file:
+            file.write("".join(f"{line.upper()}\n" for line in lines))
+    pairs = list(read_pairs(tmp_path / "t.*.de", tmp_path / "t.*.en.gz"))
+    assert [(pair.line, pair.source, pair.target) for pair in pairs] == [
+        (1, "a", "A"), (2, "b", "B"), (3, "c", "C"), (4, "d", "D"), (5, "e", "E"),
+    ]  # fmt: skip
+    (tmp_path / "t.3.de").write_text("f\n")
+    with pytest.raises(CorpusError, match="4 files"):
+        list(read_pairs(tmp_path / "t.*.de", tmp_path / "t.*.en.gz"))
+    with pytest.raises(CorpusError, match="no file has such a name"):
+        list(read_pairs(tmp_path / "u.*.de", tmp_path / "u.*.en"))

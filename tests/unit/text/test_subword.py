@@ -82,3 +82,19 @@ def test_a_codec_survives_its_files(shared: bool) -> None:
     assert again.languages == codec.languages
     assert again.encode_source(left) == codec.encode_source(left)
     assert again.encode_target(right) == codec.encode_target(right)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) -> None:
+    marked = [f"<BT> {sentence}" for sentence in SENTENCES]
+    codec = Codec.learn([*SENTENCES, *marked], SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr")))
+    assert not any("BT" in piece for piece in codec.source.pieces)
+
+    def encoded(texts: list[str]) -> list[list[int]]:
+        if rate:
+            return codec.encode_with_dropout(texts, texts, ["fr"] * len(texts), rate, seed=3, longest=256)[0]
+        return codec.encode_source(texts, "fr")
+
+    plain, mark = encoded(SENTENCES), codec.source.bos
+    assert not any(mark in ids for ids in plain)
+    assert encoded(marked) == [[ids[0], mark, *ids[1:]] for ids in plain]

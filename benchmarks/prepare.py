@@ -1,0 +1,119 @@
+"""Speed and memory of `dragoman prepare` on a million and on five million pairs, beside SentencePiece's own encoder.
+
+    python benchmarks/prepare.py [PAIRS]...
+
+The corpus is made of the examples: pairs joined at random and numbered, in eight packed shards. SentencePiece encodes
+the first 200,000 pairs of it, both sides, from memory, with as many threads as there are cores. `prepare` reads, checks
+and unpacks the files, holds out a validation set, learns pieces, encodes everything and writes it. Memory is what every
+process had at most, and the most that all of them had together, looked at ten times a second.
+"""
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+from dragoman.config import make_config
+from dragoman.data.batches import BatchPlan
+from dragoman.data.prepare import open_prepared
+from dragoman.text.parallel import read_pairs
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SHARDS = 8
+ENCODED = 200_000
+
+
+def make_corpus(folder: Path, pairs: int) -> tuple[str, str]:
+    sides = [gzip.decompress((EXAMPLES / f"tatoeba.{x}.gz").read_bytes()).decode().splitlines() for x in ("de", "en")]
+    for shard in range(SHARDS):
+        for language, lines in zip(("de", "en"), sides, strict=True):
+            draw = random.Random(shard)
+            with gzip.open(folder / f"train.{shard}.{language}.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+                for number in range(pairs * shard // SHARDS, pairs * (shard + 1) // SHARDS):
+                    first, second, third = (lines[int(draw.random() * len(lines))] for _ in range(3))
+                    file.write(f"{first} {second} {third} {number}\n")
+    return str(folder / "train.*.de.gz"), str(folder / "train.*.en.gz")
+
+
+def resident(process: int) -> dict[int, int]:
+    """MiB of a process and all that it has started."""
+    parents, sizes = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":\t", 1) for line in (path / "status").read_text().splitlines() if ":\t" in line)
+            parents[int(path.name)] = int(status["PPid"])
+            sizes[int(path.name)] = int(status["VmRSS"].split()[0]) // 1024
+        except (OSError, KeyError, ValueError):
+            continue  # it has just ended
+    family = {process}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return {member: sizes[member] for member in family if member in sizes}
+
+
+def watched(command: list[str]) -> tuple[float, dict[int, int], int]:
+    """Run a command: seconds, most MiB of each process, most MiB of all together."""
+    started, most, together = time.perf_counter(), dict[int, int](), 0
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        now = resident(process.pid)
+        together = max(together, sum(now.values()))
+        for member, size in now.items():
+            most[member] = max(size, most.get(member, 0))
+        time.sleep(0.1)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    return time.perf_counter() - started, most, together
+
+
+def encoder_speed(model: Path, source: str, target: str) -> float:
+    """Pairs per second of SentencePiece alone."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    pairs = [pair for pair, _ in zip(read_pairs(source, target), range(ENCODED), strict=False)]
+    sides = [[pair.source for pair in pairs], [pair.target for pair in pairs]]
+    started = time.perf_counter()
+    for side in sides:
+        processor.encode(side, num_threads=os.cpu_count())
+    return len(pairs) / (time.perf_counter() - started)
+
+
+def padding(data: Path) -> tuple[float, float]:
+    """Seconds until the first batch, and the share of padding in the batches of a window, 25,000 target tokens each."""
+    started = time.perf_counter()
+    store = open_prepared(make_config("base"), data).train
+    plan = BatchPlan(store.source_lengths, store.target_lengths, 25_000, seed=1)
+    batches = plan.window(0, 0)
+    seconds = time.perf_counter() - started
+    sides = (store.source_lengths, store.target_lengths)
+    real = sum(int(side[batch].sum()) for side in sides for batch in batches)
+    room = sum(len(batch) * int(np.max(side[batch])) for side in sides for batch in batches)
+    return seconds, 1 - real / room
+
+
+def main() -> None:
+    for pairs in [int(argument) for argument in sys.argv[1:]] or [1_000_000, 5_000_000]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            source, target = make_corpus(folder, pairs)
+            command = [sys.executable, "-m", "dragoman", "prepare", source, target, "--out", str(folder / "data")]
+            seconds, most, together = watched([*command, "--preset", "base"])
+            alone = encoder_speed(folder / "data" / "shared.spm", source, target)
+            first_s, padded = padding(folder / "data")
+        each = ", ".join(map(str, sorted(most.values(), reverse=True)[:5]))
+        print(
+            f"{pairs:,} pairs in {seconds:.0f} s: {pairs / seconds:,.0f} pairs/s "
+            f"(SentencePiece alone: {alone:,.0f} pairs/s); MiB at most: {each}; together {together}\n"
+            f"    first batch after {first_s:.1f} s, {padded:.1%} padding",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What is asked of every worker: a model, how to translate with it, how to write what it says."""
+
+import hashlib
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dragoman.bulk.shards import Shard
+from dragoman.bundle import read_manifest
+from dragoman.decode.translator import Request, Translation, Translator, load, model_folders
+from dragoman.errors import BundleError, DragomanError
+from dragoman.version import __version__
+
+RETRIES = 3
+"""How often a shard that failed is tried again."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """`show` gives the lines that stand for a translation, if any; its repr tells all that it depends on."""
+
+    model: str
+    request: Request
+    show: Callable[[Translation], str]
+    device: str = "auto"
+    engine: str = "auto"
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write equal parts."""
+        models = [sorted(read_manifest(Path(folder)).items()) for folder in model_folders(self.model)]
+        told = (__version__, models, self.request, self.show, self.device, self.engine)
+        return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+class Worker:
+    """Translates shards, in this process or in one of its own; the model is loaded with the first."""
+
+    def __init__(self, job: Job, fingerprint: str, threads: int = 0):
+        self._job, self._fingerprint, self._threads = job, fingerprint, threads
+
+    def translate(self, shard: Shard) -> str:
+        """The text of a shard's part."""
+        translations = self._translator.stream(shard.lines, self._job.request, first=shard.first)
+        return "".join(map(self._job.show, translations))
+
+    def attempt(self, shard: Shard) -> str | DragomanError:
+        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go away."""
+        try:
+            return self.translate(shard)
+        except DragomanError as error:
+            return error
+
+    @cached_property
+    def _translator(self) -> Translator:
+        job = self._job
+        if job.fingerprint() != self._fingerprint:
+            raise BundleError(f"{job.model} on {platform.node()} is another model, or dragoman another version, there.")
+        return load(job.model, job.device, job.engine, self._threads)

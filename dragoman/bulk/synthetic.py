@@ -1,0 +1,37 @@
+"""Training pairs made by a model: back-translation (Sennrich et al. 2016) and distillation (Kim & Rush 2016).
+
+Back-translation turns text of the target language into sources; a tag in front of each tells the model trained on them
+that it was made (Caswell et al. 2019). Distillation replaces the targets of real sources by what a teacher says.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dragoman.decode.translator import Translation
+from dragoman.text.codec import MADE
+
+
+def back(real: str, made: str) -> str:
+    """
+    >>> back("Guten Tag.", "Good day.")
+    '<BT> Good day.\\tGuten Tag.'
+    """
+    return f"{MADE} {made}\t{real}"
+
+
+def distil(real: str, made: str) -> str:
+    return f"{real}\t{made}"
+
+
+KINDS: dict[str, Callable[[str, str], str]] = {"back": back, "distil": distil}
+
+
+@dataclass(frozen=True)
+class PairLine:
+    """A line of a .tsv corpus, source TAB target, from a text and its translation; none where either is empty."""
+
+    kind: str
+
+    def __call__(self, translation: Translation) -> str:
+        real, made = (" ".join(text.split("\t")).strip() for text in (translation.source, translation.text))
+        return KINDS[self.kind](real, made) + "\n" if real and made else ""

@@ -1,0 +1,51 @@
+"""`dragoman prepare`"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import From, Set, To
+from dragoman.config import PRESETS, Corpus, make_config, parse_set
+from dragoman.errors import ConfigError, RunError
+from dragoman.settings import to_tree
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="[SRC]", help="Source sentences, or one .tsv file.")] = "",
+    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")] = "",
+    out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
+    from_: From = "",
+    to: To = "",
+    preset: Annotated[str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="F.toml", help="Settings from a file.")] = None,
+    set_: Set = None,
+) -> None:
+    """Make corpora ready: pieces learned, ids on disk. Any number of runs start from there: train --prepared DIR.
+
+    Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data --preset tiny`
+    """
+    from dragoman.bundle import read_bundle
+    from dragoman.data.prepare import name_languages, prepare
+    from dragoman.files import storage_errors
+
+    if not out:
+        raise typer.BadParameter("give a folder for the data.", param_hint="--out")
+    if Path(out).exists():
+        raise RunError(f"{out} is there already: choose another --out.")
+    given = parse_set(set_ or [])
+    if source:
+        given["data.corpora"] = [to_tree(c) for c in name_languages([Corpus(source, target, from_, to)])]
+    settings = make_config(preset, config, given)
+    if not settings.data.corpora:
+        raise ConfigError("there is nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file.")
+    started = time.monotonic()
+    codec = read_bundle(settings.training.init).codec if settings.training.init else None
+    with storage_errors(f"preparing the data in {out}"):
+        data = prepare(settings, Path(out), codec)
+    for note in data.notes:
+        print(f"warning: {note}", file=sys.stderr)
+    seconds = time.monotonic() - started
+    print(f"{out}: {len(data.train):,} pairs, {len(data.codec.source):,} pieces, in {seconds:.0f} s")

@@ -1,0 +1,74 @@
+"""`dragoman synthesize`"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dragoman.bulk.job import Job
+from dragoman.bulk.run import translate_file
+from dragoman.bulk.synthetic import KINDS, PairLine
+from dragoman.bundle import read_bundle
+from dragoman.cli.options import (
+    Address,
+    Beam,
+    Device,
+    EngineName,
+    From,
+    Model,
+    Sample,
+    Seed,
+    Set,
+    ShardLines,
+    Temperature,
+    To,
+    TopK,
+    TopP,
+    Workers,
+    decoding_settings,
+)
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.translator import WINDOW_LINES, Request, model_folders
+from dragoman.errors import ConfigError
+from dragoman.text.parallel import read_lines
+
+
+def command(
+    model: Model = "",
+    input_: Annotated[str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz allowed).")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz allowed).")
+    ] = "",
+    kind: Annotated[
+        str, typer.Option(help="back: the text is the target, and its source is made; distil: the reverse.")
+    ] = "back",
+    from_: From = "",
+    to: To = "",
+    beam: Beam = None,
+    sample: Sample = False,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 1,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+    workers: Workers = 0,
+    address: Address = "",
+    shard_lines: ShardLines = WINDOW_LINES,
+    set_: Set = None,
+) -> None:
+    """Make a training corpus from real text and a model: back-translation or distillation.
+
+    Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz --output made.de-en.tsv`
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")
+    if not (input_ and output):
+        raise ConfigError("text to read and a corpus to write are needed: give --input F and --output F.")
+    decoding = decoding_settings(read_bundle(model_folders(model)[0]), set_, beam)
+    sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
+    request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
+    job = Job(model, request, PairLine(kind), device, engine)
+    lines = translate_file(input_, output, job, workers=workers, address=address, shard_lines=shard_lines)
+    pairs = sum(1 for _ in read_lines(output))
+    print(f"{pairs:,} pairs in {output}; {lines - pairs:,} lines left out, empty on one side", file=sys.stderr)
