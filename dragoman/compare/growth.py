@@ -10,6 +10,7 @@ n words, k width of a convolution's kernel, L layers. Counted for an encoder:
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,9 +51,11 @@ def path(kind: str, n: int, kernel: int) -> int:
 
 
 def _fresh(shop: Workshop, name: str, device: torch.device) -> Model:
+    """Untrained, with learned positions (where there are any) for the longest."""
     config = shop.config(architecture(name))
+    far_enough = replace(config.model.positions, max_length=max(shop.scale.lengths) + 1)
     pieces = Vocabulary(tuple(f"p{number}" for number in range(config.text.size)))
-    return build_model(config.model, pieces, pieces, shared=True).to(device)
+    return build_model(replace(config.model, positions=far_enough), pieces, pieces, shared=True).to(device)
 
 
 def _training_step(model: Model, ids: Tensor) -> None:

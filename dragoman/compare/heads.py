@@ -5,6 +5,7 @@ the middle one's place, one head would have to look both ways and still tell the
 """
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dragoman.compare.figures import Bars, Finding, Map
 from dragoman.compare.runs import Workshop
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 from dragoman.data.prepare import Sentences
+from dragoman.inspect.words import piece_label
 
 HEADS = (1, 4)
 SMALL = {"model.encoder_layers": 1, "model.decoder_layers": 1, "model.dropout": 0.0, **WORDS_AS_PIECES}
@@ -61,7 +63,7 @@ def _pictures(seen: Mapping[str, object]) -> list[Map]:
     """The first heads of the last layer but one, which aligns best."""
     cross = np.asarray(seen["cross"])
     layer = max(0, len(cross) - 2)
-    rows, columns = ([str(piece) for piece in seen[side]] for side in ("target", "source"))  # type: ignore[attr-defined]
+    rows, columns = ([piece_label(piece) for piece in cast(list[str], seen[side])] for side in ("target", "source"))
     return [
         Map(f"Layer {layer + 1}, head {head + 1}", rows, columns, np.round(cross[layer, head], 3).tolist())
         for head in range(min(PICTURES, cross.shape[1]))

@@ -33,7 +33,8 @@ def draw_lines(figure: Lines) -> str:
             yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             yield _text(_LEFT - 6, y + 4, short(value), "end", "tick")
         for value in x_axis.ticks:
-            yield _text(x_axis(value), _TOP + _PLOT + 16, short(value), "middle", "tick")
+            inside = min(x_axis(value), WIDTH - 4 - LETTER * len(short(value)) / 2)
+            yield _text(inside, _TOP + _PLOT + 16, short(value), "middle", "tick")
         yield _text((_LEFT + WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label")
         middle = _TOP + _PLOT / 2
         yield _text(13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"')

@@ -1,4 +1,8 @@
-"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a sequence again."""
+"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a sequence again.
+
+The gradient is that of the first step of training, when all words are equally unknown; later it is large where a word
+is not learned yet, and tells less about the way back.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,6 +12,7 @@ from dragoman.compare.language import LONGEST_COPY, copy_pairs
 from dragoman.compare.probe import gradient_by_position, model_of, right_by_position, teacher_forced
 from dragoman.compare.runs import Workshop
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
+from dragoman.model.build import build_model
 
 PROBES = 64
 
@@ -29,15 +34,16 @@ def finding(gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, S
     fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
     return Finding(
         [
-            Lines("Gradient that reaches a word", "words from the end of the source", "norm, the last word's = 1",
+            Lines("Gradient that reaches a word at first", "words from the end", "norm, the last word's = 1",
                   [Series(name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values])
                    for name, values in gradients.items()], log_y=True),
             Lines("Words said rightly", "position in the source", "share right",
                   [Series(name, list(words), values) for name, values in accuracies.items()]),
         ],
         (
-            f"Copying {LONGEST_COPY} words, the gradient at the first is {named(far, '.2f')} times that at the last: "
-            f"in the recurrent network it {'fades' if fades else 'does not fade'} beside the Transformer.",
+            f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is {named(far, '.2f')} "
+            f"times that at the last: in the recurrent network it {'fades' if fades else 'does not fade'} beside the "
+            f"Transformer.",
             f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are right, of the last "
             f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the words far back are "
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",
@@ -51,9 +57,10 @@ def show(shop: Workshop) -> Finding:
     gradients, accuracies = {}, {}
     for name, system in PEERS.items():
         translator = shop.translator(system)
-        model, _ = model_of(translator)
+        (model, device), codec = model_of(translator), translator.codec
+        fresh = build_model(model.config, codec.source, codec.target, codec.shared).to(device).eval()
         pieces = teacher_forced(translator, sources, targets)
-        gradients[name] = gradient_by_position(model, *pieces).mean(dim=0)[:LONGEST_COPY].tolist()
+        gradients[name] = gradient_by_position(fresh, *pieces).mean(dim=0)[:LONGEST_COPY].tolist()
         accuracies[name] = right_by_position(model, *pieces).float().mean(dim=0)[:LONGEST_COPY].tolist()
     return finding(gradients, accuracies)
 

@@ -33,7 +33,7 @@ from dragoman.evaluate.metrics import score
 from dragoman.files import storage_errors, write_atomically
 from dragoman.model.build import build_model
 from dragoman.settings import to_tree
-from dragoman.training.folder import CHECKPOINTS, DATA, holds_run, write_settings
+from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.run import train
 
@@ -105,8 +105,6 @@ def train_system(shop: Workshop, system: System) -> None:
     folder = shop.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
     if not holds_run(folder):
-        (folder / DATA).unlink(missing_ok=True)
-        (folder / DATA).symlink_to(os.path.relpath(shop.data_of(system), folder), target_is_directory=True)
         write_settings(folder, with_budget(shop, system))
     with open(folder / SAID, "a", encoding="utf-8") as file:
         try:
@@ -129,6 +127,7 @@ def with_budget(shop: Workshop, system: System) -> Config:
     return replace(
         config,
         {
+            "data.prepared": str(shop.data_of(system)),
             "training.max_steps": steps,
             "training.warmup_steps": max(1, steps // 10),
             "training.validate_every": every,
@@ -142,7 +141,8 @@ def flops_per_step(config: Config, data: Prepared) -> float:
     store, codec, training = data.train, data.codec, config.training
     model = build_model(config.model, codec.source, codec.target, codec.shared)
     plan = BatchPlan(store.source_lengths, store.target_lengths, training.batch_tokens, training.seed)
-    return 6.0 * model.multiplications(store.source_lengths, store.target_lengths + 1) / sum(1 for _ in plan.epoch(0))
+    sources, targets = store.source_lengths.astype(float), store.target_lengths + 1.0
+    return 6.0 * model.multiplications(sources, targets) / sum(1 for _ in plan.epoch(0))
 
 
 def measure(shop: Workshop, system: System) -> Result:

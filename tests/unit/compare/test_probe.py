@@ -1,0 +1,34 @@
+"""What is looked at inside a model is what is there."""
+
+import pytest
+import torch
+
+from dragoman.compare.growth import kept_for_backward
+from dragoman.compare.probe import gradient_by_position, right_by_position
+from tests.conftest import small_model
+
+SOURCE, SHIFTED, TARGET = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]]), torch.tensor([[8, 9, 3]])
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "rnn", "rnn-attention", "convs2s"])
+def test_the_gradient_at_a_word_is_that_of_its_row_of_the_embedding(architecture: str) -> None:
+    """No word occurs twice in the source, and no other part shares its vectors."""
+    model = small_model(model__architecture=architecture, model__tied="none")
+    log_probs = torch.log_softmax(model.logits(model(SOURCE, SHIFTED)), dim=-1)
+    log_probs.gather(2, TARGET[..., None]).sum().backward()
+    rows = model.source_embedding.words.weight.grad[SOURCE[0]]
+    found = gradient_by_position(model.requires_grad_(False), SOURCE, SHIFTED, TARGET)
+    torch.testing.assert_close(found[0], rows.norm(dim=-1))
+
+
+def test_a_word_is_right_where_it_is_the_likeliest() -> None:
+    model = small_model()
+    likeliest = model.logits(model(SOURCE, SHIFTED)).argmax(dim=-1)
+    assert right_by_position(model, SOURCE, SHIFTED, likeliest).all()
+    assert not right_by_position(model, SOURCE, SHIFTED, likeliest + 1).any()
+
+
+def test_what_a_layer_keeps_is_counted_once_and_without_its_weights() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Identity(), torch.nn.ReLU())
+    x = torch.randn(1, 16, 8, requires_grad=True)
+    assert kept_for_backward(layer, x) == 2 * 16 * 8 * 4  # the product's input and the ReLU's output
