@@ -37,4 +37,5 @@ def command(
     given = Given((source, target) if source else None, valid, test)
     names = [name.strip() for name in claims.split(",") if name.strip()]
     found = compare(out, given, quick=quick, claims=names, flops=flops, device=device, jobs=jobs)
-    print(tables(found))
+    if shown := tables(found):
+        print(shown)

@@ -96,8 +96,8 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
         (
             f"At {rows['transformer'].result.flops:.3g} training FLOPs each, the Transformer reaches {ahead:.1f} BLEU, "
             f"{', '.join(places)}; the best architecture at this cost is {best} with {singles[best]:.1f}, an ensemble "
-            f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a larger "
-            f"one at the same cost {bleu['larger']:.1f}.",
+            f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a "
+            f"larger one at the same cost {bleu['larger']:.1f}.",
             f"Of the changes to the Transformer, {worst} costs the most "
             f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); {seconds_note}.",
         ),
