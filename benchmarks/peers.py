@@ -87,7 +87,7 @@ def peer_step(
 def marian_with_weights_of(model: nn.Module, size: int) -> nn.Module:
     """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings tied."""
     marian, config = HuggingFaceMarian(model.config, size).model, model.config
-    ours = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
+    ours = {name: tensor.cpu().numpy() for name, tensor in get_weights(model).items()}
     theirs = layers_to_marian(ours, config.encoder_layers, config.decoder_layers, config.width)
     marian.load_state_dict({name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False)
     words = ours["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
