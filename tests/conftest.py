@@ -11,6 +11,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: our kernels are tested there too
+
 from dragoman.cli.app import main
 from dragoman.config import Config, make_config
 from dragoman.engine.torch_engine import TorchEngine

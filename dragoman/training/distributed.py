@@ -5,16 +5,18 @@ found is added up once (`Ranks.add`). Sharded, each holds a part of every weight
 parts when it needs them. Rank 0 alone writes and speaks.
 """
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.distributed_c10d import Store
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.engine.torch_engine import pick_device
@@ -113,9 +115,9 @@ class Ranks:
 ALONE = Ranks()
 
 
-def restarted() -> bool:
-    """Whether torchrun has started us again, after a rank was lost."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def may_be_restarted() -> bool:
+    """Whether torchrun starts lost ranks again: a run that is there already is then to be gone on with."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
 
 
 @contextmanager
@@ -125,6 +127,7 @@ def joined(device: str) -> Iterator[Ranks]:
         yield Ranks(pick_device(device))
         return
     store, rank, size = next(rendezvous("env://"))
+    store = _of_this_launch(store, rank, size)
     ranks = Ranks(rank=rank, size=size, store=store)
     try:
         ranks.device = _own(pick_device(device))
@@ -144,6 +147,20 @@ def joined(device: str) -> Iterator[Ranks]:
             "else start it again with --resume."
         ) from None
     dist.destroy_process_group()
+
+
+def _of_this_launch(store: Store, rank: int, size: int) -> Store:
+    """Torchrun's store outlives its ranks and gives the restarted ones the addresses of the dead: a part without these.
+
+    Each rank says who it is and whom it sees there, until all see the same. Nobody dead has seen the newcomers.
+    """
+    store.set(f"arrived {rank}", uuid4().hex)
+    while True:
+        seen = b" ".join(store.multi_get([f"arrived {r}" for r in range(size)]))
+        store.set(f"saw {rank}", seen.decode())
+        if set(store.multi_get([f"saw {r}" for r in range(size)])) == {seen}:
+            return PrefixStore(hashlib.sha256(seen).hexdigest(), store)
+        time.sleep(0.1)
 
 
 def _own(device: torch.device) -> torch.device:

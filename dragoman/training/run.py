@@ -25,7 +25,7 @@ from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
 from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
-from dragoman.training.distributed import Ranks, joined, restarted
+from dragoman.training.distributed import Ranks, joined, may_be_restarted
 from dragoman.training.finish import finish
 from dragoman.training.folder import (
     CHECKPOINTS,
@@ -83,7 +83,7 @@ def train(
             with ranks.first_goes_ahead():
                 if ranks.first:
                     held.enter_context(locked(folder))
-                config, data = _settings_and_data(folder, wishes, resume or restarted() or not ranks.first)
+                config, data = _settings_and_data(folder, wishes, resume or may_be_restarted() or not ranks.first)
             return _begin(folder, config, data, ranks, console, interruption)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Go on with --resume.")

@@ -1,6 +1,5 @@
 """Search on the device finds what the reference finds; its kernels do what their plain twins do."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,6 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model import incremental
 from tests.conftest import small_engine
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3], [4, 3], [15] * 6 + [3], [16, 17, 3], [18, 3], [19, 20, 3]]
 SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=6, precision="float32")

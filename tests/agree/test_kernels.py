@@ -1,14 +1,10 @@
 """Each kernel of ours against its plain twin, forward and backward; without a GPU in Triton's interpreter."""
 
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
 
 from dragoman.data.batches import collate
