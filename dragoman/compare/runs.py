@@ -109,8 +109,10 @@ def train_system(shop: Workshop, system: System) -> None:
     with open(folder / SAID, "a", encoding="utf-8") as file:
         try:
             finished = train(folder, device=shop.device, resume=True, console=Console(file=file, width=120)).finished
-        except RunError as error:  # a loss that is not finite is an answer too
-            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)
+        except RunError as error:
+            if "not finite" not in str(error):
+                raise
+            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)  # which is an answer too
             _keep(folder, Result(outputs=nothing, failure=str(error)))
             return
     if finished:

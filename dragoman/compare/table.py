@@ -68,7 +68,7 @@ def target_of(rows: Mapping[str, Row]) -> float:
     return float(int(best / 2))
 
 
-def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result], seconds_note: str) -> Finding:
+def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]) -> Finding:
     """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one thing changed."""
     bleu = {name: row.result.bleu for name, row in rows.items()}
     singles = {name: bleu[name] for name in ARCHITECTURES}
@@ -99,7 +99,8 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
             f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a "
             f"larger one at the same cost {bleu['larger']:.1f}.",
             f"Of the changes to the Transformer, {worst} costs the most "
-            f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); {seconds_note}.",
+            f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); in the table seconds were taken with "
+            f"other runs beside, sentences per second alone.",
         ),
         seen,
     )  # fmt: skip
@@ -113,11 +114,15 @@ def speed(shop: Workshop, translator: Translator) -> float:
 
 def show(shop: Workshop) -> Finding:
     systems = {**MAIN, "larger": larger(shop.scale)}
-    rows = {name: Row(shop.result(system), speed(shop, shop.translator(system))) for name, system in systems.items()}
+    rows = {name: _row(shop, system) for name, system in systems.items()}
     rows["ensemble"] = ensemble(shop, [MAIN["transformer"], SECOND])
     ablated = {name: shop.result(system) for name, system in ablations(shop.scale).items()}
-    note = "the seconds were taken with other runs beside, the sentences per second alone"
-    return finding(rows, shop.result(BASE), ablated, note)
+    return finding(rows, shop.result(BASE), ablated)
+
+
+def _row(shop: Workshop, system: System) -> Row:
+    result = shop.result(system)
+    return Row(result, 0.0 if result.failure else speed(shop, shop.translator(system)))
 
 
 def ensemble(shop: Workshop, members: Sequence[System]) -> Row:

@@ -119,12 +119,12 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise RunError("step 3: the loss is nan")
+        raise RunError("step 3: the gradient is not finite")
 
     monkeypatch.setattr(runs, "train", fails)
     system = System("lost")
     run_all(shop, [system], 1, QUIET)
-    assert shop.result(system).failure == "step 3: the loss is nan"
+    assert shop.result(system).failure == "step 3: the gradient is not finite"
     assert shop.result(system).bleu == 0
 
 
