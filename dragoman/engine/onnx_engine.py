@@ -34,6 +34,7 @@ class State:
     grid: Grid
     memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
     mask: np.ndarray  # (B, 1, 1, S)
+    longest: int  # of the sources, before they were padded to S
     feeds: dict[str, np.ndarray]  # the step's small inputs
     binding: onnxruntime.IOBinding
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class OnnxEngine:
         memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        return self._bound(grid, memory, np.where(real, 0, MASKED).astype(np.float32)[:, None, None])
+        return self._bound(grid, memory, np.where(real, 0, MASKED).astype(np.float32)[:, None, None], longest)
 
     def step(
         self,
@@ -132,7 +133,7 @@ class OnnxEngine:
         state.bind_outputs(shapes)
         self._session(STEP_GRAPH).run_with_iobinding(state.binding)
         grid.write()
-        looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots] if attention else None
+        looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest] if attention else None
         if k is not None:
             best_tokens, best_log_probs = (state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs"))
             return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
@@ -163,9 +164,9 @@ class OnnxEngine:
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
             memory, mask = {name: array[kept] for name, array in memory.items()}, mask[kept]
-        return self._bound(grid, memory, mask)
+        return self._bound(grid, memory, mask, state.longest)
 
-    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray) -> State:
+    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray, longest: int) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
         width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
         feeds: dict[str, np.ndarray] = {
@@ -184,7 +185,7 @@ class OnnxEngine:
             value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
             binding.bind_ortvalue_output(f"longer_{name}", value)
-        return State(grid, memory, mask, feeds, binding)
+        return State(grid, memory, mask, longest, feeds, binding)
 
     def _session(self, graph: str) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""

@@ -50,7 +50,7 @@ def test_without_an_encoder_there_are_no_vectors(translator) -> None:
     engine = translator.engine
     with pytest.raises(TranslationError, match="load one model"):
         Translator(Ensemble([engine, engine]), translator.codec, translator.config).embed(["eins"])
-    alone = SimpleNamespace(config=with_field(translator.config.model, architecture="decoder-only"))
+    alone = SimpleNamespace(config=with_field(translator.config.model, architecture="decoder-only"), max_length=None)
     headless = TorchEngine(alone, engine.source, engine.target, engine.device)
     with pytest.raises(TranslationError, match="decoder-only has no encoder"):
         Translator(headless, translator.codec, translator.config).embed(["eins"])

@@ -26,7 +26,8 @@ def test_a_long_text_is_split_and_joined(translator) -> None:
     assert len(translator.codec.encode_source([text])[0]) > 6
     assert narrow(text) == "one two three four five six seven eight nine"
     found = narrow.translate([text], Request(alignments=True))[0].candidates[0]
-    assert found.alignment == tuple((i, i) for i in range(9))
+    assert {there for _, there in found.alignment} == set(range(9))  # the words of later parts are counted on
+    assert all(abs(here - there) <= 1 for here, there in found.alignment)
     assert narrow(text, Request(prefix="zero")).split().count("zero") == 1
     assert translator(text, Request(decoding=narrow.config.decoding)) == narrow(text)
 
