@@ -1,4 +1,7 @@
-"""Which settings mean something to which architecture; the others are refused before anything is computed."""
+"""Which settings do not go together: they are refused, with the reason, before anything is computed.
+
+Settings come by dotted name: `given["model.width"]`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -17,8 +20,16 @@ OBEYED = {
 """Of the settings of `model` that choose a variant, those (or the tables of those) that an architecture has."""
 
 
-def not_of_this_architecture(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    """Why settings do not go with their architecture, if they do not. Both by dotted name."""
+def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    """Why settings do not go together, if they do not."""
+    yield from _not_of_this_architecture(given, default)
+    yield from _sizes(given)
+    yield from _variants(given)
+    yield from _text(given)
+    yield from _risk(given) if given["training.objective"] == "risk" else ()
+
+
+def _not_of_this_architecture(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     architecture = given["model.architecture"]
     variants = {name for names in OBEYED.values() for name in names}
     for name, value in given.items():
@@ -59,6 +70,73 @@ def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"convs2s learns its positions, and {_PLACES}={given[_PLACES]} does not reach beyond "
             f"data.max_length={given['data.max_length']}: raise the one or lower the other."
+        )
+
+
+def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
+    width, heads, kind = (given[f"model.{name}"] for name in ("width", "heads", "positions.kind"))
+    if width % heads:
+        yield (f"model.width={width} is not a multiple of model.heads={heads}: each head gets width/heads features.")
+    if kind == "sinusoidal" and width % 2:
+        yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
+    if kind == "learned" and given[_PLACES] <= given["data.max_length"]:
+        yield (
+            f"{_PLACES}={given[_PLACES]} does not reach beyond data.max_length={given['data.max_length']} "
+            f"(a sentence and its end): raise the one or lower the other."
+        )
+    layout = given["model.attention.heads_layout"]
+    features = width if layout == "wide" else width // heads
+    if kind == "rotary" and features % 2:
+        yield f"rotary positions turn pairs of features, and a head has {features}: change model.width or model.heads."
+
+
+def _variants(given: Mapping[str, Any]) -> Iterator[str]:
+    kind, join, every_layer = (given[f"model.positions.{name}"] for name in ("kind", "join", "every_layer"))
+    if kind in ("none", "rotary", "relative") and join == "concat":
+        yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
+    if kind in ("none", "rotary", "relative") and every_layer:
+        told = "tells nothing" if kind == "none" else "acts in every layer anyway"
+        yield f"model.positions.kind={kind} {told}: leave model.positions.every_layer=false."
+    if kind == "index" and join == "add":
+        yield "model.positions.kind=index is one number, which is no vector to add: set model.positions.join=concat."
+    encoder, decoder = given["model.encoder_layers"], given["model.decoder_layers"]
+    if given["model.attention.memory"] == "same-layer" and encoder != decoder:
+        yield (
+            f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the encoder, "
+            f"{decoder} in the decoder: set model.encoder_layers={decoder}."
+        )
+    layout = given["model.attention.heads_layout"]
+    if not given["model.attention.projections"] and layout in ("wide", "shared"):
+        yield (
+            f"model.attention.heads_layout={layout} is a shape of projections, and "
+            f"model.attention.projections=false leaves none: set heads_layout=paper."
+        )
+
+
+def _text(given: Mapping[str, Any]) -> Iterator[str]:
+    if given["model.tied"] == "all" and not given["text.shared"]:
+        yield "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
+    if given["text.dropout"] and given["text.vocabulary"] != "bpe":
+        yield (
+            f"text.dropout={given['text.dropout']} skips merges of byte-pair encoding, and "
+            f"text.vocabulary={given['text.vocabulary']} has none: set text.dropout=0."
+        )
+
+
+def _risk(given: Mapping[str, Any]) -> Iterator[str]:
+    if not given["training.init"]:
+        yield (
+            "training.objective=risk improves a trained model, an untrained one draws nothing worth scoring: "
+            "name one with --init."
+        )
+    if given["model.architecture"] == "lexical":
+        yield "training.objective=risk needs a gradient, and model.architecture=lexical has none."
+    if given["training.sharded"]:
+        yield "training.objective=risk draws with the whole model: set training.sharded=false."
+    if given["training.consistency"]:
+        yield (
+            f"training.consistency={given['training.consistency']} belongs to training.objective=likelihood: "
+            f"set training.consistency=0."
         )
 
 

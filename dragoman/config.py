@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.combinations import not_of_this_architecture
+from dragoman.combinations import misfits
 from dragoman.errors import ConfigError
+from dragoman.presets import DEFAULT_PRESET, PRESETS
 from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
 
 
@@ -161,31 +162,6 @@ def beyond_plain(model: ModelConfig) -> list[str]:
     return [f"model.{name}={str(values[name]).lower()}" for name in PLAIN if values[name] not in PLAIN[name]]
 
 
-def _misfits(model: ModelConfig) -> Iterator[str]:
-    """Why variants do not go together, if they do not."""
-    attention, positions, heads = model.attention, model.positions, model.heads
-    features = model.width if attention.heads_layout == "wide" else model.width // heads
-    if positions.kind == "rotary" and features % 2:
-        yield f"rotary positions turn pairs of features, and a head has {features}: change model.width or model.heads."
-    if positions.kind in ("none", "rotary", "relative") and positions.join == "concat":
-        yield f"model.positions.kind={positions.kind} has no vector to join: leave model.positions.join=add."
-    if positions.kind in ("none", "rotary", "relative") and positions.every_layer:
-        told = "tells nothing" if positions.kind == "none" else "acts in every layer anyway"
-        yield f"model.positions.kind={positions.kind} {told}: leave model.positions.every_layer=false."
-    if positions.kind == "index" and positions.join == "add":
-        yield "model.positions.kind=index is one number, which is no vector to add: set model.positions.join=concat."
-    if attention.memory == "same-layer" and model.encoder_layers != model.decoder_layers:
-        yield (
-            f"model.attention.memory=same-layer pairs the layers, and there are {model.encoder_layers} in the encoder, "
-            f"{model.decoder_layers} in the decoder: set model.encoder_layers={model.decoder_layers}."
-        )
-    if not attention.projections and attention.heads_layout in ("wide", "shared"):
-        yield (
-            f"model.attention.heads_layout={attention.heads_layout} is a shape of projections, and "
-            f"model.attention.projections=false leaves none: set heads_layout=paper."
-        )
-
-
 @dataclass(frozen=True)
 class TrainingConfig:
     seed: int = setting(1, "everything random follows from it", at_least=0, below=2**63)
@@ -264,86 +240,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Settings that do not go together are refused here, before anything is computed."""
-        model = self.model
-        for reason in not_of_this_architecture(flatten(self), _defaults()):
+        for reason in misfits(flatten(self), _defaults()):
             raise ConfigError(reason)
-        if model.width % model.heads:
-            raise ConfigError(
-                f"model.width={model.width} is not a multiple of model.heads={model.heads}: "
-                f"each head gets width/heads features."
-            )
-        for reason in _misfits(model):
-            raise ConfigError(reason)
-        if model.positions.kind == "sinusoidal" and model.width % 2:
-            raise ConfigError(
-                f"model.width={model.width} is odd: sinusoidal positions come in pairs of sine and cosine."
-            )
-        if model.tied == "all" and not self.text.shared:
-            raise ConfigError(
-                "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
-            )
-        if self.training.objective == "risk":
-            self._check_risk()
-        if self.text.dropout and self.text.vocabulary != "bpe":
-            raise ConfigError(
-                f"text.dropout={self.text.dropout} skips merges of byte-pair encoding, and "
-                f"text.vocabulary={self.text.vocabulary} has none: set text.dropout=0."
-            )
-        if model.positions.kind == "learned" and model.positions.max_length <= self.data.max_length:
-            raise ConfigError(
-                f"model.positions.max_length={model.positions.max_length} does not reach beyond "
-                f"data.max_length={self.data.max_length} (a sentence and its end): raise the one or lower the other."
-            )
-
-    def _check_risk(self) -> None:
-        if not self.training.init:
-            raise ConfigError(
-                "training.objective=risk improves a trained model, an untrained one draws nothing worth scoring: "
-                "name one with --init."
-            )
-        if self.model.architecture == "lexical":
-            raise ConfigError("training.objective=risk needs a gradient, and model.architecture=lexical has none.")
-        if self.training.sharded:
-            raise ConfigError("training.objective=risk draws with the whole model: set training.sharded=false.")
-        if self.training.consistency:
-            raise ConfigError(
-                f"training.consistency={self.training.consistency} belongs to training.objective=likelihood: "
-                f"set training.consistency=0."
-            )
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "text.size": 4000,
-        "model.width": 128, "model.heads": 4, "model.feed_forward_width": 512,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.norm": "pre",
-        "training.batch_tokens": 1000, "training.max_steps": 3000,
-        "training.learning_rate": 3e-3, "training.warmup_steps": 100,
-        "training.validate_every": 500, "training.checkpoint_every": 250,
-    },
-    "small": {
-        "text.size": 8000,
-        "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
-        "model.encoder_layers": 4, "model.decoder_layers": 4, "model.norm": "pre",
-        "training.batch_tokens": 4000, "training.max_steps": 20_000,
-        "training.learning_rate": 1e-3, "training.warmup_steps": 1000,
-    },
-    "base": {
-        "text.size": 37_000,
-        "training.schedule": "noam", "training.learning_rate": 1.0, "training.clip_norm": 0.0,
-    },
-    "big": {
-        "text.size": 37_000,
-        "model.width": 1024, "model.heads": 16, "model.feed_forward_width": 4096, "model.dropout": 0.3,
-        "training.schedule": "noam", "training.learning_rate": 1.0, "training.clip_norm": 0.0,
-        "training.max_steps": 300_000, "training.average": 20,
-    },
-}  # fmt: skip
-PRESETS |= {  # a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
-    f"{name}-fast": PRESETS[name] | {"model.encoder_layers": encoder, "model.decoder_layers": 1}
-    for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
-}
-DEFAULT_PRESET = "small"
 
 
 def make_config(

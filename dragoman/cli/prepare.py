@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.options import From, Set, To
-from dragoman.config import PRESETS, Corpus, make_config, parse_set
+from dragoman.config import Corpus, make_config, parse_set
 from dragoman.errors import ConfigError, RunError
+from dragoman.presets import PRESETS
 from dragoman.settings import to_tree
 
 

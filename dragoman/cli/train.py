@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.options import Device, From, Set, To
-from dragoman.config import PRESETS, Corpus, parse_set
+from dragoman.config import Corpus, parse_set
 from dragoman.errors import needs_torch
+from dragoman.presets import PRESETS
 
 Files = tuple[str, str]
 

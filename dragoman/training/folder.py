@@ -16,7 +16,6 @@ from typing import Any
 
 from dragoman.bundle import MANIFEST, read_bundle
 from dragoman.config import (
-    PRESETS,
     Config,
     explicit_settings,
     flatten,
@@ -28,6 +27,7 @@ from dragoman.config import (
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
+from dragoman.presets import PRESETS
 from dragoman.settings import read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 

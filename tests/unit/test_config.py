@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import (
-    PRESETS,
     Config,
     Corpus,
     DataConfig,
@@ -26,6 +25,7 @@ from dragoman.model.recurrent import CELLS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
+from dragoman.presets import PRESETS
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
