@@ -18,6 +18,22 @@ KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
 OPTIONS = ["--set", "training.checkpoint_every=1", "--set", "training.max_steps=24", "--set", "text.dropout=0.1"]
 
 
+KILLED_IN_A_WRITE = """
+import os, runpy, signal, sys
+left, flush = int(sys.argv.pop(1)), os.fsync
+
+def die_or_flush(file):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    flush(file)
+
+os.fsync = die_or_flush
+runpy.run_module("dragoman", run_name="__main__")
+"""  # a run that dies when it is about to flush its n-th file: written in part, not renamed
+
+
 def command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
     return [
         sys.executable,
@@ -40,7 +56,7 @@ def history(folder: Path) -> list[dict]:
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
-    """A checkpoint after every step: many of the kills fall into the writing of one."""
+    """A checkpoint after every step. Every other kill is made to fall into the writing of one, the others anywhere."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
     corpus, draw = write_corpus(tmp_path, "t", toy_pairs(200)), random.Random(4)
@@ -50,12 +66,14 @@ def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
     whole_s = time.monotonic() - started
     out, kills, inside = tmp_path / "killed", 0, 0
     while kills < KILLS:
-        process = subprocess.Popen(command(corpus, out, "--resume", *there), stderr=subprocess.DEVNULL)
-        time.sleep(draw.uniform(0.3, 1.0) * whole_s)
-        if process.poll() is None:
+        run = command(corpus, out, "--resume", *there)
+        if kills % 2:
+            run[1:3] = ["-c", KILLED_IN_A_WRITE, str(draw.randint(1, 60))]
+        process = subprocess.Popen(run, stderr=subprocess.DEVNULL)
+        if not kills % 2:
+            time.sleep(draw.uniform(0.3, 1.0) * whole_s)
             process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait()
+        kills += process.wait() == -signal.SIGKILL
         inside += bool(list(out.glob("checkpoints/*.partial")) or list(out.glob("*.partial")))
         if (out / "manifest.json").exists():  # finished: the next kills hit another run
             out = tmp_path / f"killed{kills}"
