@@ -14,7 +14,6 @@ from typing import cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, beyond_plain
@@ -187,10 +186,6 @@ class Transformer(Model):
         if self.config.norm_kind != "batch":
             return None
         return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores of the whole vocabulary. (..., V)"""
-        return F.linear(hidden, self.output.weight, self.output.bias)
 
     def start(self, source: Tensor) -> TransformerState:
         """One row per sentence, nothing said yet."""
