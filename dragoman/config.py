@@ -58,6 +58,9 @@ class DataConfig:
     corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
     valid: tuple[Corpus, ...] = setting((), "parallel text to validate on; held out from `corpora` if there is none")
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
+    exclude: tuple[Corpus, ...] = setting(
+        (), "parallel text to keep out: no pair is trained on that shares a sentence with it, save case and punctuation"
+    )
     prepared: str = setting("", "folder that `dragoman prepare` left: train on it, read no corpora")
     temperature: float = setting(
         1.0, "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight", at_least=1.0

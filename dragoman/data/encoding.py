@@ -20,7 +20,7 @@ from dragoman.config import Corpus
 from dragoman.data.store import Pairs, Rows, type_of_ids
 from dragoman.errors import RunError
 from dragoman.text.codec import Codec
-from dragoman.text.doctor import is_usable
+from dragoman.text.doctor import is_usable, normalised
 from dragoman.text.parallel import Pair, read_pairs
 
 PAIRS_IN_CHUNK = 5_000
@@ -59,7 +59,7 @@ class Encoder:
     codec: Codec
     tos: tuple[str, ...]  # the target language of each corpus
     max_length: int
-    held_out: frozenset[str]  # no training pair may have one of these sides
+    held_out: frozenset[str]  # normalised: no training pair may have one of these sides
 
     def __call__(self, chunk: Chunk) -> Encoded:
         lines = range(chunk.first_line, chunk.first_line + len(chunk.sources))
@@ -83,7 +83,7 @@ class Encoder:
 
 
 def is_held_out(pair: Pair, texts: frozenset[str]) -> bool:
-    return pair.source.strip() in texts or pair.target.strip() in texts
+    return bool(texts) and (normalised(pair.source) in texts or normalised(pair.target) in texts)
 
 
 def encode(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[Encoded]:

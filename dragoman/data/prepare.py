@@ -10,6 +10,7 @@ import random
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dragoman.data.store import Store, StoreWriter, type_of_ids
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
 from dragoman.text.codec import Codec, Languages
-from dragoman.text.doctor import Report, examine, is_usable
+from dragoman.text.doctor import Report, examine, is_usable, normalised
 from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_lines, read_pairs
 
 HELD_OUT_SHARE = 0.05
@@ -72,7 +73,8 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     reports, valid = _examined(corpora, config)
     if not sum(report.usable for report in reports):
         raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
-    texts = frozenset(text.strip() for text in valid.sources + valid.targets)
+    excluded = read_sentences(config.data.exclude)
+    texts = frozenset(map(normalised, chain(valid.sources, valid.targets, excluded.sources, excluded.targets)))
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -81,7 +83,12 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     encoder = Encoder(codec, tuple(c.target_language for c in corpora), config.data.max_length, texts)
     kept_out, too_long, longest = _encode(corpora, encoder, aside / "train")
     notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
-    if shared := kept_out - len(valid.sources):
+    if config.data.exclude:
+        notes += [
+            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
+            for corpus, count in zip(corpora, kept_out, strict=True) if count
+        ]  # fmt: skip
+    elif shared := sum(kept_out) - len(valid.sources):
         notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
     if too_long:
         notes.append(
@@ -197,13 +204,13 @@ def _training_pairs(corpora: tuple[Corpus, ...], held_out: frozenset[str]) -> It
                 yield pair
 
 
-def _encode(corpora: tuple[Corpus, ...], encoder: Encoder, folder: Path) -> tuple[int, int, int]:
-    """Write the store; how many pairs were held out and how many were too long, and the longest of them."""
-    held_out = too_long = longest = 0
+def _encode(corpora: tuple[Corpus, ...], encoder: Encoder, folder: Path) -> tuple[list[int], int, int]:
+    """Write the store; how many pairs of each corpus were held out, how many were too long, the longest of them."""
+    held_out, too_long, longest = [0] * len(corpora), 0, 0
     vocabulary = max(len(encoder.codec.source), len(encoder.codec.target))
     with StoreWriter(folder, type_of_ids(vocabulary), len(corpora)) as store:
         for encoded in encode(read_chunks(corpora), encoder):
             store.add(encoded.pairs)
-            held_out, too_long = held_out + encoded.held_out, too_long + encoded.too_long
-            longest = max(longest, encoded.longest)
+            held_out[encoded.pairs.corpus] += encoded.held_out
+            too_long, longest = too_long + encoded.too_long, max(longest, encoded.longest)
     return held_out, too_long, longest

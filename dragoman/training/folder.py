@@ -36,6 +36,7 @@ _LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
 CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every", "training.validate_every",
     "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
+    "training.consistency",
     "data.test",
 }  # fmt: skip
 SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}

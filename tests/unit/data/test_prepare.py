@@ -21,6 +21,20 @@ def test_held_out_text_is_not_trained_on(tmp_path) -> None:
     assert not held & trained
 
 
+def test_no_pair_is_trained_on_that_shares_a_sentence_with_what_is_excluded(tmp_path) -> None:
+    """In either direction, whatever the case and the punctuation; the note counts them."""
+    pairs = toy_pairs(100)
+    (first_source, _), (_, second_target) = pairs[3], pairs[50]
+    files = write_corpus(tmp_path, "t", pairs)
+    apart = [("ungesehen", f"{first_source.upper()}!"), (f"„{second_target}“", "unseen")]
+    source, target = write_corpus(tmp_path, "apart", apart)
+    excluded = [{"source": str(source), "target": str(target)}]
+    data = prepare(config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data")
+    gone = [line for line, (s, t) in enumerate(pairs, 1) if s == first_source or t == second_target]
+    assert sorted({*range(1, 101)} - {*data.train.lines}) == gone
+    assert any(f"{len(gone)} pairs share a sentence with data.exclude" in note for note in data.notes)
+
+
 def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     pairs = [*toy_pairs(100), ("leer", ""), ("lang " * 50, "long " * 50)]
     data = prepare(config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data")
