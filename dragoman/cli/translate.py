@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.run import translate_file
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -34,7 +34,8 @@ from dragoman.cli.options import (
     decoding_settings,
 )
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import WINDOW_LINES, Candidate, Request, Translation, load, model_folders
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translator import WINDOW_LINES, Request, load
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines
@@ -66,12 +67,10 @@ def command(
 ) -> None:
     """Translate the texts given, a file, or the lines of standard input.
 
-    Example: `dragoman translate --model runs/demo "Wo ist der Bahnhof?"`
+    Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    if not model:
-        raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
     if workers and not (input_ and output):
         raise ConfigError("--workers needs a file to read and one to write: give --input F and --output F.")
     translator = read_bundle(model_folders(model)[0]) if workers else load(model, device, engine)

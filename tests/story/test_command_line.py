@@ -184,7 +184,6 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
         "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
         "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
         "vocabulary too small": (["train", *good, *out, "--set", "text.size=9"], "text.size=9 is too small"),
-        "no model named": (["translate", "x"], "no model was named"),
         "no such model": (["translate", "x", "--model", tmp_path / "nope"], "no such model folder"),
         "not a model": (["translate", "x", "--model", tmp_path / "taken"], "not a model folder"),
         "unknown device": (["translate", "x", "--model", "m", "--device", "tpu"], "no such model folder"),
