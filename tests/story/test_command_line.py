@@ -195,7 +195,7 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
 MISTAKES = [
     "sides of different length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
-    "vocabulary too small", "no model named", "no such model", "not a model", "unknown device", "nothing to evaluate",
+    "vocabulary too small", "no such model", "not a model", "unknown device", "nothing to evaluate",
     "reference of another length",
 ]  # fmt: skip
 
