@@ -23,7 +23,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-SMALL, MIDDLE, LARGE = Tile(64, 32, 4, 8), Tile(64, 64, 4, 6), Tile(128, 256, 8, 4)
+SMALL, MIDDLE, LARGE = Tile(64, 32, 4, 8), Tile(128, 64, 4, 5), Tile(128, 256, 8, 4)
 _FEATURES = 64  # summed in one turn
 
 

@@ -124,7 +124,20 @@ class Loader:
         return self._maker.make(position, self._plan.at(position))
 
     def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
-        """Each step's micro-batches with the position behind them, some steps ahead of their use."""
+        """Each step's micro-batches with the position behind them, some steps ahead of their use.
+
+        A signal to a whole group of processes kills those that prepare batches too: others take their place, once.
+        """
+        for again in (False, True):
+            try:
+                for behind, batches in self._ahead(position):
+                    position = behind
+                    yield behind, batches
+            except BrokenProcessPool:
+                if again:
+                    raise RunError("a process that prepares batches was killed. Go on with --resume.") from None
+
+    def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
         before, plan = position, self._plan.from_position(position)
         ready: deque[tuple[Position, Future[list[Batch]]]] = deque()
         executor = self._executor()
@@ -136,8 +149,6 @@ class Loader:
                     before = behind
                 behind, future = ready.popleft()
                 yield behind, self._result(future)
-        except BrokenProcessPool:
-            raise RunError("a process that prepares batches was killed. Go on with --resume.") from None
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 

@@ -95,16 +95,29 @@ def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> 
             assert np.array_equal(batch.target_in, other.target_in)
 
 
-def test_a_killed_loader_is_one_clear_line(tmp_path, monkeypatch) -> None:
+def test_killed_loaders_are_replaced_once_then_it_is_one_clear_line(tmp_path, monkeypatch) -> None:
+    """A stop asked of a whole group of processes reaches the loader's too: the run must still get to its checkpoint."""
     monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", 1)
     trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    unbroken = trainer.loader.from_position(trainer.progress.position)
+    expected = list(islice(unbroken, 60))
+    unbroken.close()
     steps = trainer.loader.from_position(trainer.progress.position)
-    next(steps)
+    seen = [next(steps)]
+    _kill_children()
+    seen += islice(steps, 59)
+    for (position, batches), (there, same) in zip(seen, expected, strict=True):
+        assert position == there
+        assert all(np.array_equal(a.source, b.source) for a, b in zip(batches, same, strict=True))
+    _kill_children()
+    with pytest.raises(RunError, match="prepares batches was killed"):
+        list(islice(steps, 100))
+
+
+def _kill_children() -> None:
     time.sleep(1)  # until the batches ahead are made: killed while it writes one, a process would keep the pool waiting
     for process in multiprocessing.active_children():
         process.kill()
-    with pytest.raises(RunError, match="prepares batches was killed"):
-        list(islice(steps, 100))
 
 
 def test_the_operations_we_count_are_those_that_torch_counts() -> None:
