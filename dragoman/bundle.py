@@ -49,6 +49,14 @@ class Bundle:
         return dequantise(self.weights)
 
 
+def model_folders(model: str | Path) -> list[str]:
+    """The folders that a comma joins."""
+    folders = [part for part in str(model).split(",") if part]
+    if not folders:
+        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
+    return folders
+
+
 def write_bundle(folder: Path, bundle: Bundle) -> None:
     """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
     files = {

@@ -5,7 +5,7 @@
 reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/pretraining:
 
 - train.XX-YY: sentences of two languages that translate the same English sentence;
-- odd.XX-en: pairs as people type them (shouted, without the final mark, with an emoji, with other numbers);
+- odd.XX-en: pairs as people type them (shouted, without the final mark, with an emoji, with other numbers and names);
 - valid.XX-en: some of the validation pairs, for a look during training;
 - test.XX-YY: the test sets joined on the English side.
 
@@ -25,9 +25,13 @@ from dragoman.text.doctor import normalised
 from dragoman.text.parallel import read_pairs
 
 LANGUAGES = ("de", "es", "fr", "pt")
-ODD_PAIRS, VALID_PAIRS, TEST_PAIRS = 2500, 500, 2000  # of each kind and pair of languages
-EMOJI = "😀 😂 😉 😊 😍 🤔 😢 😭 😡 😱 🙏 👍 👎 👋 👏 💪 ❤️ 💔 🔥 ✨ 🎉 🎂 🎁 ☀️ 🌧️ ❄️ 🌈 🌹 🌍 🐶 🐱 🍕 🍺 ☕ ⚽ 🚗 🚂 ✈️ 🏠 📱 💻 💡 📚 ✅ ❌ ⚠️ ❓ ➡️ € ™".split()
+ODD_PAIRS, RENAMED_PAIRS, VALID_PAIRS, TEST_PAIRS = 2500, 15_000, 500, 2000  # of each kind and pair of languages
+EMOJI = [
+    *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️",
+    *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
+]  # fmt: skip
 NUMBER = re.compile(r"\d+")
+NAME = re.compile(r"\b[^\W\d_]{3,}\b")
 Texts = Iterable[tuple[str, str]]
 
 
@@ -67,16 +71,19 @@ def joined(one: Texts, other: Texts) -> list[tuple[str, str]]:
 def odd(pairs: list[tuple[str, str]], lots: random.Random) -> list[tuple[str, str]]:
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
     numbered = [pair for pair in pairs if same_numbers(*pair)]
+    named = [(pair, found) for pair in pairs if (found := same_names(*pair))]
+    names = sorted({name for _, found in named for name in found})
     return [
-        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, ODD_PAIRS)),
+        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 2 * ODD_PAIRS)),
         *((a[:-1], b[:-1]) for a, b in lots.sample(marked, ODD_PAIRS)),
         *(decorated(pair, lots.choice(EMOJI), lots) for pair in lots.sample(pairs, ODD_PAIRS)),
         *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
+        *(renamed(pair, found, names, lots) for pair, found in lots.choices(named, k=RENAMED_PAIRS)),
     ]
 
 
 def same_numbers(a: str, b: str) -> bool:
-    """Numbers that are found in both texts, each once: others may be clock times or dates that change with the language."""
+    """Whether both have the same numbers, each once; others may be dates or times, told otherwise elsewhere."""
     found = NUMBER.findall(a)
     return bool(found) and len(set(found)) == len(found) and sorted(found) == sorted(NUMBER.findall(b))
 
@@ -93,6 +100,23 @@ def renumbered(pair: tuple[str, str], lots: random.Random) -> tuple[str, str]:
         for number in NUMBER.findall(pair[0])
     }
     a, b = (NUMBER.sub(lambda found: others[found.group()], text) for text in pair)
+    return a, b
+
+
+def same_names(a: str, b: str) -> list[str]:
+    """Words with a capital that both texts have, each once, and not as their first."""
+    found = [word for word in NAME.findall(a)[1:] if word[0].isupper() and word[1:].islower()]
+    others = NAME.findall(b)
+    return [word for word in found if found.count(word) == 1 == others.count(word) and others[0] != word]
+
+
+def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: random.Random) -> tuple[str, str]:
+    """Other names, the same on both sides: one of those seen elsewhere, or one that nobody bears, made of two."""
+    a, b = pair
+    for name in found:
+        one, other = lots.choice(names), lots.choice(names)
+        new = lots.choice([one, one[: lots.randint(2, 5)] + other[lots.randint(1, 3) :].lower()])
+        a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
 
 

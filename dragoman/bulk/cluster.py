@@ -18,7 +18,7 @@ import ray
 
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
-from dragoman.decode.translator import model_folders
+from dragoman.bundle import model_folders
 from dragoman.errors import ConfigError, RunError
 
 OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory

@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import read_manifest
-from dragoman.decode.translator import Request, Translation, Translator, load, model_folders
+from dragoman.bundle import model_folders, read_manifest
+from dragoman.decode.translation import Translation
+from dragoman.decode.translator import Request, Translator, load
 from dragoman.errors import BundleError, DragomanError
 from dragoman.version import __version__
 

@@ -7,7 +7,7 @@ that it was made (Caswell et al. 2019). Distillation replaces the targets of rea
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman.decode.translator import Translation
+from dragoman.decode.translation import Translation
 from dragoman.text.codec import MADE
 
 

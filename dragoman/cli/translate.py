@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.run import translate_file
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -34,7 +34,8 @@ from dragoman.cli.options import (
     decoding_settings,
 )
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import WINDOW_LINES, Candidate, Request, Translation, load, model_folders
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translator import WINDOW_LINES, Request, load
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines

@@ -6,60 +6,34 @@ is split at sentence ends and its parts are joined again. An empty line stays em
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
+from dragoman.decode.translation import Candidate, Translation, joined
 from dragoman.decode.words import align_words, count_words
+from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine
-from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
+from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
-from dragoman.text.segments import split_to_fit
+from dragoman.text.detect import detect
+from dragoman.text.segments import split_sentences, split_to_fit
 
 if TYPE_CHECKING:
     from dragoman.decode.device_search import DeviceSearch
 
 WINDOW_LINES = 2048
-ENGINES = ("auto", "onnx", "torch")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation of a text."""
-
-    text: str
-    score: float
-    pieces: tuple[str, ...] = ()
-    log_probs: tuple[float, ...] = ()  # of each piece, and of the end
-    alignment: tuple[tuple[int, int], ...] = ()  # (source word, target word), counted from 0
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A text and its translations, best first."""
-
-    source: str
-    candidates: tuple[Candidate, ...]
-
-    @property
-    def text(self) -> str:
-        return self.candidates[0].text
-
-    @property
-    def score(self) -> float:
-        return self.candidates[0].score
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True)
@@ -77,8 +51,10 @@ class Request:
 
 
 class Translator:
-    def __init__(self, engine: Engine, codec: Codec, config: Config):
-        self.engine, self.codec, self.config = engine, codec, config
+    """`bundle`: what the engine was made of, where another can be made of it to look inside."""
+
+    def __init__(self, engine: Engine, codec: Codec, config: Config, bundle: Bundle | None = None):
+        self.engine, self.codec, self.config, self._bundle = engine, codec, config, bundle
         self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
 
     @overload
@@ -108,7 +84,8 @@ class Translator:
         """Log-probability of each piece of each target, its end included, given its source."""
         if len(sources) != len(targets):
             raise TranslationError(f"there are {len(sources)} sources and {len(targets)} targets to score.")
-        left = self.codec.encode_source(sources, self._target_language(Request(to=to)))
+        self._check(Request(to=to))
+        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
         right = self.codec.encode_target(targets)
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
@@ -131,9 +108,9 @@ class Translator:
         "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
         (L, H, T, S) the weights; row t of the last two is where the decoder looked to say target piece t.
         """
-        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.engine, "attention_weights", None)
+        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.inside, "attention_weights", None)
         if weights_of is None:
-            raise TranslationError("this engine does not show attention: load one model, with engine='torch'.")
+            raise TranslationError("an ensemble does not show attention: load one model.")
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate([text], request)[0].candidates[0].pieces
@@ -154,9 +131,9 @@ class Translator:
 
         The product of two vectors tells how close their texts are. That of an empty text is 0.
         """
-        mean_of: Callable[..., np.ndarray] | None = getattr(self.engine, "embed", None)
+        mean_of: Callable[..., np.ndarray] | None = getattr(self.inside, "embed", None)
         if mean_of is None:
-            raise TranslationError("this engine gives no vectors: load one model, with engine='torch'.")
+            raise TranslationError("an ensemble gives no vectors: load one model.")
         self._check(request)
         parts, vectors = self._parts(list(texts), request), np.zeros((len(texts), self.config.model.width))
         for rows in _batches([len(part.ids) for part in parts], self.engine.batch_tokens):
@@ -166,9 +143,22 @@ class Translator:
         unit: np.ndarray = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
         return unit
 
+    @property
+    def shows_attention(self) -> bool:
+        there = hasattr(self.engine, "attention_weights") or (self._bundle and find_spec("torch"))
+        return self.engine.has_attention and bool(there)
+
+    @cached_property
+    def inside(self) -> Engine:
+        """The engine that shows what goes on inside: torch's, made on first use where another one translates."""
+        if self._bundle is None or hasattr(self.engine, "attention_weights"):
+            return self.engine
+        return make_engine(self._bundle, "cpu", "torch")
+
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        ids, longest = self.codec.encode_source([text], self._target_language(request))[0], self._longest(request)
+        self._check(request)
+        ids, longest = self.codec.encode_source([text], self._target(text, request))[0], self._longest(request)
         if len(ids) > longest:
             raise TranslationError(f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it.")
         return ids
@@ -187,19 +177,21 @@ class Translator:
             raise TranslationError(
                 f"this model does not translate from {request.source_language!r}; it can: {', '.join(known)}."
             )
-        self._target_language(request)
+        if request.to and self.codec.languages.targets and request.to not in self.codec.languages.targets:
+            raise TranslationError(
+                f"this model does not translate into {request.to!r}; it can: {', '.join(self.codec.languages.targets)}."
+            )
         if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
             raise TranslationError(f"the prefix {request.prefix!r} holds a word that this model does not know.")
         if request.nbest < 1:
             raise ConfigError(f"nbest is {request.nbest}: it must be at least 1.")
 
-    def _target_language(self, request: Request) -> str:
-        languages = self.codec.languages
-        if request.to and languages.targets and request.to not in languages.targets:
-            raise TranslationError(
-                f"this model does not translate into {request.to!r}; it can: {', '.join(languages.targets)}."
-            )
-        return request.to or languages.default_target(request.source_language)
+    def _target(self, text: str, request: Request) -> str:
+        """The language to translate a text into; where nobody says, it depends on that of the text."""
+        languages, source = self.codec.languages, request.source_language
+        if languages.tagged and not (request.to or source):
+            source = detect(text, languages.sources)[0].language
+        return request.to or languages.default_target(source)
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
@@ -223,23 +215,32 @@ class Translator:
             of_line[part.line].append(candidates)
             words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
         return [
-            Translation(text, _join(candidates, words))
+            Translation(text, joined(candidates, words))
             for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
         ]
 
     def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
-        to, longest, encode = self._target_language(request), self._longest(request), self.codec.encode_source
+        longest, encode = self._longest(request), self.codec.encode_source
+        by_sentence = self._settings(request).by_sentence
+        rows_into: dict[str, list[int]] = {}
+        for row, text in enumerate(lines):
+            if text.strip():
+                rows_into.setdefault(self._target(text, request), []).append(row)
         parts: list[_Part] = []
-        for line, (text, ids) in enumerate(zip(lines, encode(lines, to), strict=True)):
-            if not text.strip():
-                continue
-            if len(ids) <= longest:
-                parts.append(_Part(line, 0, ids))
-            else:
-                pieces = split_to_fit(text, lambda part: len(encode([part], to)[0]) <= longest)
-                parts += [_Part(line, number, part) for number, part in enumerate(encode(pieces, to))]
+        for to, rows in rows_into.items():
+            for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
+                texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
+                if len(texts) == 1 and len(ids) <= longest:
+                    parts.append(_Part(row, 0, ids))
+                    continue
+                fits = partial(self._fits, to=to, longest=longest)
+                fitting = [part for text in texts for part in split_to_fit(text, fits) if part.strip()]
+                parts += [_Part(row, number, part) for number, part in enumerate(encode(fitting, to))]
         return parts
+
+    def _fits(self, text: str, to: str, longest: int) -> bool:
+        return len(self.codec.encode_source([text], to)[0]) <= longest
 
     def _search(self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
         sources, settings = [part.ids for part in parts], self._settings(request)
@@ -292,41 +293,16 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto", threads:
     `engine` "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch.
     `threads` are those of the process on a CPU; 0: one for each core.
     """
-    if engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     folders = model_folders(model)
     bundles = [read_bundle(folder) for folder in folders]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
-    engines = [_engine(bundle, device, engine, threads) for bundle in bundles]
-    return Translator(engines[0] if len(engines) == 1 else Ensemble(engines), codec, bundles[0].config)
-
-
-def model_folders(model: str | Path) -> list[str]:
-    """The folders that a comma joins."""
-    folders = [part for part in str(model).split(",") if part]
-    if not folders:
-        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
-    return folders
-
-
-def _engine(bundle: Bundle, device: str, engine: str, threads: int) -> Engine:
-    """Imported on use: importing dragoman imports neither torch nor ONNX Runtime."""
-    if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
-        if device not in ("auto", "cpu"):
-            raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
-        from dragoman.engine.onnx_engine import OnnxEngine
-
-        return OnnxEngine(bundle, threads)
-    with needs_torch():
-        import torch
-
-        from dragoman.engine.torch_engine import TorchEngine
-    if threads:
-        torch.set_num_threads(threads)
-    return TorchEngine.from_bundle(bundle, device)
+    engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
+    if len(engines) > 1:
+        return Translator(Ensemble(engines), codec, bundles[0].config)
+    return Translator(engines[0], codec, bundles[0].config, bundles[0])
 
 
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -341,29 +317,3 @@ def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         longest = max(longest, lengths[row])
     if group:
         yield group
-
-
-def _join(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
-    """The candidates of a text from those of its parts: the best with the best, the second with the second, ..."""
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return (Candidate("", 0.0),)
-    count = max(map(len, parts))
-    return tuple(_concatenate([part[min(i, len(part) - 1)] for part in parts], source_words) for i in range(count))
-
-
-def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
-    """One after the other, the word numbers of alignments shifted by the words before."""
-    alignment: list[tuple[int, int]] = []
-    source = target = 0
-    for part, words in zip(parts, source_words, strict=True):
-        alignment += [(s + source, t + target) for s, t in part.alignment]
-        source, target = source + words, target + count_words(part.pieces)
-    return Candidate(
-        " ".join(part.text for part in parts),
-        sum(part.score for part in parts),
-        tuple(piece for part in parts for piece in part.pieces),
-        (*(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]), *parts[-1].log_probs),
-        tuple(alignment),
-    )

@@ -58,7 +58,7 @@ def inspect_sentence(
     shown = translator.attention(text, found.pieces if translation is None else translation, request)
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
-    positions_of: Callable[[int], np.ndarray | None] | None = getattr(translator.engine, "position_vectors", None)
+    positions_of: Callable[[int], np.ndarray | None] | None = getattr(translator.inside, "position_vectors", None)
     return Inspection(
         text,
         found.text if translation is None else translation,

@@ -62,7 +62,7 @@ async def models(request: Request) -> Response:
             sources=list(model.sources),
             targets=list(model.targets),
             architecture=model.translator.config.model.architecture,
-            attention=engine.has_attention and hasattr(engine, "attention_weights"),
+            attention=model.translator.shows_attention,
             alignments=engine.has_attention,
         )
         for model in there

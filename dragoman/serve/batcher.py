@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple, TypeVar
 
-from dragoman.decode.translator import Request, Translation, Translator
+from dragoman.decode.translation import Translation
+from dragoman.decode.translator import Request, Translator
 
 T = TypeVar("T")
 

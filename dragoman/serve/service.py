@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from dragoman.decode.translator import Candidate, Request, Translation
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translator import Request
 from dragoman.decode.words import word_probabilities
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence

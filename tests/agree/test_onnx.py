@@ -140,11 +140,16 @@ def test_weights_are_stored_once_and_the_graphs_find_them_in_the_file(
         assert onnxruntime.InferenceSession(converted["int8"] / name).get_outputs()
 
 
-def test_an_int8_bundle_still_shows_its_attention_and_can_be_trained_on(converted: dict[str, Path]) -> None:
-    shown = dragoman.load(converted["int8"], engine="torch", device="cpu").attention("eins zwei")
-    assert np.asarray(shown["cross"]).sum(axis=-1) == pytest.approx(1)
-    with pytest.raises(TranslationError, match="engine='torch'"):
-        dragoman.load(converted["int8"]).attention("eins zwei")
+def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(converted: dict[str, Path]) -> None:
+    by_torch = dragoman.load(converted["int8"], engine="torch", device="cpu").attention("eins zwei", "one two")
+    by_onnx = dragoman.load(converted["int8"]).attention("eins zwei", "one two")
+    assert np.asarray(by_torch["cross"]).sum(axis=-1) == pytest.approx(1)
+    assert by_onnx["target"] == by_torch["target"]
+    assert np.array_equal(by_onnx["cross"], by_torch["cross"])
+    pair = dragoman.load(f"{converted['int8']},{converted['float32']}")
+    assert not pair.shows_attention
+    with pytest.raises(TranslationError, match="an ensemble does not show attention"):
+        pair.attention("eins zwei")
 
 
 def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dict[str, Path]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.bulk.job import RETRIES
-from dragoman.decode.translator import Translation
+from dragoman.decode.translation import Translation
 from tests.conftest import toy_pairs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")

@@ -1,10 +1,11 @@
 import pytest
 
 import dragoman
-from dragoman.config import replace
+from dragoman.config import TextConfig, replace
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import TranslationError
+from dragoman.text.codec import Codec, Languages
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,38 @@ def test_a_long_text_is_split_and_joined(translator) -> None:
     assert all(abs(here - there) <= 1 for here, there in found.alignment)
     assert narrow(text, Request(prefix="zero")).split().count("zero") == 1
     assert translator(text, Request(decoding=narrow.config.decoding)) == narrow(text)
+
+
+def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
+    """The toy language has no sentences, so what counts is which sources the engine was given."""
+    one_by_one = replace(translator.config, {"decoding.by_sentence": True}).decoding
+    texts = ["eins zwei. Drei!", "vier", "", "eins. Zwei. Drei."]
+    together, apart = (translator._parts(texts, Request(decoding=d)) for d in (None, one_by_one))
+    assert [part.line for part in together] == [0, 1, 3]
+    encode = translator.codec.encode_source
+    assert [(part.line, part.ids) for part in apart] == [
+        *zip([0, 0], encode(["eins zwei.", "Drei!"]), strict=True),
+        (1, encode(["vier"])[0]),
+        *zip([3, 3, 3], encode(["eins.", "Zwei.", "Drei."]), strict=True),
+    ]
+    found = translator(texts, Request(decoding=one_by_one))
+    assert found[0] == " ".join(translator(["eins zwei.", "Drei!"]))
+
+
+def test_where_nobody_says_english_becomes_german_and_all_else_english(translator) -> None:
+    """The source's first piece is the tag of the language that it is translated into."""
+    several = Codec.learn(
+        ["eins zwei drei"] * 9, ["one two three"] * 9, TextConfig(size=300), Languages(("de", "en"), ("de", "en"))
+    )
+    many = Translator(translator.engine, several, translator.config)
+
+    def tags(request: Request) -> list[str]:
+        parts = many._parts(["Wo ist der Bahnhof?", "Where is the station?", "Ich habe keine Zeit."], request)
+        return [several.source.pieces[part.ids[0]] for part in sorted(parts)]
+
+    assert tags(Request()) == [">>en<<", ">>de<<", ">>en<<"]
+    assert tags(Request(to="de")) == [">>de<<"] * 3
+    assert tags(Request(source_language="en")) == [">>de<<"] * 3
 
 
 def test_no_translation_breaks_its_line(translator) -> None:

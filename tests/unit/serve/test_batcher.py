@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.decode.translator import Candidate, Request, Translation
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translator import Request
 from dragoman.serve.batcher import Batcher, BusyError, Line
 
 
