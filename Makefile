@@ -4,17 +4,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz torture check bench bench-serve clean
+.PHONY: setup demo train-demo test test-all fuzz torture check bench bench-serve clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/dragoman:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+
+$(READY): $(BIN)/dragoman pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,dev]"
 	touch $(READY)
 
+# The model that comes with the package, without PyTorch: most of the time goes into installing.
+demo: $(BIN)/dragoman
+	$(BIN)/dragoman translate --to en "Wo ist der Bahnhof?" "¿Dónde está mi bolso?" "Où est la gare ?" "Onde fica a estação?"
+	$(BIN)/dragoman translate --to de "Where is the station?" "My brother plays the piano very well."
+	$(BIN)/dragoman translate --to fr "Where is the station?" "Tom hat einen Hund."
+	$(BIN)/dragoman translate --to es "Where is the station?" "Tom a un chien."
+	$(BIN)/dragoman translate --to pt "Where is the station?" "Tom tiene un perro."
+
 # Trains the tiny preset on a slice of Tatoeba and translates with it: a few minutes on two cores.
-demo: setup
+train-demo: setup
 	rm -rf runs/demo
 	$(BIN)/dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo \
 	    --valid examples/valid.de.gz examples/valid.en.gz --config configs/demo.toml --device cpu
@@ -46,7 +57,7 @@ bench: setup
 
 # The service under load beside its engine, with the demo's model.
 bench-serve: setup
-	test -e runs/demo/manifest.json || $(MAKE) demo
+	test -e runs/demo/manifest.json || $(MAKE) train-demo
 	$(BIN)/python benchmarks/serve.py --model runs/demo
 
 clean:

@@ -4,6 +4,7 @@ import dragoman
 translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
 translator = dragoman.load("runs/de-en")
 translator("Wo ist der Bahnhof?")
+dragoman.load()("Wo ist der Bahnhof?")  # with the model that comes with the package
 translator(["Guten Morgen.", "Danke!"])
 """
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["DragomanError", "__version__", "load", "train"]
 
 
-def load(model: str | Path, device: str = "auto", engine: str = "auto") -> "Translator":
-    """A translator from a bundle's folder; folders joined by commas make an ensemble."""
+def load(model: str | Path = "", device: str = "auto", engine: str = "auto") -> "Translator":
+    """A translator from a bundle's folder, or the package's own; folders joined by commas make an ensemble."""
     from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
 
     return load(model, device, engine)

@@ -9,6 +9,8 @@
     encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
 
 Loading runs no code and opens no name that is not in the list above.
+
+A model is named by its folder, or by the name of one that comes with the package (`pretrained/`).
 """
 
 import hashlib
@@ -34,6 +36,9 @@ MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.
 ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
 GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
 KNOWN_FILES = {WEIGHTS, CONFIG, CARD} | CODEC_FILES | GRAPHS
+PRETRAINED = Path(__file__).parent / "pretrained"
+BUNDLED = "tatoeba"
+"""The model of the package, for whoever names none."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,13 @@ class Bundle:
 
 
 def model_folders(model: str | Path) -> list[str]:
-    """The folders that a comma joins."""
-    folders = [part for part in str(model).split(",") if part]
-    if not folders:
-        raise BundleError("no model was named: give the folder of a trained one, --model runs/de-en.")
-    return folders
+    """The folders that a comma joins, that of the package's own model where none is named."""
+    return [_folder(part) for part in str(model).split(",") if part] or [_folder(BUNDLED)]
+
+
+def _folder(name: str) -> str:
+    inside = PRETRAINED / name
+    return str(inside) if name == Path(name).name and not Path(name).exists() and inside.is_dir() else name
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> None:
@@ -78,7 +85,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
 
 def read_bundle(folder: str | Path) -> Bundle:
     """Read and verify a bundle; every way in which it can be wrong has its own words."""
-    folder = Path(folder)
+    folder = Path(_folder(str(folder)))
     files = {name: _verified(folder / name, facts) for name, facts in read_manifest(folder).items()}
     for name in (WEIGHTS, CONFIG):
         if name not in files:

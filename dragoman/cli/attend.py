@@ -42,8 +42,6 @@ def command(
 
     if not (out or svg or png):
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
-    if not model:
-        raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
     translator = load(model, device, engine)
     request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
     seen = inspect_sentence(translator, text, translation, request)

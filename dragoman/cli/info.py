@@ -3,12 +3,11 @@
 import json
 import platform
 from importlib import metadata, util
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle import BUNDLED, Bundle, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import describe_settings
 from dragoman.version import __version__
@@ -21,16 +20,17 @@ def command(
     settings: Annotated[bool, typer.Option("--settings", help="List every setting with its default.")] = False,
     json_: Json = False,
 ) -> None:
-    """Show a model's card, or, without one, the installation.
+    """Show a model's card; without one, the installation and the card of the package's own model.
 
-    Example: `dragoman info runs/demo`
+    Example: `dragoman info`
     """
     if settings:
         for name, default, doc in describe_settings():
             print(f"{name} = {default!r}  # {doc}")
         return
-    folders = [part for part in model.split(",") if part]
-    for facts in [_model(Path(folder), read_bundle(folder)) for folder in folders] or [_installation()]:
+    names = [part for part in model.split(",") if part]
+    installation = [] if names else [_installation()]
+    for facts in [*installation, *(_model(name, read_bundle(name)) for name in names or [BUNDLED])]:
         if json_:
             print(json.dumps(facts, ensure_ascii=False))
             continue
@@ -38,11 +38,11 @@ def command(
             print(f"{name}: {value}")
 
 
-def _model(folder: Path, bundle: Bundle) -> dict[str, Any]:
+def _model(name: str, bundle: Bundle) -> dict[str, Any]:
     card, config = dict(bundle.card), bundle.config.model
     size = sum(array.nbytes for array in bundle.weights.values())
     facts: dict[str, Any] = {
-        "model": str(folder),
+        "model": name,
         "languages": f"{'/'.join(card.pop('from', [])) or '?'} → {'/'.join(card.pop('to', [])) or '?'}",
         "architecture": f"{config.architecture}, {config.encoder_layers}+{config.decoder_layers} layers, "
         f"width {config.width}, {config.heads} heads, norm {config.norm}",

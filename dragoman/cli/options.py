@@ -10,7 +10,7 @@ from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
 
 Model = Annotated[
-    str, typer.Option("--model", "-m", help="Folder of a trained model; a comma joins several into an ensemble.")
+    str, typer.Option("--model", "-m", help="Folder of a trained model, or the package's own; a comma joins several.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, onnx (fast on a CPU; see dragoman convert) or torch.")]

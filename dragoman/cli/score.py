@@ -16,7 +16,7 @@ from dragoman.text.parallel import read_pairs
 def command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin).")],
     target: Annotated[str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")] = "",
-    model: Model = ...,  # type: ignore[assignment]
+    model: Model = "",
     to: To = "",
     json_: Json = False,
     engine: EngineName = "auto",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.bundle import BUNDLED
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import ConfigError, MissingPackageError
 
@@ -15,7 +16,7 @@ from dragoman.errors import ConfigError, MissingPackageError
 def command(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="Folder of a trained model; may be repeated, one for each language pair."),
+        typer.Option("--model", "-m", help="Folder of a trained model; may be repeated. Without: the package's own."),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0: at every address there is.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at; 0: any that is free.")] = 8000,
@@ -33,10 +34,8 @@ def command(
 ) -> None:
     """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), LibreTranslate's doors beside it.
 
-    Example: `dragoman serve --model runs/demo`
+    Example: `dragoman serve --port 8000`
     """
-    if not model:
-        raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
     try:
         import uvicorn
 
@@ -49,7 +48,7 @@ def command(
 
     listener = _listen(host, port)
     limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters)
-    app = create_app(Service(model, limits, api_key, device, engine), allow_origin or ())
+    app = create_app(Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ())
     gc.freeze()  # what is loaded now stays: no need to look through all of it for garbage, over and over
     settings = uvicorn.Config(
         app,

@@ -67,12 +67,10 @@ def command(
 ) -> None:
     """Translate the texts given, a file, or the lines of standard input.
 
-    Example: `dragoman translate --model runs/demo "Wo ist der Bahnhof?"`
+    Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    if not model:
-        raise ConfigError("no model was named: give the folder of a trained one, --model runs/de-en.")
     if workers and not (input_ and output):
         raise ConfigError("--workers needs a file to read and one to write: give --input F and --output F.")
     translator = read_bundle(model_folders(model)[0]) if workers else load(model, device, engine)

@@ -184,7 +184,6 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
         "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
         "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
         "vocabulary too small": (["train", *good, *out, "--set", "text.size=9"], "text.size=9 is too small"),
-        "no model named": (["translate", "x"], "no model was named"),
         "no such model": (["translate", "x", "--model", tmp_path / "nope"], "no such model folder"),
         "not a model": (["translate", "x", "--model", tmp_path / "taken"], "not a model folder"),
         "unknown device": (["translate", "x", "--model", "m", "--device", "tpu"], "no such model folder"),
@@ -196,7 +195,7 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
 MISTAKES = [
     "sides of different length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
-    "vocabulary too small", "no model named", "no such model", "not a model", "unknown device", "nothing to evaluate",
+    "vocabulary too small", "no such model", "not a model", "unknown device", "nothing to evaluate",
     "reference of another length",
 ]  # fmt: skip
 

@@ -51,7 +51,6 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
 
 
 def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:
-    assert "no model was named" in dragoman("serve").err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         answer = dragoman("serve", "--model", trained, "--port", taken.getsockname()[1])
     assert answer.code == 1
@@ -74,4 +73,3 @@ def test_attend_writes_a_page_and_figures(dragoman, trained, tmp_path) -> None:
     assert "layer 1, head 1" not in svg.read_text()
     assert "nothing to write" in dragoman("attend", "eins", "--model", trained).err
     assert "from 1 to 2" in dragoman("attend", "eins", "--model", trained, "--svg", svg, "--layer", 7).err
-    assert "no model was named" in dragoman("attend", "eins", "--out", page).err

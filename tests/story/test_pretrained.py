@@ -1,0 +1,140 @@
+"""The model that comes with the package, on what people type."""
+
+import re
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+
+import dragoman
+from dragoman.bundle import BUNDLED, PRETRAINED, read_bundle
+from dragoman.decode.translator import Request, Translator
+from dragoman.evaluate.metrics import bleu
+from dragoman.text.detect import detect
+from dragoman.text.parallel import read_pairs
+
+LANGUAGES = ("de", "en", "es", "fr", "pt")
+SAID = {
+    "de": ["Wo ist meine Tasche?", "Ich habe heute keine Zeit, weil ich arbeiten muss.", "Das Wetter ist schön."],
+    "en": ["Where is my bag?", "I don't have time today because I have to work.", "The weather is nice."],
+    "es": ["¿Dónde está mi bolso?", "Hoy no tengo tiempo porque tengo que trabajar.", "Hace buen tiempo."],
+    "fr": ["Où est mon sac ?", "Je n'ai pas le temps aujourd'hui parce que je dois travailler.", "Il fait beau."],
+    "pt": ["Onde está a minha bolsa?", "Hoje não tenho tempo porque preciso trabalhar.", "O tempo está bom."],
+}
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return dragoman.load()
+
+
+@pytest.fixture(scope="module")
+def english(translator: Translator) -> Callable[[str], str]:
+    return lambda text: translator(text, Request(to="en"))
+
+
+def test_nobody_has_to_name_a_model(dragoman) -> None:
+    assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "en").out
+    assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--model", BUNDLED).out
+    assert "does not translate into 'fi'" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "fi").err
+    assert "does not translate from 'fi'" in dragoman("translate", "Hei!", "--from", "fi").err
+
+
+@pytest.mark.parametrize(("source", "target"), permutations(LANGUAGES, 2))
+def test_every_direction_answers_in_its_language(translator: Translator, source: str, target: str) -> None:
+    said = " ".join(translator(SAID[source], Request(to=target)))
+    assert detect(said, LANGUAGES)[0].language == target, said
+
+
+def test_german_becomes_english_and_english_german_where_nobody_says(translator: Translator) -> None:
+    german, english, french = translator([SAID["de"][1], SAID["en"][1], SAID["fr"][1]])
+    assert [detect(text, LANGUAGES)[0].language for text in (german, english, french)] == ["en", "de", "en"]
+    assert detect(translator("Bonjour !", Request(source_language="en")), LANGUAGES)[0].language == "de"
+
+
+def test_it_is_as_good_as_it_says(translator: Translator) -> None:
+    """On a few of the validation pairs that come with the project, which it was not trained on."""
+    pairs = list(read_pairs("examples/valid.de.gz", "examples/valid.en.gz"))[::5]
+    found = bleu(translator([p.source for p in pairs], Request(to="en")), [p.target for p in pairs])
+    assert found > 35, found
+
+
+def test_its_card_tells_where_it_comes_from(dragoman) -> None:
+    shown = dragoman("info").out
+    for source, target in permutations(LANGUAGES, 2):
+        assert re.search(rf"{source}→{target} chrF2: \d+\.\d+ \(.*version", shown)
+    for fact in ("tatoeba.org", "licence: ", "dragoman train --config pretraining/config.toml", "flops: ", "H200"):
+        assert fact in shown
+
+
+def test_it_is_small_and_in_eight_bits() -> None:
+    assert sum(path.stat().st_size for path in (PRETRAINED / BUNDLED).iterdir()) < 30e6
+    bundle = read_bundle(BUNDLED)
+    in_int8 = sum(array.nbytes for array in bundle.weights.values() if array.itemsize == 1)
+    assert in_int8 > 0.97 * sum(array.nbytes for array in bundle.weights.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Das Buch hat 347 Seiten.",
+        "Er wurde am 24. Mai 1987 geboren.",
+        "Meine Telefonnummer ist 030 1234567.",
+        "¿Puedes prestarme 250 euros hasta el día 15?",
+        "Le train part à 14 h 35 du quai 7.",
+    ],
+)
+def test_digits_survive(english, text: str) -> None:
+    said = english(text)
+    assert sorted("".join(re.findall(r"\d", said))) == sorted("".join(re.findall(r"\d", text))), said
+
+
+@pytest.mark.parametrize("name", ["Wuppertal", "Frau Krzyżewski", "O'Brien", "Zoë", "Microsoft"])
+def test_names_survive(english, name: str) -> None:
+    said = english(f"{name} ist weit weg von hier.")
+    assert name.split()[-1] in said
+
+
+def test_quotes_and_signs_survive(english) -> None:
+    assert re.search("[\"“”«»„'].*[\"“”«»„']", english("„Ich komme morgen“, sagte Tom."))
+    assert "😀" in english("Ich freue mich auf dich! 😀")
+
+
+def test_shouting_is_understood(english) -> None:
+    assert "station" in english("WO IST DER BAHNHOF?").lower()
+
+
+def test_a_missing_final_mark_changes_little(english) -> None:
+    with_mark, without = english("Ich habe einen Hund."), english("Ich habe einen Hund")
+    assert with_mark.rstrip(".") == without.rstrip(".")
+
+
+def test_nothing_stays_nothing(translator: Translator) -> None:
+    assert translator(["", "Ja.", "   ", "Nein."], Request(to="en"))[::2] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hyvää huomenta, miten voit tänään?",
+        "今日は天気がいいですね。",
+        "Доброе утро, как дела?",
+        "asdkjh qwe zxcv",
+        "!!! ??? ...",
+        "https://example.org/a?b=c",
+        "a" * 3000,
+    ],
+)
+def test_what_it_cannot_know_gets_an_answer_that_ends(english, text: str) -> None:
+    said = english(text)
+    assert said
+    assert len(said) < 10 * len(text) + 100
+
+
+def test_five_hundred_words_without_a_full_stop_are_translated_to_the_end(english) -> None:
+    words = " und ".join(f"ich habe {number} Hunde" for number in range(100, 201))
+    said = english(words)
+    assert len(words.split()) > 400
+    assert 250 < len(said.split()) < 1000
+    kept = {n for n in range(100, 201) if str(n) in said}
+    assert len(kept) > 90
