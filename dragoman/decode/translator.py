@@ -20,7 +20,7 @@ from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
 from dragoman.decode.words import align_words, count_words
-from dragoman.engine.interface import Engine
+from dragoman.engine.interface import Engine, without_shortlist
 from dragoman.errors import BundleError, ConfigError, TranslationError, needs_torch
 from dragoman.text.codec import Codec
 from dragoman.text.segments import split_to_fit
@@ -245,6 +245,8 @@ class Translator:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
+        if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
+            engine = without_shortlist(engine)
         if request.sampling is not None:
             keys = [(first + part.line) * 2**16 + part.number for part in parts]
             return sample(
