@@ -3,7 +3,7 @@
 An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
 are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
 kernel (with one scale for a row). With few rows the number of nodes counts, with many the arithmetic: the encoder works
-by parts, a step does so where rows are long. Choosing by the number of rows would be faster still, but the two ways
+by parts, a step does so with its large matrices. Choosing by the number of rows would be faster still, but the two ways
 round differently, and a translation would depend on how many others are under way.
 """
 
@@ -98,7 +98,7 @@ class Blocks(Graph):
         return str(self.op("Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions))
 
     def feed_forward(self, x: str, name: str) -> str:
-        inner = self.layer(x, f"{name}.inner")
+        inner = self.layer(x, f"{name}.inner", by_parts=True)
         activated = {
             "relu": lambda: self.op("Relu", inner),
             "gelu": lambda: self.microsoft("Gelu", inner),

@@ -56,7 +56,8 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
 def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
     g = Blocks(config, stored, by_parts=False)
-    logits = g.linear(_decoder(g), _first(stored, *OUTPUT_MATRICES), OUTPUT_BIAS if OUTPUT_BIAS in stored else "")
+    bias = OUTPUT_BIAS if OUTPUT_BIAS in stored else ""
+    logits = g.linear(_decoder(g), _first(stored, *OUTPUT_MATRICES), bias, by_parts=True)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
