@@ -49,7 +49,7 @@ def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabula
     for row, source in enumerate(SOURCES):
         allowed = lists().of(source)
         wanted = whole[row, allowed] - np.logaddexp.reduce(whole[row, allowed])
-        np.testing.assert_allclose(ours[row, allowed], wanted, atol=0.1 if int8 else 5e-5)
+        np.testing.assert_allclose(ours[row, allowed], wanted, atol=5e-5)
         assert np.isneginf(np.delete(ours[row], allowed)).all()
 
 
