@@ -12,7 +12,7 @@ from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.int8 import SCALES
 from dragoman.text.shortlist import Shortlist
 
-LANES = 16  # lists are filled up to a multiple: else the order of sums would follow the longest neighbour
+LANES = 16  # sources and lists are filled up to a multiple: else the order of sums would follow the longest neighbour
 
 
 @dataclass(frozen=True)

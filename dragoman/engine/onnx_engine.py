@@ -92,7 +92,7 @@ class OnnxEngine:
 
     @property
     def batch_tokens(self) -> int:
-        return 1024  # more rows of a step would not fit into a core's cache
+        return 1024  # larger batches were slower (docs/LOG.md)
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
