@@ -22,7 +22,7 @@ ROUNDS = 5
 
 
 def learn_shortlist(
-    codec: Codec, pairs: Iterable[Pair], to: str = "", likeliest: int = 30, frequent: int = 300
+    codec: Codec, pairs: Iterable[Pair], to: str = "", likeliest: int = 50, frequent: int = 500
 ) -> Shortlist:
     """`likeliest` candidates of each source piece at most, `frequent` pieces for every sentence."""
     source, target = codec.source, codec.target
