@@ -217,7 +217,8 @@ def main() -> None:
         show(
             "dragoman int8, one batch", measure(dragoman_run(int8, decoding, False), sources, arguments.repeat), against
         )
-        show("dragoman float32", measure(dragoman_run(with_graphs(bundle), decoding, True), sources, 1), against)
+        float32 = with_graphs(replace(bundle, weights=bundle.float_weights()))
+        show("dragoman float32", measure(dragoman_run(float32, decoding, True), sources, 1), against)
         if against:
             show("CTranslate2 int8", against, against)
             at_once = measure(ctranslate2_run(folder / "ct2", bundle, fixed, "int8", True), sources, arguments.repeat)
