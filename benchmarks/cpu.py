@@ -1,10 +1,12 @@
 """Translation speed on a CPU: dragoman's ONNX engine beside CTranslate2 and Hugging Face Marian, on the same weights.
 
     python benchmarks/cpu.py [--model runs/demo] [--peers ctranslate2,huggingface] [--repeat 2]
+    python benchmarks/cpu.py --presets base,base-fast,small,small-fast
 
 Without --model: the base shape with random weights and 16,000 pieces, 64 sentences of 12-40 tokens, 30 target tokens
-each. With --model: that bundle on the validation sentences of the examples, as long as their translations are. Target
-tokens per second, the best of some tries; "at once" is the two batches of 32 on a core each, for whoever can do that.
+each. With --model: that bundle on the validation sentences of the examples, as long as their translations are, and, if
+it has a shortlist, with and without that. --presets: dragoman alone, on the shapes of these presets. Target tokens per
+second, the best of some tries; "at once" is batches of 32 on a core each, for whoever can do that.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,23 +35,25 @@ from dragoman.text.parallel import read_lines
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CELLS = [("greedy, batch 32", 1, 32), ("beam 4, batch 32", 4, 32), ("greedy, one", 1, 1), ("beam 4, one", 4, 1)]
 TOKENS = 30
+FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
 CORES = len(os.sched_getaffinity(0))
+Item = TypeVar("Item")
 Run = Callable[[list[list[int]], int, int], int]
 """Sources, beam and batch size to the number of target tokens made."""
 
 
-def base_bundle() -> Bundle:
-    """The paper's base shape with random weights; the pieces are learned from the examples and filled up."""
+def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
+    """A preset's shape with random weights; the pieces are learned from the examples and filled up."""
     import torch
 
     from dragoman.model.build import build_model
     from dragoman.model.weights import get_weights
     from dragoman.text.vocabulary import Vocabulary
 
-    config = make_config("base", settings={"text.size": 16_000})
+    config = make_config(preset, settings={"text.size": size})
     sides = [list(read_lines(str(EXAMPLES / f"tatoeba.{side}.gz"))) for side in ("de", "en")]
-    codec = Codec.learn(*sides, TextConfig(size=16_000), Languages(("de",), ("en",)))
-    missing = 16_000 - len(codec.source)
+    codec = Codec.learn(*sides, TextConfig(size=size), Languages(("de",), ("en",)))
+    missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
     codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
     with torch.no_grad():
@@ -56,14 +61,19 @@ def base_bundle() -> Bundle:
     return Bundle(config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {})
 
 
-def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool) -> Run:
-    engine = OnnxEngine(bundle)
+def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
+    """Batches; where each core has one alone, long and short sentences for each, so that all end together."""
+    count = -(-len(sources) // batch)
+    if at_once and count == CORES:
+        return [sources[i::count] for i in range(count)]
+    return [sources[i * batch : (i + 1) * batch] for i in range(count)]
+
+
+def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool, shortlist: bool = False) -> Run:
+    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).whole
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
-        settings, batches = (
-            replace(decoding, beam=beam),
-            [sources[i : i + batch] for i in range(0, len(sources), batch)],
-        )
+        settings, batches = replace(decoding, beam=beam), cut(sources, batch, parallel)
         in_order = batch == 1 or not parallel
         found = search_batches(engine, batches, lambda e, sources: beam_search(e, sources, settings), in_order)
         return sum(len(hypotheses[0].log_probs) for group in found for hypotheses in group)
@@ -82,6 +92,11 @@ def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, kind: str, parall
         pieces = [[bundle.codec.source.pieces[i] for i in source] for source in sources]
         if batch == 1:  # one after the other
             done = [peer.translate_batch([source], beam_size=beam, **limits)[0] for source in pieces]
+        elif parallel:
+            given = [
+                peer.translate_batch(g, beam_size=beam, asynchronous=True, **limits) for g in cut(pieces, batch, True)
+            ]
+            done = [waited.result() for group in given for waited in group]
         else:
             done = peer.translate_batch(pieces, beam_size=beam, max_batch_size=batch, **limits)
         return sum(len(result.hypotheses[0]) + (not fixed) for result in done)
@@ -130,6 +145,30 @@ def measure(run: Run, sources: list[list[int]], repeat: int) -> list[float]:
     return speeds
 
 
+def random_sources(bundle: Bundle) -> list[list[int]]:
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(12, 40, size=64)
+    sources = [[*draw.integers(300, 8000, size=n).tolist(), bundle.codec.source.eos] for n in lengths]
+    return sorted(sources, key=len, reverse=True)
+
+
+def head(title: str) -> None:
+    print(f"{title}, {CORES} cores\n\n| target tokens/s (ratio) |", " | ".join(name for name, *_ in CELLS), "|")
+    print("|---|" + "---|" * len(CELLS))
+
+
+def compare_presets(presets: list[str], repeat: int) -> None:
+    """The first of them is what the others are measured against; 16,000 pieces for all."""
+    head("int8, random weights")
+    first = None
+    for preset in presets:
+        bundle = random_bundle(preset)
+        model = bundle.config.model
+        speeds = measure(dragoman_run(with_graphs(bundle, int8=True), FIXED, True), random_sources(bundle), repeat)
+        first = first or speeds
+        show(f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}", speeds, first)
+
+
 def show(name: str, speeds: Sequence[float], beside: Sequence[float] | None = None) -> None:
     ratios = beside or [0.0] * len(speeds)
     cells = [f"{v:,.0f}" + (f" ({v / b:.2f})" if b else "") for v, b in zip(speeds, ratios, strict=True)]
@@ -150,21 +189,20 @@ def main() -> None:
     parser.add_argument("--model", help="a trained bundle instead of the base shape")
     parser.add_argument("--peers", default="ctranslate2,huggingface")
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--presets", help="compare these shapes instead, joined by commas")
     arguments = parser.parse_args()
+    if arguments.presets:
+        compare_presets(arguments.presets.split(","), arguments.repeat)
+        return
     fixed, peers = arguments.model is None, arguments.peers.split(",")
-    bundle = base_bundle() if fixed else read_bundle(arguments.model)
-    decoding = bundle.config.decoding
-    draw = np.random.default_rng(0)
+    bundle = random_bundle() if fixed else read_bundle(arguments.model)
+    decoding = FIXED if fixed else bundle.config.decoding
     if fixed:
-        decoding = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
-        lengths = draw.integers(12, 40, size=64)
-        sources = [[*draw.integers(300, 8000, size=n).tolist(), bundle.codec.source.eos] for n in lengths]
+        sources = random_sources(bundle)
     else:
         sources = bundle.codec.encode_source(list(read_lines(str(EXAMPLES / "valid.de.gz"))))
-    sources.sort(key=len, reverse=True)
-    print(f"{'base shape, random weights' if fixed else arguments.model}, {CORES} cores, {len(sources)} sentences\n")
-    print("| target tokens/s (ratio) |", " | ".join(name for name, *_ in CELLS), "|")
-    print("|---|" + "---|" * len(CELLS))
+        sources.sort(key=len, reverse=True)
+    head(f"{'base shape, random weights' if fixed else arguments.model}, {len(sources)} sentences")
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         to_ctranslate2(bundle, folder / "ct2")
@@ -173,10 +211,14 @@ def main() -> None:
             against = measure(ctranslate2_run(folder / "ct2", bundle, fixed, "int8", False), sources, arguments.repeat)
         int8 = with_graphs(bundle, int8=True)
         show("dragoman int8", measure(dragoman_run(int8, decoding, True), sources, arguments.repeat), against)
+        if int8.shortlist is not None:
+            listed = measure(dragoman_run(int8, decoding, True, shortlist=True), sources, arguments.repeat)
+            show("dragoman int8, shortlist", listed, against)
         show(
             "dragoman int8, one batch", measure(dragoman_run(int8, decoding, False), sources, arguments.repeat), against
         )
-        show("dragoman float32", measure(dragoman_run(with_graphs(bundle), decoding, True), sources, 1), against)
+        float32 = with_graphs(replace(bundle, weights=bundle.float_weights()))
+        show("dragoman float32", measure(dragoman_run(float32, decoding, True), sources, 1), against)
         if against:
             show("CTranslate2 int8", against, against)
             at_once = measure(ctranslate2_run(folder / "ct2", bundle, fixed, "int8", True), sources, arguments.repeat)

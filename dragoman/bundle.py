@@ -7,6 +7,7 @@
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
+    shortlist.safetensors, listed_step.onnx     which pieces may translate which, and a step over these alone
 
 Loading runs no code and opens no name that is not in the list above.
 
@@ -29,13 +30,17 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise
 from dragoman.text.codec import CODEC_FILES, Codec
+from dragoman.text.shortlist import Shortlist
 from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-ENCODER_GRAPH, STEP_GRAPH = "encoder.onnx", "step.onnx"
-GRAPHS = {ENCODER_GRAPH, STEP_GRAPH}
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD} | CODEC_FILES | GRAPHS
+ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH = "encoder.onnx", "step.onnx", "listed_step.onnx"
+GRAPHS = {ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH}
+OUTPUT_MATRICES = ("output.weight", "target_embedding.words.weight", "source_embedding.words.weight")  # the first there
+OUTPUT_BIAS = "output.bias"
+SHORTLIST = "shortlist.safetensors"
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES | GRAPHS
 PRETRAINED = Path(__file__).parent / "pretrained"
 BUNDLED = "tatoeba"
 """The model of the package, for whoever names none."""
@@ -49,6 +54,7 @@ class Bundle:
     card: Mapping[str, Any]
     graphs: Mapping[str, bytes] = field(default_factory=dict)  # by file name
     weights_file: bytes = field(default=b"", repr=False)  # what the graphs refer into
+    shortlist: Shortlist | None = None
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -72,6 +78,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
         **bundle.graphs,
+        **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
     }
     facts = {name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()}
     manifest = {"format": FORMAT, "dragoman": __version__, "files": facts}
@@ -95,12 +102,14 @@ def read_bundle(folder: str | Path) -> Bundle:
         codec = Codec.from_files(files, config.text.vocabulary)
         weights = safetensors.numpy.load(files[WEIGHTS])
         card = dict(json.loads(files.get(CARD, b"{}")))
+        raw = files.get(SHORTLIST)
+        shortlist = Shortlist.from_bytes(raw, codec.source, codec.target) if raw is not None else None
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
     except (ValueError, TypeError, safetensors.SafetensorError) as error:
         raise BundleError(f"{folder}: a file of the bundle cannot be read ({error}).") from None
     graphs = {name: raw for name, raw in files.items() if name in GRAPHS}
-    return Bundle(config, codec, weights, card, graphs, files[WEIGHTS] if graphs else b"")
+    return Bundle(config, codec, weights, card, graphs, files[WEIGHTS] if graphs else b"", shortlist)
 
 
 def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:

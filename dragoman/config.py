@@ -226,6 +226,7 @@ class DecodingConfig:
     patience: float = setting(1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1)
     max_source_length: int = setting(512, "pieces: a longer text is split at sentence ends", at_least=2)
     by_sentence: bool = setting(False, "every sentence of a text is translated by itself, however short the text")
+    shortlist: bool = setting(True, "search among likely pieces alone, where the model has a list of them")
     batch_tokens: int = setting(0, "source pieces translated at once; 0: what suits the device", at_least=0)
     precision: str = setting(
         "auto", "of a search on a GPU; auto: bf16 where the GPU has it", choices=("auto", "float32", "bf16")

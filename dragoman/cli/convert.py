@@ -1,5 +1,6 @@
 """`dragoman convert`"""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import ConversionError, needs_package, needs_torch
+from dragoman.text.parallel import language_of, read_pairs
 
 app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
 
@@ -19,14 +21,23 @@ def to_onnx(
     model: In,
     out: Out,
     int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")] = False,
+    shortlist: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="SRC TGT", help="Parallel text to learn from which pieces translate which: faster."),
+    ] = None,
 ) -> None:
     """Write a bundle that translates fast on CPUs, without PyTorch.
 
     Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
     """
     with needs_package("onnx", "convert"):
+        from dragoman.convert.shortlist import learn_shortlist
         from dragoman.convert.to_onnx import with_graphs
-    write_bundle(_new(model, out), with_graphs(read_bundle(model), int8))
+    folder, bundle = _new(model, out), read_bundle(model)
+    if shortlist is not None:
+        learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
+        bundle = replace(bundle, shortlist=learned)
+    write_bundle(folder, with_graphs(bundle, int8))
 
 
 @app.command("to-ctranslate2")

@@ -2,15 +2,15 @@
 
 An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
 are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
-kernel (with one scale for a row), and two ways to do a norm. With few rows the number of nodes counts, with many the
-arithmetic: the encoder works by parts, a step does not. Choosing by the number of rows would be faster still, but the
-two ways round differently, and a translation would depend on how many others are under way.
+kernel (with one scale for a row). With few rows the number of nodes counts, with many the arithmetic: the encoder works
+by parts, a step does so with its large matrices. Choosing by the number of rows would be faster still, but the two ways
+round differently, and a translation would depend on how many others are under way.
 """
 
 import math
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from dragoman.config import ModelConfig
 from dragoman.convert.graph import Graph, Rows, Stored
@@ -26,20 +26,30 @@ class Blocks(Graph):
     def __init__(self, config: ModelConfig, stored: Stored, by_parts: bool):
         super().__init__(stored)
         self.config, self.by_parts = config, by_parts
-        self._zeros = self.input("zeros", UINT8, ["rows"]) if by_parts else ""  # the byte ZERO for each row
+        self._of_each_row: dict[np.generic, str] = {}
+        if by_parts:
+            self._of_each_row[np.uint8(ZERO)] = self.input("zeros", UINT8, ["rows"])
 
-    def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
+    def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.stored:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
-        if not self.by_parts:
+        if not (by_parts or self.by_parts):
             return self._quantised_in_one(x, matrix, added, rows)
         y = self._quantised_by_parts(x, matrix, rows)
         return str(self.op("Add", y, added)) if added else y
 
-    def layer(self, x: str, name: str, rows: Rows | None = None) -> str:
-        return self.linear(x, f"{name}.weight", f"{name}.bias", rows)
+    def layer(self, x: str, name: str, rows: Rows | None = None, by_parts: bool = False) -> str:
+        return self.linear(x, f"{name}.weight", f"{name}.bias", rows, by_parts)
+
+    def of_each_row(self, x: str, value: np.generic) -> str:
+        """This value once for each row of x. (R,)"""
+        if value not in self._of_each_row:
+            count = self.op("Shape", x, start=0, end=1)
+            tensor = numpy_helper.from_array(np.array([value]))
+            self._of_each_row[value] = self.op("ConstantOfShape", count, value=tensor)
+        return self._of_each_row[value]
 
     def _quantised_in_one(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
         outputs, inputs = self.stored.shape(matrix)
@@ -66,14 +76,17 @@ class Blocks(Graph):
         )
 
     def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> str:
+        weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
+        return str(self.op("Mul", *self.product(x, weight, self.weight(matrix + SCALES, rows))))
+
+    def product(self, x: str, columns: str, scales: str) -> tuple[str, str]:
+        """x in int8 with columns of bytes, and what each row is to be multiplied with. (R, N), (R, 1)"""
         largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
         steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
-        bytes_ = self.op("QuantizeLinear", x, steps, self._zeros, axis=0)
+        bytes_ = self.op("QuantizeLinear", x, steps, self.of_each_row(x, np.uint8(ZERO)), axis=0)
         zero = self.constant(np.array(ZERO, dtype=np.uint8))
-        weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
-        scales = self.weight(matrix + SCALES, rows)
-        y = self.microsoft("MatMulIntegerToFloat", bytes_, weight, self.constant(1.0), scales, zero, zero)
-        return str(self.op("Mul", y, self.op("Unsqueeze", steps, self.constant([1]))))
+        y = self.microsoft("MatMulIntegerToFloat", bytes_, columns, self.constant(1.0), scales, zero, zero)
+        return y, self.op("Unsqueeze", steps, self.constant([1]))
 
     def embed(self, ids: str, positions: str, words: str) -> str:
         """√D E[x] + position."""
@@ -85,30 +98,26 @@ class Blocks(Graph):
         return str(self.op("Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions))
 
     def feed_forward(self, x: str, name: str) -> str:
-        inner = self.layer(x, f"{name}.inner")
+        inner = self.layer(x, f"{name}.inner", by_parts=True)
         activated = {
             "relu": lambda: self.op("Relu", inner),
             "gelu": lambda: self.microsoft("Gelu", inner),
             "swish": lambda: self.op("Mul", inner, self.op("Sigmoid", inner)),
         }[self.config.activation]()
-        return self.layer(activated, f"{name}.outer")
+        return self.layer(activated, f"{name}.outer", by_parts=True)
 
     def norm(self, x: str, name: str) -> str:
-        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        if not self.by_parts:
-            return str(self.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=EPSILON))
-        centred = self.op("Sub", x, self.op("ReduceMean", x, self.constant([1])))
-        scaled = self.op("SimplifiedLayerNormalization", centred, weight, axis=-1, epsilon=EPSILON)
-        return str(self.op("Add", scaled, bias))
+        """Layer normalisation, by an operator that has rows for its channels and is far faster than its own."""
+        channels = self.op("Unsqueeze", x, self.constant([0]))  # (1, R, D)
+        one, zero = (self.of_each_row(x, np.float32(value)) for value in (1, 0))
+        normal = self.op("InstanceNormalization", channels, one, zero, epsilon=EPSILON)
+        scaled = self.op("Mul", self.op("Squeeze", normal, self.constant([0])), self.weight(f"{name}.weight"))
+        return str(self.op("Add", scaled, self.weight(f"{name}.bias")))
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
         """x + y and its norm."""
-        if self.by_parts:
-            total = self.op("Add", x, y)
-            return total, self.norm(total, name)
-        weights = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        norm, _, _, total = self.microsoft("SkipLayerNormalization", x, y, *weights, names=4, epsilon=EPSILON)
-        return total, norm
+        total = self.op("Add", x, y)
+        return total, self.norm(total, name)
 
 
 class Stream:

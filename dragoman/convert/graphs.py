@@ -10,9 +10,11 @@ to the caches in place: whoever runs it binds each as input and output at once.
 
 import numpy as np
 
+from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig
-from dragoman.convert.blocks import FLOAT, INT32, INT64, Blocks, Stream
+from dragoman.convert.blocks import FLOAT, INT32, INT64, UINT8, Blocks, Stream
 from dragoman.convert.graph import Stored
+from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
 
@@ -53,14 +55,55 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
 
 def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
-    g, width, heads = Blocks(config, stored, by_parts=False), config.width, config.heads
+    g = Blocks(config, stored, by_parts=False)
+    bias = OUTPUT_BIAS if OUTPUT_BIAS in stored else ""
+    logits = g.linear(_decoder(g), _first(stored, *OUTPUT_MATRICES), bias, by_parts=True)
+    barred = np.zeros(len(target), dtype=np.float32)
+    barred[list(target.never)] = -np.inf
+    log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
+    g.op("TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "best_tokens"], axis=-1)
+    return _with_outputs(g, len(target)).serialise("step")
+
+
+def listed_step_graph(config: ModelConfig, stored: Stored) -> bytes:
+    """The same, each row with a list of pieces of its own, L at most; no other is computed or counts.
+
+    The product is with the U pieces that the lists of a batch hold together. Each row takes its own out of them, and
+    softmax sees these alone, in the order of the list: which others were computed changes no bit.
+    """
+    g = Blocks(config, stored, by_parts=False)
+    x, quantised = _decoder(g), _first(stored, *OUTPUT_MATRICES) + SCALES in stored
+    columns = g.input("columns", UINT8 if quantised else FLOAT, [config.width, "U"])
+    pieces = g.input("pieces", INT64, ["U"])
+    places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
+    added = g.input("added", FLOAT, ["R", "L"])  # biases; what fills up a shorter list is worth nothing
+    if quantised:
+        logits, steps = g.product(x, columns, g.input("column_scales", FLOAT, ["U"]))
+        own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
+    else:
+        own = g.op("GatherElements", g.op("MatMul", x, columns), places, axis=1)
+    log_probs = g.op("LogSoftmax", g.op("Add", own, added), names=["log_probs"], axis=-1)
+    _, order = g.op("TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1)
+    g.op("Gather", pieces, g.op("GatherElements", places, order, axis=1), names=["best_tokens"], axis=0)
+    return _with_outputs(g, "L").serialise("listed step")
+
+
+def _with_outputs(g: Blocks, size: int | str) -> Blocks:
+    g.output("log_probs", FLOAT, ["R", size])
+    g.output("best_log_probs", FLOAT, ["R", "k"])
+    g.output("best_tokens", INT64, ["R", "k"])
+    return g
+
+
+def _decoder(g: Blocks) -> str:
+    """Each row's last token to what the decoder makes of it."""
+    config, stored, width, heads = g.config, g.stored, g.config.width, g.config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one
     total = g.input("total", INT32, [])  # one more
     mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])  # 0 at words, a large negative number at padding
     by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
-    k = g.input("k", INT64, [1])
 
     def to_past(x: str, i: int) -> str:
         """Row r's keys and values go, in place, behind those of its past."""
@@ -95,16 +138,7 @@ def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes
         stream.add(to_past(stream.x, i))
         stream.add(to_memory(stream.x, i))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
-    output = _first(stored, "output.weight", "target_embedding.words.weight", "source_embedding.words.weight")
-    logits = g.linear(stream.x, output, "output.bias" if "output.bias" in stored else "")
-    barred = np.zeros(len(target), dtype=np.float32)
-    barred[list(target.never)] = -np.inf
-    log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
-    g.op("TopK", log_probs, k, names=["best_log_probs", "best_tokens"], axis=-1)
-    g.output("log_probs", FLOAT, ["R", len(target)])
-    g.output("best_log_probs", FLOAT, ["R", "k"])
-    g.output("best_tokens", INT64, ["R", "k"])
-    return g.serialise("step")
+    return stream.x
 
 
 def attention_layer(config: ModelConfig) -> int:

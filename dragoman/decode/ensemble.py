@@ -1,10 +1,11 @@
 """Several engines as one: their probabilities are averaged at every step."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
-from dragoman.engine.interface import Engine, Forbidden, Step, top_k
+from dragoman.engine.interface import Engine, Forbidden, Step, top_k, without_shortlist
 from dragoman.text.vocabulary import Vocabulary
 
 
@@ -13,6 +14,11 @@ class Ensemble:
 
     def __init__(self, members: Sequence[Engine]):
         self.members = list(members)
+
+    @cached_property
+    def whole(self) -> "Ensemble":
+        """The same without its members' shortlists."""
+        return Ensemble([without_shortlist(member) for member in self.members])
 
     @property
     def target(self) -> Vocabulary:

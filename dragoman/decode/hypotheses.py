@@ -59,6 +59,8 @@ class Rows:
         )
 
     def only(self, which: np.ndarray) -> "Rows":
+        if which.all():
+            return self
         attention = self.attention[which] if self.attention is not None else None
         return Rows(self.sentences[which], self.tokens[which], self.log_probs[which], attention)
 

@@ -88,30 +88,18 @@ class _Picked:
 
 def _pick(rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, eos: int, beam: int) -> _Picked:
     """Rank each sentence's candidates: ends among the best `beam` end, the best `beam` others live."""
-    parents = np.repeat(np.arange(len(tokens)), tokens.shape[1])  # (R*k,)
-    flat_tokens, flat_log_probs = tokens.ravel(), log_probs.ravel()
-    totals, sentences = rows.totals[parents] + flat_log_probs, rows.sentences[parents]
-    order = np.lexsort((-totals, sentences))
+    width = tokens.shape[1]
+    totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
+    order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
     order = order[np.isfinite(totals[order])]
-    sorted_sentences, is_end = sentences[order], flat_tokens[order] == eos
-    rank = _rank_within(sorted_sentences, np.ones(len(order), dtype=bool))
-    rank_of_others = _rank_within(sorted_sentences, ~is_end)
-    ended, lives = is_end & (rank < beam), ~is_end & (rank_of_others < beam)
+    parents, tokens, log_probs = order // width, tokens.ravel()[order], log_probs.ravel()[order]
+    sentences, others = rows.sentences[parents], tokens != eos
+    first = np.searchsorted(sentences, sentences)  # where each one's sentence begins
+    better = np.cumsum(others) - others  # how many others stand before
+    ended = ~others & (np.arange(len(order)) - first < beam)
+    lives = others & (better - better[first] < beam)
     counts = ended | lives
-    order = order[counts]
-    return _Picked(parents[order], flat_tokens[order], flat_log_probs[order], ended[counts], lives[counts])
-
-
-def _rank_within(groups: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """How many counted items of the same group stand before each item; the groups lie together.
-
-    >>> _rank_within(np.array([7, 7, 7, 9]), np.array([True, False, True, True])).tolist()
-    [0, 1, 1, 0]
-    """
-    before = np.cumsum(counted) - counted
-    first = np.searchsorted(groups, groups, side="left")
-    ranks: np.ndarray = before - before[first]
-    return ranks
+    return _Picked(parents[counts], tokens[counts], log_probs[counts], ended[counts], lives[counts])
 
 
 def _candidates(

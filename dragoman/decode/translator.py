@@ -24,7 +24,7 @@ from dragoman.decode.search import Observer, beam_search, is_simple
 from dragoman.decode.translation import Candidate, Translation, joined
 from dragoman.decode.words import align_words, count_words
 from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Engine
+from dragoman.engine.interface import Engine, without_shortlist
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
@@ -246,6 +246,8 @@ class Translator:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
+        if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
+            engine = without_shortlist(engine)
         if request.sampling is not None:
             keys = [(first + part.line) * 2**16 + part.number for part in parts]
             return sample(

@@ -64,6 +64,12 @@ class Engine(Protocol):
         ...
 
 
+def without_shortlist(engine: Engine) -> Engine:
+    """The engine that looks at all pieces of the vocabulary; most know nothing else."""
+    whole: Engine = getattr(engine, "whole", engine)
+    return whole
+
+
 def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Tokens and log-probabilities of the k best of each row, best first, the lower id first among equals.
 

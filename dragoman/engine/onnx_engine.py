@@ -7,24 +7,24 @@ Everything a step reads or writes is an array that ONNX Runtime was told of once
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import ENCODER_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, LISTED_STEP_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
+from dragoman.engine.listed import LANES, Lists
 from dragoman.errors import BundleError
 from dragoman.int8 import ZERO
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
-LANES = 16  # sources are padded to a multiple: else the order of sums would follow the longest neighbour
 
 
 @dataclass
@@ -35,6 +35,7 @@ class State:
     memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
     mask: np.ndarray  # (B, 1, 1, S)
     longest: int  # of the sources, before they were padded to S
+    lists: Lists | None  # of the pieces that the grid's sentences may say; None: all
     feeds: dict[str, np.ndarray]  # the step's small inputs
     binding: onnxruntime.IOBinding
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
@@ -59,12 +60,22 @@ class OnnxEngine:
         self._making = Lock()
         self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
         self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
+        self._shortlist = bundle.shortlist if LISTED_STEP_GRAPH in bundle.graphs else None
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
         """The same engine without threads of its own: for several batches at once, a core for each."""
         return OnnxEngine(self._bundle, threads=1)
+
+    @cached_property
+    def whole(self) -> "OnnxEngine":
+        """The same engine with every piece allowed, whatever the bundle's shortlist says."""
+        if self._shortlist is None:
+            return self
+        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
+        engine._sessions, engine._making = self._sessions, self._making
+        return engine
 
     @property
     def has_attention(self) -> bool:
@@ -81,7 +92,7 @@ class OnnxEngine:
 
     @property
     def batch_tokens(self) -> int:
-        return 4096
+        return 1024  # larger batches were slower (docs/LOG.md)
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
@@ -102,7 +113,9 @@ class OnnxEngine:
         memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        return self._bound(grid, memory, np.where(real, 0, MASKED).astype(np.float32)[:, None, None], longest)
+        mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
+        lists = Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
+        return self._bound(grid, memory, mask, longest, lists)
 
     def step(
         self,
@@ -115,36 +128,39 @@ class OnnxEngine:
         forbid: Forbidden | None = None,
     ) -> Step:
         state = self._continued(state, parents)
-        grid, feeds = state.grid, state.feeds
+        grid, feeds, lists = state.grid, state.feeds, state.lists
+        pieces = lists.longest if lists else len(self.target)
         more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0  # as many as may be struck out
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][:] = self._target_positions(grid.length, grid.length + 1)
         feeds["past"][:] = grid.length
         feeds["total"][...] = grid.length + 1
-        feeds["k"][:] = best = min((k or 1) + more, len(self.target))
+        feeds["k"][:] = best = min((k or 1) + more, pieces)
         rows = len(grid.writers)
         shapes: dict[str, tuple[int, ...]] = (
-            {"log_probs": (rows, len(self.target))}
+            {"log_probs": (rows, pieces)}
             if k is None
             else {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
         )
         if attention:
             shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
         state.bind_outputs(shapes)
-        self._session(STEP_GRAPH).run_with_iobinding(state.binding)
+        self._session(LISTED_STEP_GRAPH if lists else STEP_GRAPH).run_with_iobinding(state.binding)
         grid.write()
         looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest] if attention else None
         if k is not None:
             best_tokens, best_log_probs = (state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs"))
             return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
         log_probs = state.outputs["log_probs"][grid.slots]
+        if lists:
+            log_probs = lists.spread(log_probs, grid.slots // grid.width, len(self.target))
         if forbid is not None:
             log_probs[forbid] = -np.inf
         return Step(state, None, log_probs, looked_at)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Step by step, as search would go if it knew the way."""
-        state, rows = self.start(sources), np.arange(len(sources))
+        """Step by step, as search would go if it knew the way, among all pieces."""
+        state, rows = self.whole.start(sources), np.arange(len(sources))
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
         for t in range(max(map(len, said)) - 1):
@@ -160,13 +176,16 @@ class OnnxEngine:
         grid = before.continued(parents)
         if grid is before:
             return state
-        memory, mask = state.memory, state.mask
+        memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
             memory, mask = {name: array[kept] for name, array in memory.items()}, mask[kept]
-        return self._bound(grid, memory, mask, state.longest)
+            lists = lists.only(kept) if lists else None
+        return self._bound(grid, memory, mask, state.longest, lists)
 
-    def _bound(self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray, longest: int) -> State:
+    def _bound(
+        self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray, longest: int, lists: Lists | None
+    ) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
         width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
         feeds: dict[str, np.ndarray] = {
@@ -177,15 +196,16 @@ class OnnxEngine:
             "k": np.zeros(1, dtype=np.int64),
             "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
             "mask": mask,
+            **(lists.feeds(grid.width) if lists else {}),
         }
-        binding = self._session(STEP_GRAPH).io_binding()
+        binding = self._session(LISTED_STEP_GRAPH if lists else STEP_GRAPH).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         for name, cache in zip(self._caches, grid.caches, strict=True):
             value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
             binding.bind_ortvalue_output(f"longer_{name}", value)
-        return State(grid, memory, mask, longest, feeds, binding)
+        return State(grid, memory, mask, longest, lists, feeds, binding)
 
     def _session(self, graph: str) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""
@@ -224,8 +244,10 @@ def _allowed(
     """The k best of each row that are not forbidden."""
     if forbid is None:
         return tokens, log_probs
-    struck = np.zeros(tokens.shape, dtype=bool)
     rows, barred = forbid
+    if not (tokens[rows] == barred[:, None]).any():  # as at nearly every step
+        return tokens[:, :k], log_probs[:, :k]
+    struck = np.zeros(tokens.shape, dtype=bool)
     np.logical_or.at(struck, rows, tokens[rows] == barred[:, None])
     order = np.argsort(struck, axis=1, kind="stable")[:, :k]
     log_probs = np.where(struck, -np.inf, log_probs)

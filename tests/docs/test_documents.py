@@ -9,7 +9,7 @@ import pytest
 from dragoman.config import make_config
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+CONFIGS = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "pretraining/config.toml"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -17,7 +17,7 @@ def test_every_config_loads_and_names_its_command(path: Path) -> None:
     make_config(file=path)
     header = path.read_text().split("\n\n[")[0]
     assert "dragoman train" in header
-    assert f"configs/{path.name}" in header
+    assert f"{path.parent.name}/{path.name}" in header
 
 
 def readme_commands() -> list[str]:

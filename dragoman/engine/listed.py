@@ -1,0 +1,58 @@
+"""What a step over shortlists takes: the pieces that the sentences of a batch may say, and their part of the output.
+
+B sentences, U pieces that their lists hold together, L pieces of the longest list, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
+from dragoman.int8 import SCALES
+from dragoman.text.shortlist import Shortlist
+
+LANES = 16  # sources and lists are filled up to a multiple: else the order of sums would follow the longest neighbour
+
+
+@dataclass(frozen=True)
+class Lists:
+    of_batch: dict[str, np.ndarray]  # pieces (U,), columns (D, U) and in int8 their scales (U,)
+    places: np.ndarray  # (B, L) where a sentence's pieces stand among those of the batch
+    added: np.ndarray  # (B, L) their biases; -inf behind the end of a list
+
+    @classmethod
+    def first(
+        cls, shortlist: Shortlist, weights: Mapping[str, np.ndarray], sources: Sequence[Sequence[int]]
+    ) -> "Lists":
+        own = [shortlist.of(source) for source in sources]
+        pieces = np.unique(np.concatenate(own))
+        shape = len(own), -(-max(map(len, own)) // LANES) * LANES
+        places, added = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
+        for row, listed in enumerate(own):
+            places[row, : len(listed)] = np.searchsorted(pieces, listed)
+            added[row, : len(listed)] = weights[OUTPUT_BIAS][listed] if OUTPUT_BIAS in weights else 0
+        matrix = next(name for name in OUTPUT_MATRICES if name in weights)
+        of_batch = {"pieces": pieces, "columns": np.ascontiguousarray(weights[matrix][pieces].T)}
+        if matrix + SCALES in weights:
+            of_batch["column_scales"] = weights[matrix + SCALES][pieces]
+        return cls(of_batch, places, added)
+
+    @property
+    def longest(self) -> int:
+        return int(self.places.shape[1])
+
+    def only(self, sentences: np.ndarray) -> "Lists":
+        return replace(self, places=self.places[sentences], added=self.added[sentences])
+
+    def feeds(self, width: int) -> dict[str, np.ndarray]:
+        """The inputs of a step, for so many hypotheses of each sentence."""
+        by_row = {"places": self.places, "added": self.added}
+        return self.of_batch | {name: np.repeat(array, width, axis=0) for name, array in by_row.items()}
+
+    def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
+        """Log-probabilities of the whole vocabulary from those of the rows' lists: what is not listed has none."""
+        rows, columns = np.nonzero(np.isfinite(self.added[sentences]))
+        whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
+        whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[rows, columns]
+        return whole

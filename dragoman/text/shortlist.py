@@ -1,0 +1,52 @@
+"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole vocabulary.
+
+A source piece brings candidates of its own; some pieces, the end among them, are in every list. Stored as three arrays
+of whole numbers in a safetensors file: `always`, `candidates`, and `ends`, which tells where those of each source piece
+end among the candidates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import safetensors.numpy
+
+from dragoman.errors import BundleError
+from dragoman.text.vocabulary import Vocabulary
+
+NAMES = ("always", "candidates", "ends")
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    always: np.ndarray
+    candidates: np.ndarray
+    ends: np.ndarray  # one for each source piece
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.concatenate([[0], self.ends[:-1]])
+
+    def of(self, source: Sequence[int]) -> np.ndarray:
+        """The pieces that a translation of these source pieces may be made of, in the order of their ids."""
+        own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
+        return np.unique(np.concatenate([self.always, *own]))
+
+    def to_bytes(self) -> bytes:
+        return safetensors.numpy.save({name: getattr(self, name).astype(np.uint32) for name in NAMES})
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, source: Vocabulary, target: Vocabulary) -> "Shortlist":
+        """What `to_bytes` gave, if it fits these vocabularies."""
+        stored = safetensors.numpy.load(raw)
+        if sorted(stored) != sorted(NAMES) or any(a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()):
+            raise BundleError(f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each.")
+        always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)
+        if len(ends) != len(source) or (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(candidates):
+            raise BundleError(f"the shortlist does not give each of {len(source)} source pieces its candidates.")
+        if (pieces := np.concatenate([always, candidates])).max(initial=0) >= len(target):
+            raise BundleError(f"the shortlist names piece {pieces.max()}, the vocabulary ends before {len(target)}.")
+        if target.eos not in always or np.isin(target.never, pieces).any():
+            raise BundleError("the shortlist lacks the end of a sentence, or has pieces that no translation holds.")
+        return cls(always, candidates, ends)
