@@ -51,7 +51,11 @@ def inspect_sentence(
     """Translate a text and keep all that can be seen; with a translation given, attention is that of saying it."""
     if not text.strip():
         raise TranslationError("there is no text to look at.")
-    translator.encode_whole(text, request)  # a text in parts would have several trees
+    settings = request.decoding or translator.config.decoding
+    request = replace(
+        request, decoding=replace(settings, by_sentence=False)
+    )  # a text in parts would have several trees
+    translator.encode_whole(text, request)
     tree = Tree(translator.engine.target)
     found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[0].candidates[0]
     tree.mark_best(found.pieces)

@@ -35,6 +35,18 @@ def data_of(written: str) -> dict:
     return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', written, re.S)[1])
 
 
+def test_a_model_that_goes_by_sentences_is_shown_the_whole_text(translator) -> None:
+    text = "eins zwei. Drei vier."
+    by_sentence = replace(translator.config, {"decoding.by_sentence": True}).decoding
+    whole, asked = (
+        inspect_sentence(translator, text),
+        inspect_sentence(translator, text, None, Request(decoding=by_sentence)),
+    )
+    assert asked.translation == whole.translation == translator(text)
+    assert asked.beam == whole.beam
+    assert np.array_equal(asked.maps["cross"], whole.maps["cross"])
+
+
 def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) -> None:
     shown = {entry["name"]: entry for entry in data_of(page(seen))["maps"]}
     for name, weights in translator.attention(TEXT).items():
