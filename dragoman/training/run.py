@@ -251,8 +251,8 @@ class _Interruption:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        again, self._requested = self._requested, True
         if not self._gentle:
-            raise _Interrupted
-        if self._requested and number == signal.SIGINT and not self._patient:
+            raise _Interrupted  # where Python drops exceptions (in a finaliser, say), the first step will see the wish
+        if again and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
-        self._requested = True
