@@ -214,8 +214,7 @@ def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
     assert f"step {newest.step:,} is saved" in said
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_signal_whose_exception_is_lost_is_not() -> None:
+def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
     """Python drops what is raised in a finaliser; the wish to stop outlives it."""
 
     class Finalised:
@@ -226,6 +225,7 @@ def test_a_signal_whose_exception_is_lost_is_not() -> None:
     with _Interruption(patient=False) as interruption:
         Finalised()
         assert interruption.requested()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
