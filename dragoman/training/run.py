@@ -5,6 +5,7 @@ run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the fil
 
 import math
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -244,15 +245,21 @@ class _Interruption:
                 self._before[number] = signal.signal(number, self._handle)
         except ValueError:
             pass  # not the main thread: whoever runs us there handles signals
+        self._tell_of_dropped, sys.unraisablehook = sys.unraisablehook, self._dropped
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._tell_of_dropped
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def _dropped(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not _Interrupted:
+            self._tell_of_dropped(unraisable)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        again, self._requested = self._requested, True
         if not self._gentle:
-            raise _Interrupted
-        if self._requested and number == signal.SIGINT and not self._patient:
+            raise _Interrupted  # where Python drops exceptions (in a finaliser, say), the first step will see the wish
+        if again and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
-        self._requested = True

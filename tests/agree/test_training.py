@@ -23,7 +23,7 @@ from dragoman.model.build import build_model
 from dragoman.training.cost import training_flops
 from dragoman.training.journal import Journal
 from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.run import train
+from dragoman.training.run import _Interruption, train
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
@@ -212,6 +212,20 @@ def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
     newest = Checkpoints(tmp_path / "run" / "checkpoints", 5).newest()
     assert newest is not None
     assert f"step {newest.step:,} is saved" in said
+
+
+def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
+    """Python drops what is raised in a finaliser; the wish to stop outlives it."""
+
+    class Finalised:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+
+    with _Interruption(patient=False) as interruption:
+        Finalised()
+        assert interruption.requested()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
