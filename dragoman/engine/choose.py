@@ -8,7 +8,7 @@ ENGINES = ("auto", "onnx", "torch")
 
 
 def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int = 0) -> Engine:
-    """ "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch."""
+    """With "auto": ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch."""
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
