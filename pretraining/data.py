@@ -5,7 +5,8 @@
 reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/pretraining:
 
 - train.XX-YY: sentences of two languages that translate the same English sentence;
-- odd.XX-en: pairs as people type them (shouted, without the final mark, with an emoji, with other numbers and names);
+- odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an emoji, with other
+  numbers and names;
 - valid.XX-en: some of the validation pairs, for a look during training;
 - test.XX-YY: the test sets joined on the English side.
 
@@ -30,6 +31,7 @@ EMOJI = [
     *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️",
     *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
 ]  # fmt: skip
+ACCENTS = ["aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß")]
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
 Texts = Iterable[tuple[str, str]]
@@ -71,10 +73,13 @@ def joined(one: Texts, other: Texts) -> list[tuple[str, str]]:
 def odd(pairs: list[tuple[str, str]], lots: random.Random) -> list[tuple[str, str]]:
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
     numbered = [pair for pair in pairs if same_numbers(*pair)]
-    named = [(pair, found) for pair in pairs if (found := same_names(*pair))]
-    names = sorted({name for _, found in named for name in found})
+    shared = [(pair, same_names(*pair)) for pair in pairs]
+    known = {name for (a, _), found in shared for name in found if not a.startswith(name)}
+    named = [(pair, names) for pair, found in shared if (names := [name for name in found if name in known])]
+    names = sorted(known)
     return [
-        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 2 * ODD_PAIRS)),
+        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 4 * ODD_PAIRS)),
+        *((a.lower(), b.lower()) for a, b in lots.sample(pairs, ODD_PAIRS)),
         *((a[:-1], b[:-1]) for a, b in lots.sample(marked, ODD_PAIRS)),
         *(decorated(pair, lots.choice(EMOJI), lots) for pair in lots.sample(pairs, ODD_PAIRS)),
         *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
@@ -104,10 +109,9 @@ def renumbered(pair: tuple[str, str], lots: random.Random) -> tuple[str, str]:
 
 
 def same_names(a: str, b: str) -> list[str]:
-    """Words with a capital that both texts have, each once, and not as their first."""
-    found = [word for word in NAME.findall(a)[1:] if word[0].isupper() and word[1:].islower()]
-    others = NAME.findall(b)
-    return [word for word in found if found.count(word) == 1 == others.count(word) and others[0] != word]
+    """Words with a capital that both texts have, each once."""
+    found, others = ([w for w in NAME.findall(text) if w[0].isupper() and w[1:].islower()] for text in (a, b))
+    return [word for word in found if found.count(word) == 1 == others.count(word)]
 
 
 def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: random.Random) -> tuple[str, str]:
@@ -115,7 +119,8 @@ def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: ran
     a, b = pair
     for name in found:
         one, other = lots.choice(names), lots.choice(names)
-        new = lots.choice([one, one[: lots.randint(2, 5)] + other[lots.randint(1, 3) :].lower()])
+        mixed = one[: lots.randint(2, 5)] + other[lots.randint(1, 3) :].lower()
+        new = lots.choice([one, mixed, mixed.replace(*lots.choice(ACCENTS), 1)])
         a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
 
