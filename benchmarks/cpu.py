@@ -200,7 +200,8 @@ def main() -> None:
     if fixed:
         sources = random_sources(bundle)
     else:
-        sources = bundle.codec.encode_source(list(read_lines(str(EXAMPLES / "valid.de.gz"))))
+        to = bundle.codec.languages.default_target("de")
+        sources = bundle.codec.encode_source(list(read_lines(str(EXAMPLES / "valid.de.gz"))), to)
         sources.sort(key=len, reverse=True)
     head(f"{'base shape, random weights' if fixed else arguments.model}, {len(sources)} sentences")
     with tempfile.TemporaryDirectory() as work:

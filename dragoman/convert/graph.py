@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
-OPSET, IR_VERSION = 21, 10
+OPSET, IR_VERSION = 23, 11
 TYPES = {"F32": TensorProto.FLOAT, "U8": TensorProto.UINT8}
 Rows = tuple[int, int]
 

@@ -26,13 +26,15 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
     places = g.input("places", INT64, ["N"])  # of each token among the B*S padded ones
     tokens = g.input("tokens", INT64, ["B", "S"])  # the packed token at each padded place, any one at padding
-    lengths = g.input("lengths", INT32, ["B"])
+    mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])  # 0 at words, a large negative number at padding
+
+    thrice = g.op("Mul", tokens, g.constant([3]))
+    queries_keys_values = [g.op("Add", thrice, g.constant([i])) for i in range(3)]  # among (3N, D)
 
     def to_itself(x: str, name: str) -> str:
-        qkv = f"{name}.project.to_qkv"
-        parts = [g.linear(x, f"{qkv}.weight", rows=(i * width, (i + 1) * width)) for i in range(3)]
-        padded = [g.op("Gather", part, tokens, axis=0) for part in parts]  # (B, S, D) each
-        y = g.microsoft("MultiHeadAttention", *padded, g.weight(f"{qkv}.bias"), lengths, num_heads=heads)
+        rows = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))
+        qkv = [g.op("Gather", rows, places, axis=0) for places in queries_keys_values]  # (B, S, D) each
+        y = g.op("Attention", *qkv, mask, q_num_heads=heads, kv_num_heads=heads)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
         return g.layer(packed, f"{name}.project.to_out")
 

@@ -100,20 +100,20 @@ class OnnxEngine:
         real = np.arange(-(-longest // LANES) * LANES) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
+        mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
             "positions": self._source_positions(0, longest),
             "columns": np.nonzero(real)[1],
             "places": np.flatnonzero(real),
             "tokens": tokens,
-            "lengths": lengths,
+            "mask": np.repeat(mask, real.shape[1], axis=2),
             "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
         }
         names = [f"memory_{name}" for name in self._caches]
         memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
         lists = Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
         return self._bound(grid, memory, mask, longest, lists)
 
