@@ -37,6 +37,7 @@ FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
 ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH = "encoder.onnx", "step.onnx", "listed_step.onnx"
 GRAPHS = {ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH}
+GRAPH_VERSION = 2  # what graphs take and give; the engine runs those of its own version
 OUTPUT_MATRICES = ("output.weight", "target_embedding.words.weight", "source_embedding.words.weight")  # the first there
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
+from dragoman.bundle import GRAPH_VERSION
+
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 OPSET, IR_VERSION = 23, 11
 TYPES = {"F32": TensorProto.FLOAT, "U8": TensorProto.UINT8}
@@ -88,5 +90,11 @@ class Graph:
     def serialise(self, name: str) -> bytes:
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._initializers.values()))
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, producer_name="dragoman", ir_version=IR_VERSION)
+        model = helper.make_model(
+            graph,
+            opset_imports=opsets,
+            producer_name="dragoman",
+            model_version=GRAPH_VERSION,
+            ir_version=IR_VERSION,
+        )
         return bytes(model.SerializeToString())

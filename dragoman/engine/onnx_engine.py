@@ -14,7 +14,7 @@ from threading import Lock
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import ENCODER_GRAPH, LISTED_STEP_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import ENCODER_GRAPH, GRAPH_VERSION, LISTED_STEP_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
@@ -216,11 +216,14 @@ class OnnxEngine:
                 options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
                 options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
                 try:
-                    self._sessions[graph] = onnxruntime.InferenceSession(
+                    session = onnxruntime.InferenceSession(
                         self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
                     )
                 except Exception as error:  # whatever a forged graph makes ONNX Runtime say
                     raise BundleError(f"{graph} cannot be run ({error}).") from None
+                if session.get_modelmeta().version != GRAPH_VERSION:
+                    raise BundleError(f"{graph} is of another version: make it again with dragoman convert to-onnx.")
+                self._sessions[graph] = session
         return self._sessions[graph]
 
 

@@ -169,6 +169,13 @@ def test_a_width_that_int8_cannot_take_is_refused() -> None:
         engines(int8=True, model__width=20, model__heads=2)
 
 
+def test_graphs_of_another_version_are_refused(converted: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = read_bundle(converted["float32"])
+    monkeypatch.setattr("dragoman.convert.graph.GRAPH_VERSION", 1)
+    with pytest.raises(BundleError, match="another version: make it again"):
+        OnnxEngine(with_graphs(bundle)).start(SOURCES)
+
+
 def test_a_forged_graph_is_one_clear_line(converted: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(converted["float32"], tmp_path / "forged")
     bundle = read_bundle(tmp_path / "forged")
