@@ -5,7 +5,7 @@ is split at sentence ends and its parts are joined again. An empty line stays em
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import islice
@@ -18,6 +18,7 @@ from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.numbers import digits_astray
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.decode.device_search import DeviceSearch
 
 WINDOW_LINES = 2048
+WIDER = 4  # times the beam, where numbers went astray
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,21 @@ class Translator:
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
+        found = self._found(parts, first, request)
+        if self._settings(request).keep_numbers and not (request.sampling or request.observer):
+            self._keep_numbers(parts, found, first, request)
+        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
+        words_of_line: list[list[int]] = [[] for _ in lines]
+        for part, candidates in zip(parts, found, strict=True):
+            of_line[part.line].append(candidates)
+            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
+        return [
+            Translation(text, joined(candidates, words))
+            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
+        ]
+
+    def _found(self, parts: list["_Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+        """The candidates of each part, best first."""
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
         lengths = [len(part.ids) for part in parts]
         tokens = self._settings(request).batch_tokens or self.engine.batch_tokens
@@ -209,15 +226,21 @@ class Translator:
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
-        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
-        words_of_line: list[list[int]] = [[] for _ in lines]
-        for part, candidates in zip(parts, found, strict=True):
-            of_line[part.line].append(candidates)
-            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
-        return [
-            Translation(text, joined(candidates, words))
-            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
-        ]
+        return found
+
+    def _keep_numbers(
+        self, parts: list["_Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
+    ) -> None:
+        """Where the best candidate's digits are not those of its source, those of a wider search are asked too."""
+        texts = [self.codec.source_segmenter.decode(part.ids) for part in parts]
+        wrong = [row for row, text in enumerate(texts) if digits_astray(text, found[row][0].text)]
+        settings = self._settings(request)
+        beam = WIDER * max(settings.beam, request.nbest)
+        wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
+        for row, more in zip(wrong, self._found([parts[row] for row in wrong], first, wider), strict=True):
+            known = {candidate.text: candidate for candidate in (*more, *found[row])}
+            closest = sorted(known.values(), key=lambda c: (digits_astray(texts[row], c.text), -c.score))
+            found[row] = tuple(closest[: request.nbest])
 
     def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
@@ -263,12 +286,13 @@ class Translator:
         )  # fmt: skip
 
     def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
-        """Kept for these settings: what it has recorded is worth more the second time."""
+        """Kept for the last settings, and the last but one: what it has recorded is worth more the second time."""
         if (settings, nbest) not in self._device_searches:
             from dragoman.decode.device_search import DeviceSearch
             from dragoman.engine.torch_engine import TorchEngine
 
-            self._device_searches.clear()
+            while len(self._device_searches) > 1:
+                del self._device_searches[next(iter(self._device_searches))]
             self._device_searches[settings, nbest] = DeviceSearch(cast(TorchEngine, self.engine), settings, nbest)
         return self._device_searches[settings, nbest]
 

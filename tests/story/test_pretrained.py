@@ -81,7 +81,8 @@ def test_it_is_small_and_in_eight_bits() -> None:
         "Er wurde am 24. Mai 1987 geboren.",
         "Meine Telefonnummer ist 030 1234567.",
         "¿Puedes prestarme 250 euros hasta el día 15?",
-        "Le train part à 14 h 35 du quai 7.",
+        "Nous avons vendu 3829 billets en 2019.",
+        "O trem 482 tem 16 vagões.",
     ],
 )
 def test_digits_survive(english, text: str) -> None:
@@ -89,10 +90,11 @@ def test_digits_survive(english, text: str) -> None:
     assert sorted("".join(re.findall(r"\d", said))) == sorted("".join(re.findall(r"\d", text))), said
 
 
-@pytest.mark.parametrize("name", ["Wuppertal", "Frau Krzyżewski", "O'Brien", "Zoë", "Microsoft"])
-def test_names_survive(english, name: str) -> None:
-    said = english(f"{name} ist weit weg von hier.")
-    assert name.split()[-1] in said
+def test_most_names_survive(english) -> None:
+    names = ["Wuppertal", "Müller", "Zoë", "Siemens", "Giovanni", "Rossi", "Yamamoto", "García", "Lefèvre", "Silva"]
+    sentences = ["Ich habe {} gestern gesehen.", "Je pense souvent à {}.", "¿Conoces a {}?", "Você conhece {}?"]
+    kept = [name in english(sentence.format(name)) for name in names for sentence in sentences]
+    assert sum(kept) > 0.8 * len(kept)
 
 
 def test_quotes_and_signs_survive(english) -> None:
@@ -100,8 +102,9 @@ def test_quotes_and_signs_survive(english) -> None:
     assert "😀" in english("Ich freue mich auf dich! 😀")
 
 
-def test_shouting_is_understood(english) -> None:
-    assert "station" in english("WO IST DER BAHNHOF?").lower()
+def test_shouting_and_mumbling_are_understood(english) -> None:
+    assert "STATION" in english("WO IST DER BAHNHOF?")
+    assert "station" in english("wo ist der bahnhof")
 
 
 def test_a_missing_final_mark_changes_little(english) -> None:
@@ -122,7 +125,7 @@ def test_nothing_stays_nothing(translator: Translator) -> None:
         "asdkjh qwe zxcv",
         "!!! ??? ...",
         "https://example.org/a?b=c",
-        "a" * 3000,
+        "a" * 1000,
     ],
 )
 def test_what_it_cannot_know_gets_an_answer_that_ends(english, text: str) -> None:

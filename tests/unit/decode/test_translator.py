@@ -49,6 +49,25 @@ def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
     assert found[0] == " ".join(translator(["eins zwei.", "Drei!"]))
 
 
+def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_taken(translator, monkeypatch) -> None:
+    """The toy language has no digits, so vowels stand for them: too many in the translation, and it is wrong."""
+
+    def vowels(source: str, translation: str) -> int:
+        return sum(map(translation.count, "aeiou")) if "vier" in source else 0
+
+    monkeypatch.setattr("dragoman.decode.translator.digits_astray", vowels)
+    settings = replace(translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}).decoding
+    texts = ["eins vier zwei", "eins zwei", "vier"]
+    wide = replace(translator.config, {"decoding.beam": 8}).decoding
+    kept, plain = (translator(texts, Request(decoding=d)) for d in (settings, translator.config.decoding))
+    asked = translator.translate(texts, Request(decoding=wide, nbest=8))
+    assert kept[1] == plain[1]
+    for i in (0, 2):
+        assert vowels("vier", kept[i]) == min(vowels("vier", c.text) for c in asked[i].candidates)
+    assert vowels("vier", kept[0]) < vowels("vier", plain[0])
+    assert len(translator.translate(texts, Request(decoding=settings, nbest=3))[0].candidates) == 3
+
+
 def test_where_nobody_says_english_becomes_german_and_all_else_english(translator) -> None:
     """The source's first piece is the tag of the language that it is translated into."""
     several = Codec.learn(
