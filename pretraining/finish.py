@@ -1,6 +1,6 @@
 """Scores a trained and converted model in every direction and leaves it, with its card, in another folder.
 
-    python pretraining/finish.py corpora runs/bundled runs/scored
+    python pretraining/finish.py corpora runs/bundled dragoman/pretrained/tatoeba
 
 Directions to and from English: the Tatoeba test sets, BLEU and chrF. The others: the test sets joined on their English
 side (pretraining/data.py), chrF. The bundle translates as it is: int8, its own beam. Scores that are found
@@ -29,7 +29,7 @@ CARD = {
     "attribution": "sentences from tatoeba.org and manythings.org/anki (CC BY 2.0 FR); translations of LibreOffice "
     "7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain)",
     "licence": "CC BY 2.0 FR, as the sentences",
-    "trained_by": "dragoman train --config pretraining/config.toml, in three legs",
+    "trained_by": "dragoman train --config pretraining/config.toml, in three legs; the last with training.max_steps=48376",
     "machine": "one NVIDIA H200",
     "scored_on": "test",
 }  # fmt: skip

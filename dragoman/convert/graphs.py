@@ -27,13 +27,12 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     places = g.input("places", INT64, ["N"])  # of each token among the B*S padded ones
     tokens = g.input("tokens", INT64, ["B", "S"])  # the packed token at each padded place, any one at padding
     mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])  # 0 at words, a large negative number at padding
-
     thrice = g.op("Mul", tokens, g.constant([3]))
-    queries_keys_values = [g.op("Add", thrice, g.constant([i])) for i in range(3)]  # among (3N, D)
+    thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]  # its query, key and value among 3N
 
     def to_itself(x: str, name: str) -> str:
-        rows = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))
-        qkv = [g.op("Gather", rows, places, axis=0) for places in queries_keys_values]  # (B, S, D) each
+        packed = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))  # (3N, D)
+        qkv = [g.op("Gather", packed, third, axis=0) for third in thirds]  # (B, S, D) each
         y = g.op("Attention", *qkv, mask, q_num_heads=heads, kv_num_heads=heads)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
         return g.layer(packed, f"{name}.project.to_out")
