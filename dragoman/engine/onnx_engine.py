@@ -37,6 +37,7 @@ class State:
     longest: int  # of the sources, before they were padded to S
     lists: Lists | None  # of the pieces that the grid's sentences may say; None: all
     feeds: dict[str, np.ndarray]  # the step's small inputs
+    longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
     binding: onnxruntime.IOBinding
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -44,9 +45,11 @@ class State:
         """Arrays for what the step is asked for, unless they are those of the step before."""
         if {name: array.shape for name, array in self.outputs.items()} != shapes:
             kinds = {"best_tokens": np.int64}
+            self.binding.clear_binding_outputs()  # else a step would go on writing where others lay
             self.outputs = {name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()}
-            for name, array in self.outputs.items():
-                self.binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            arrays = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in self.outputs.items()}
+            for name, value in (arrays | self.longer).items():
+                self.binding.bind_ortvalue_output(name, value)
 
 
 class OnnxEngine:
@@ -201,11 +204,11 @@ class OnnxEngine:
         binding = self._session(LISTED_STEP_GRAPH if lists else STEP_GRAPH).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        longer = {}
         for name, cache in zip(self._caches, grid.caches, strict=True):
-            value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
+            longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
-            binding.bind_ortvalue_output(f"longer_{name}", value)
-        return State(grid, memory, mask, longest, lists, feeds, binding)
+        return State(grid, memory, mask, longest, lists, feeds, longer, binding)
 
     def _session(self, graph: str) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""

@@ -169,6 +169,16 @@ def test_a_width_that_int8_cannot_take_is_refused() -> None:
         engines(int8=True, model__width=20, model__heads=2)
 
 
+def test_a_step_writes_nothing_that_only_one_before_was_asked_for(converted: dict[str, Path]) -> None:
+    """Where all log-probabilities lay, as for a forced prefix, something else may lie by now."""
+    engine = OnnxEngine(read_bundle(converted["float32"]))
+    caches, rows = len(engine._caches), np.arange(len(SOURCES))
+    first = engine.step(engine.start(SOURCES), rows, rows, None)
+    assert len(first.state.binding.get_outputs()) == caches + 1
+    then = engine.step(first.state, rows, rows, 2)
+    assert len(then.state.binding.get_outputs()) == caches + 2
+
+
 def test_graphs_of_another_version_are_refused(converted: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = read_bundle(converted["float32"])
     monkeypatch.setattr("dragoman.convert.graph.GRAPH_VERSION", 1)
