@@ -39,7 +39,7 @@ class TranslateRequest(BaseModel):
     source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
     target: Language | None = Field(None, description="The language wanted; without it, the model's first choice.")
     beam: int | None = Field(None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy.")
-    nbest: int = Field(1, ge=1, le=10, description="Translations of each text, best first.")
+    nbest: int = Field(1, ge=1, le=10, description="Translations of each text at most, all different, best first.")
     alignments: bool = Field(False, description="Also link words and tell how sure each is.")
 
 

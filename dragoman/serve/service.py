@@ -102,13 +102,18 @@ def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Re
 
 
 def _translated(route: Route, found: list[Translation], gaps: list[str], alignments: bool) -> schemas.Translated:
-    """A text's translation from those of its sentences: the best of each, the second of each, ..."""
+    """A text's translation from those of its sentences: the best of each, the second of each, ...
+
+    Candidates of other pieces may read the same; the best of those is enough.
+    """
     source_words = [_source_words(route, sentence.source) for sentence in found] if alignments else []
     count = max(len(sentence.candidates) for sentence in found)
-    candidates = [
-        _candidate([s.candidates[min(rank, len(s.candidates) - 1)] for s in found], gaps, source_words)
-        for rank in range(count)
-    ]
+    distinct: dict[str, schemas.Candidate] = {}
+    for rank in range(count):
+        parts = [s.candidates[min(rank, len(s.candidates) - 1)] for s in found]
+        candidate = _candidate(parts, gaps, source_words)
+        distinct.setdefault(candidate.text, candidate)
+    candidates = [*distinct.values()]
     return schemas.Translated(
         text=candidates[0].text,
         source=route.source,

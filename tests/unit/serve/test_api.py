@@ -48,6 +48,17 @@ def test_the_answers_are_the_translators(client, trained) -> None:
         assert all(0 <= word["probability"] <= 1 for word in theirs["words"])
 
 
+def test_alternatives_that_read_the_same_are_one(client) -> None:
+    from dragoman.decode.translation import Candidate, Translation
+    from dragoman.serve import service
+
+    texts = ["one", "a", "one", "b", "a"]
+    found = [Translation("eins", tuple(Candidate(text, -i) for i, text in enumerate(texts)))]
+    route = client.app.state.service.models.route("eins", "de", "en")
+    shown = service._translated(route, found, [], alignments=False).candidates
+    assert [(c.text, c.score) for c in shown] == [("one", 0), ("a", -1), ("b", -3)]
+
+
 def test_lines_and_sentences_keep_their_places(client) -> None:
     text = "eins zwei\n\n  drei! Vier\r\n"
     found = translate(client, text=text, alignments=True).json()["translations"][0]
