@@ -29,7 +29,7 @@ CARD = {
     "attribution": "sentences from tatoeba.org and manythings.org/anki (CC BY 2.0 FR); translations of LibreOffice "
     "7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain)",
     "licence": "CC BY 2.0 FR, as the sentences",
-    "trained_by": "dragoman train --config pretraining/config.toml, in three legs; the last with training.max_steps=48376",
+    "trained_by": "dragoman train --config pretraining/config.toml, in three legs, the last with max_steps=48376",
     "machine": "one NVIDIA H200",
     "scored_on": "test",
 }  # fmt: skip
