@@ -232,6 +232,8 @@ def main() -> None:
             to_huggingface(bundle, folder / "hf")
             hugging = huggingface_run(folder / "hf", bundle.codec.source.pad, fixed)
             show("Hugging Face Marian float32", measure(hugging, sources, 1), against)
+        elif "huggingface" in peers:
+            print("\n(Hugging Face's Marian has no norms before the sublayers: it cannot hold this model.)")
         if not fixed:
             write_bundle(folder / "int8", int8)
             start_times(folder / "int8")
