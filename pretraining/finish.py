@@ -25,7 +25,8 @@ LANGUAGES = ("de", "en", "es", "fr", "pt")
 CARD = {
     "description": "every direction between English, German, Spanish, French and Portuguese; short everyday sentences",
     "data": "Tatoeba in four pairs with English, joined on English for the other directions; LibreOffice's help texts; "
-    "Bible verses; no pair shares a sentence with a validation or test set",
+    "Bible verses; no pair shares a sentence with a validation or test set, but of 70,000 pairs with "
+    "other names or numbers put in, 3,244 were made of such a pair",
     "attribution": "sentences from tatoeba.org and manythings.org/anki (CC BY 2.0 FR); translations of LibreOffice "
     "7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain)",
     "licence": "CC BY 2.0 FR, as the sentences",
