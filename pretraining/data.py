@@ -7,17 +7,19 @@ reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/
 - train.XX-YY: sentences of two languages that translate the same English sentence;
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an emoji, with other
   numbers and names;
+- long.XX-en: pairs of a dozen words and more, and sentences chained to such ("..., and ...");
 - valid.XX-en: some of the validation pairs, for a look during training;
 - test.XX-YY: the test sets joined on the English side.
 
-Which of these may be trained on is not decided here: the config's [[data.exclude]] names all validation and test sets.
+What is made of several sentences, or of a changed one, is made of those that stand in no validation or test set. For
+all other pairs the config's [[data.exclude]] names these sets.
 """
 
 import gzip
 import random
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -26,12 +28,22 @@ from dragoman.text.doctor import normalised
 from dragoman.text.parallel import read_pairs
 
 LANGUAGES = ("de", "es", "fr", "pt")
-ODD_PAIRS, RENAMED_PAIRS, VALID_PAIRS, TEST_PAIRS = 2500, 15_000, 500, 2000  # of each kind and pair of languages
+JOINTS = {  # how one clause follows another: and, but, or as if by itself
+    "de": (" und ", ", aber ", "; "),
+    "en": (", and ", ", but ", "; "),
+    "es": (" y ", ", pero ", "; "),
+    "fr": (" et ", ", mais ", " ; "),
+    "pt": (" e ", ", mas ", "; "),
+}
+LONG = 12  # English words
+ODD_PAIRS, RENAMED_PAIRS, CHAINED_PAIRS = 2500, 15_000, 30_000  # of each pair of languages
+VALID_PAIRS, TEST_PAIRS = 500, 2000
 EMOJI = [
     *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️",
     *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
 ]  # fmt: skip
 ACCENTS = ["aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß")]
+WORD = re.compile(r"[^\W\d_]+")
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
 Texts = Iterable[tuple[str, str]]
@@ -40,9 +52,17 @@ Texts = Iterable[tuple[str, str]]
 def main(corpora: Path) -> None:
     out, lots = corpora / "pretraining", random.Random(1)
     out.mkdir(exist_ok=True)
+    held_out = {
+        normalised(text)
+        for a in LANGUAGES
+        for part in ("valid", "test")
+        for pair in tatoeba(corpora, part, a)
+        for text in pair
+    }
     for a in LANGUAGES:
-        train = tatoeba(corpora, "train", a)
+        train = [p for p in tatoeba(corpora, "train", a) if held_out.isdisjoint(map(normalised, p))]
         write(out, f"odd.{a}-en", a, "en", odd(train, lots))
+        write(out, f"long.{a}-en", a, "en", long(train, a, lots))
         valid = tatoeba(corpora, "valid", a)
         write(out, f"valid.{a}-en", a, "en", lots.sample(valid, VALID_PAIRS))
     for a, b in combinations(LANGUAGES, 2):
@@ -85,6 +105,37 @@ def odd(pairs: list[tuple[str, str]], lots: random.Random) -> list[tuple[str, st
         *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
         *(renamed(pair, found, names, lots) for pair, found in lots.choices(named, k=RENAMED_PAIRS)),
     ]
+
+
+def long(pairs: list[tuple[str, str]], language: str, lots: random.Random) -> list[tuple[str, str]]:
+    """The corpus has few long sentences: these, and others made by chaining two to four short ones."""
+    sides = [Chain(language, (a for a, _ in pairs)), Chain("en", (b for _, b in pairs))]
+    clauses = [pair for pair in pairs if all(re.fullmatch(r"[^.!?;:\"…]+\.", text) for text in pair)]
+    chained = []
+    for _ in range(CHAINED_PAIRS):
+        chosen = lots.sample(clauses, lots.choice((2, 2, 3, 4)))
+        joints = [lots.randrange(3) for _ in chosen[1:]]
+        a, b = (chain(texts, joints) for chain, texts in zip(sides, zip(*chosen, strict=True), strict=True))
+        chained.append((a, b))
+    return [pair for pair in pairs if len(pair[1].split()) >= LONG] + chained
+
+
+class Chain:
+    """Makes one sentence of several; a clause's first word is written as in the midst of a sentence."""
+
+    def __init__(self, language: str, texts: Iterable[str]):
+        self._joints = JOINTS[language]
+        self._inside = Counter(word for text in texts for word in WORD.findall(text)[1:])
+
+    def __call__(self, texts: Iterable[str], joints: Iterable[int]) -> str:
+        first, *others = (text.removesuffix(".") for text in texts)
+        clauses = (self._joints[joint] + self._continued(text) for joint, text in zip(joints, others, strict=True))
+        return "".join([first, *clauses, "."])
+
+    def _continued(self, text: str) -> str:
+        word = WORD.search(text)
+        small = word is not None and self._inside[word[0].lower()] >= self._inside[word[0]]
+        return text[:1].lower() + text[1:] if small else text
 
 
 def same_numbers(a: str, b: str) -> bool:
