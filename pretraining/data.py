@@ -8,6 +8,7 @@ reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an emoji, with other
   numbers and names;
 - long.XX-en: pairs of a dozen words and more, and sentences chained to such ("..., and ...");
+- unpaired.en: English sentences that have no Portuguese yet, the Bible's verses among them;
 - valid.XX-en: some of the validation pairs, for a look during training;
 - test.XX-YY: the test sets joined on the English side.
 
@@ -25,7 +26,7 @@ from itertools import combinations
 from pathlib import Path
 
 from dragoman.text.doctor import normalised
-from dragoman.text.parallel import read_pairs
+from dragoman.text.parallel import read_lines, read_pairs
 
 LANGUAGES = ("de", "es", "fr", "pt")
 JOINTS = {  # how one clause follows another: and, but, or as if by itself
@@ -65,6 +66,7 @@ def main(corpora: Path) -> None:
         write(out, f"long.{a}-en", a, "en", long(train, a, lots))
         valid = tatoeba(corpora, "valid", a)
         write(out, f"valid.{a}-en", a, "en", lots.sample(valid, VALID_PAIRS))
+    write_texts(out / "unpaired.en.gz", unpaired(corpora, held_out))
     for a, b in combinations(LANGUAGES, 2):
         write(out, f"train.{a}-{b}", a, b, joined(tatoeba(corpora, "train", a), tatoeba(corpora, "train", b)))
         test = joined(tatoeba(corpora, "test", a), tatoeba(corpora, "test", b))
@@ -138,6 +140,14 @@ class Chain:
         return text[:1].lower() + text[1:] if small else text
 
 
+def unpaired(corpora: Path, held_out: set[str]) -> Iterable[str]:
+    known = held_out | {normalised(english) for _, english in tatoeba(corpora, "train", "pt")}
+    found = {normalised(text): text for a in ("de", "es", "fr") for _, text in tatoeba(corpora, "train", a)}
+    yield from (text for key, text in found.items() if key not in known)
+    for a in ("de", "es"):
+        yield from read_lines(corpora / "extra" / f"bible.{a}-en" / "train.en.gz")
+
+
 def same_numbers(a: str, b: str) -> bool:
     """Whether both have the same numbers, each once; others may be dates or times, told otherwise elsewhere."""
     found = NUMBER.findall(a)
@@ -179,9 +189,13 @@ def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: ran
 def write(folder: Path, name: str, a: str, b: str, pairs: Iterable[tuple[str, str]]) -> None:
     pairs = list(pairs)
     for language, texts in zip((a, b), zip(*pairs, strict=True), strict=True):
-        with gzip.open(folder / f"{name}.{language}.gz", "wt", encoding="utf-8") as file:
-            file.writelines(f"{text}\n" for text in texts)
+        write_texts(folder / f"{name}.{language}.gz", texts)
     print(f"{name}: {len(pairs):,} pairs")
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{text}\n" for text in texts)
 
 
 if __name__ == "__main__":

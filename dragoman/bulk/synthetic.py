@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman.decode.translation import Translation
-from dragoman.text.codec import MADE
+from dragoman.text.parallel import MADE
 
 
 def back(real: str, made: str) -> str:

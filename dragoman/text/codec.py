@@ -14,6 +14,7 @@ from typing import cast
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
+from dragoman.text.parallel import MADE
 from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
 from dragoman.text.vocabulary import Vocabulary, language_tag
 
@@ -23,7 +24,6 @@ SHARED, SOURCE, TARGET = "shared", "source", "target"
 CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
     f"{side}.{segmenter.suffix}" for side in (SHARED, SOURCE, TARGET) for segmenter in SEGMENTERS.values()
 }
-MADE = "<BT>"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from itertools import chain, islice
 import numpy as np
 
 from dragoman.text.likeness import MARGIN, Likeness
-from dragoman.text.parallel import Pair
+from dragoman.text.parallel import MADE, Pair
 from dragoman.text.repeats import Repeats, hash64
 
 FIRST_LINES_SHOWN = 3
@@ -109,12 +109,12 @@ def is_usable(pair: Pair) -> bool:
 
 
 def normalised(text: str) -> str:
-    """Text without what does not make another sentence: case, spaces, punctuation, Unicode forms.
+    """Text without what does not make another sentence: case, spaces, punctuation, Unicode forms, a model's mark.
 
-    >>> normalised("Guten  Tag!") == normalised("guten tag")
+    >>> normalised("Guten  Tag!") == normalised("guten tag") == normalised("<BT> Guten Tag.")
     True
     """
-    words = _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    words = _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text.removeprefix(MADE)).casefold()).strip()
     return words or text.strip()
 
 

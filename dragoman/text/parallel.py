@@ -18,6 +18,7 @@ import numpy as np
 
 from dragoman.errors import CorpusError
 
+MADE = "<BT>"  # in front of a source that a model made of its target
 LONGEST_LINE = 2**20  # bytes
 LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
 LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"

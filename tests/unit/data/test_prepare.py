@@ -35,6 +35,16 @@ def test_no_pair_is_trained_on_that_shares_a_sentence_with_what_is_excluded(tmp_
     assert any(f"{len(gone)} pairs share a sentence with data.exclude" in note for note in data.notes)
 
 
+def test_a_source_that_a_model_made_is_excluded_as_any_other(tmp_path) -> None:
+    pairs = toy_pairs(100)
+    (apart, _), *others = pairs
+    files = write_corpus(tmp_path, "t", [(f"<BT> {source}", target) for source, target in pairs])
+    source, target = write_corpus(tmp_path, "apart", [(apart, "unseen")])
+    excluded = [{"source": str(source), "target": str(target)}]
+    data = prepare(config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data")
+    assert [*data.train.lines] == [line for line, (source, _) in enumerate(others, 2) if source != apart]
+
+
 def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     pairs = [*toy_pairs(100), ("leer", ""), ("lang " * 50, "long " * 50)]
     data = prepare(config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data")
