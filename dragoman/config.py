@@ -226,7 +226,9 @@ class DecodingConfig:
     patience: float = setting(1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1)
     max_source_length: int = setting(512, "pieces: a longer text is split at sentence ends", at_least=2)
     by_sentence: bool = setting(False, "every sentence of a text is translated by itself, however short the text")
-    keep_numbers: bool = setting(False, "where a translation loses digits or makes some up, a wider search is tried")
+    keep_numbers: bool = setting(
+        False, "where a translation loses digits or makes some up, a wider search is tried, then other numbers"
+    )
     shortlist: bool = setting(True, "search among likely pieces alone, where the model has a list of them")
     batch_tokens: int = setting(0, "source pieces translated at once; 0: what suits the device", at_least=0)
     precision: str = setting(

@@ -1,9 +1,12 @@
-"""Whether a translation has the numbers of its source."""
+"""Whether a translation has the numbers of its source; and others to stand in for those that a model gets wrong."""
 
+import random
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 NUMBER = re.compile(r"\d+")
+TRIES = 20  # at a number that is not taken
 
 
 def digits_astray(source: str, translation: str) -> int:
@@ -22,3 +25,32 @@ def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
     """All digits of a text, and those that are a number by themselves."""
     numbers = NUMBER.findall(text)
     return Counter("".join(numbers)), Counter(number for number in numbers if len(number) == 1)
+
+
+def stand_ins(text: str, seed: int) -> dict[str, str]:
+    """Another number for each of the text that has two digits or more, unless all that are like it are taken.
+
+    >>> [*stand_ins("Am 15. Mai 1987, um 8 Uhr", seed=1)]
+    ['15', '1987']
+    """
+    lots, numbers = random.Random(seed), NUMBER.findall(text)
+    others: dict[str, str] = {}
+    for number in dict.fromkeys(number for number in numbers if len(number) > 1):
+        alike = (_alike(number, lots) for _ in range(TRIES))
+        others[number] = next((other for other in alike if other not in (*numbers, *others.values())), number)
+    return others
+
+
+def _alike(number: str, lots: random.Random) -> str:
+    """As long, of a like size, told the same way: "the 19th" for "the 15th", "the 43rd" for "the 23rd"."""
+    head = number[:-2][:1] + "".join(lots.choices("0123456789", k=max(0, len(number) - 3)))
+    tail = "1" + lots.choice("0123456789") if number[-2] == "1" else lots.choice("23456789") + number[-1]
+    return head + tail
+
+
+def with_others(text: str, others: Mapping[str, str]) -> str:
+    """
+    >>> with_others("room 204 of 2041", {"204": "294"})
+    'room 294 of 2041'
+    """
+    return NUMBER.sub(lambda found: others.get(found[0], found[0]), text)

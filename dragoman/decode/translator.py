@@ -18,7 +18,7 @@ from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
-from dragoman.decode.numbers import digits_astray
+from dragoman.decode.numbers import digits_astray, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 WINDOW_LINES = 2048
 WIDER = 4  # times the beam, where numbers went astray
+STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,31 @@ class Translator:
             known = {candidate.text: candidate for candidate in (*more, *found[row])}
             closest = sorted(known.values(), key=lambda c: (digits_astray(texts[row], c.text), -c.score))
             found[row] = tuple(closest[: request.nbest])
+        if not request.prefix:
+            still_wrong = [row for row in wrong if digits_astray(texts[row], found[row][0].text)]
+            for row, better in self._with_stand_ins(parts, texts, still_wrong, first, request):
+                found[row] = (better, *found[row])[: request.nbest]
+
+    def _with_stand_ins(
+        self, parts: list["_Part"], texts: list[str], rows: list[int], first: int, request: Request
+    ) -> Iterator[tuple[int, Candidate]]:
+        """Translations of the same texts with other numbers, the right ones put back; none where these go wrong too."""
+        one = replace(request, nbest=1)
+        tries = [(row, others) for row in rows for seed in range(STAND_INS) if (others := stand_ins(texts[row], seed))]
+        changed = [with_others(texts[row], others) for row, others in tries]
+        ids = [
+            self.codec.encode_source([text], parts[row].to)[0] for (row, _), text in zip(tries, changed, strict=True)
+        ]
+        said = self._found([parts[row]._replace(ids=i) for (row, _), i in zip(tries, ids, strict=True)], first, one)
+        right = {
+            row: with_others(best.text, {other: number for number, other in others.items()})
+            for (row, others), text, (best, *_) in zip(tries, changed, said, strict=True)
+            if not digits_astray(text, best.text)
+        }
+        for row, text in right.items():
+            best = self._found([parts[row]._replace(number=0)], first, replace(one, prefix=text))[0][0]
+            if not digits_astray(texts[row], best.text):
+                yield row, best
 
     def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
@@ -255,11 +281,11 @@ class Translator:
             for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(_Part(row, 0, ids))
+                    parts.append(_Part(row, 0, ids, to))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
                 fitting = [part for text in texts for part in split_to_fit(text, fits) if part.strip()]
-                parts += [_Part(row, number, part) for number, part in enumerate(encode(fitting, to))]
+                parts += [_Part(row, number, part, to) for number, part in enumerate(encode(fitting, to))]
         return parts
 
     def _fits(self, text: str, to: str, longest: int) -> bool:
@@ -311,6 +337,7 @@ class _Part(NamedTuple):
     line: int
     number: int
     ids: list[int]
+    to: str
 
 
 def load(model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0) -> Translator:

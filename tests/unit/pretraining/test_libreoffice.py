@@ -20,9 +20,7 @@ def test_help_and_messages_become_pairs_sentence_by_sentence(tmp_path) -> None:
         (folder / "page.html").write_text(text, encoding="utf-8")
     folder = root / libreoffice.MESSAGES / "pt_BR" / "LC_MESSAGES"
     folder.mkdir(parents=True)
-    (folder / "sw.mo").write_bytes(
-        catalog({"": "Content-Type: text/plain; charset=UTF-8\n", "b|ok\4_Open": "A~brir"})
-    )
+    (folder / "sw.mo").write_bytes(catalog({"": "Content-Type: text/plain; charset=UTF-8\n", "b|ok\4_Open": "A~brir"}))
     libreoffice.main(tmp_path)
     assert pairs(tmp_path, "pt") == [
         ("Tecle Enter.", "Press Enter."),
