@@ -26,7 +26,7 @@ NAMES = [
     "Yamamoto", "Nguyen", "Schröder", "García", "Lefèvre", "Fernández", "Silva", "Oliveira", "Johansson",
     "Kowalski", "Papadopoulos", "Aoife", "Bjørn", "Heidelberg", "Toulouse", "Sevilla", "Coimbra", "Leicester",
     "Obama", "Merkel", "Netflix", "Toyota", "Samsung", "Vodafone", "Jürgen", "Sabine", "Thiago", "Ingrid",
-    "Mohammed", "Priya", "Krzyżewski", "Dvořák", ".split",
+    "Mohammed", "Priya", "Krzyżewski", "Dvořák",
 ]  # fmt: skip
 NAMED = [
     ("en", "Ich habe {} gestern gesehen."),
