@@ -49,9 +49,9 @@ class Assumptions:
     hop: float = assumed(5e-6, "seconds before a message's first byte; assumed")
     price: float = assumed(4.0, "dollars for a GPU and hour; assumed")
     cpu_greedy: float = assumed(
-        1350, "target tokens/s, base, int8, greedy, two Neoverse-N1 cores (`benchmarks/cpu.py`)"
+        1546, "target tokens/s, base, int8, greedy, two Neoverse-N1 cores (`benchmarks/cpu.py`)"
     )
-    cpu_beam: float = assumed(501, "the same with beam 4")
+    cpu_beam: float = assumed(571, "the same with beam 4")
     cpu_cores: float = assumed(64, "Neoverse-N1 cores in a CPU node")
     cpu_price: float = assumed(2.18, "dollars for such a node and hour; assumed")
     sentences: float = assumed(1e9, "sentences to translate")
