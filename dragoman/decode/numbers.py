@@ -42,10 +42,11 @@ def stand_ins(text: str, seed: int) -> dict[str, str]:
 
 
 def _alike(number: str, lots: random.Random) -> str:
-    """As long, of a like size, told the same way: "the 19th" for "the 15th", "the 43rd" for "the 23rd"."""
+    """As long, of a like size, told the same way: "the 19th" for "the 15th", "5 p.m." for 17 as "3 p.m." for 15."""
     head = number[:-2][:1] + "".join(lots.choices("0123456789", k=max(0, len(number) - 3)))
-    tail = "1" + lots.choice("0123456789") if number[-2] == "1" else lots.choice("23456789") + number[-1]
-    return head + tail
+    if number[-2] != "1":
+        return head + lots.choice("23456789") + number[-1]
+    return head + "1" + lots.choice("012" if number[-1] in "012" else "3456789")
 
 
 def with_others(text: str, others: Mapping[str, str]) -> str:
@@ -54,3 +55,17 @@ def with_others(text: str, others: Mapping[str, str]) -> str:
     'room 294 of 2041'
     """
     return NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
+
+
+def put_back(others: Mapping[str, str], changed: str, said: str) -> str:
+    """What was said of a changed text, with its own numbers; nothing if one of the others did not come through whole.
+
+    >>> put_back({"204": "294"}, "Zimmer 294", "room 294")
+    'room 204'
+    >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
+    ''
+    """
+    before, after = (Counter(NUMBER.findall(text)) for text in (changed, said))
+    if digits_astray(changed, said) or any(before[other] != after[other] for other in others.values()):
+        return ""
+    return with_others(said, {other: number for number, other in others.items()})

@@ -18,7 +18,7 @@ from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
-from dragoman.decode.numbers import digits_astray, stand_ins, with_others
+from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search, is_simple
@@ -232,41 +232,40 @@ class Translator:
     def _keep_numbers(
         self, parts: list["_Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
-        """Where the best candidate's digits are not those of its source, those of a wider search are asked too."""
-        texts = [self.codec.source_segmenter.decode(part.ids) for part in parts]
-        wrong = [row for row, text in enumerate(texts) if digits_astray(text, found[row][0].text)]
+        """Where the best candidate's digits are not those of its source, a wider search is asked, then stand-ins."""
+        wrong = [row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)]
         settings = self._settings(request)
         beam = WIDER * max(settings.beam, request.nbest)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
         for row, more in zip(wrong, self._found([parts[row] for row in wrong], first, wider), strict=True):
-            known = {candidate.text: candidate for candidate in (*more, *found[row])}
-            closest = sorted(known.values(), key=lambda c: (digits_astray(texts[row], c.text), -c.score))
+            text, known = parts[row].text, {candidate.text: candidate for candidate in (*more, *found[row])}
+            closest = sorted(known.values(), key=lambda c: (digits_astray(text, c.text), -c.score))
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
-            still_wrong = [row for row in wrong if digits_astray(texts[row], found[row][0].text)]
-            for row, better in self._with_stand_ins(parts, texts, still_wrong, first, request):
-                found[row] = (better, *found[row])[: request.nbest]
+            still_wrong = [row for row in wrong if digits_astray(parts[row].text, found[row][0].text)]
+            for row, right in self._with_stand_ins(parts, still_wrong, first, replace(request, nbest=1)):
+                found[row] = (right, *found[row])[: request.nbest]
 
     def _with_stand_ins(
-        self, parts: list["_Part"], texts: list[str], rows: list[int], first: int, request: Request
+        self, parts: list["_Part"], rows: list[int], first: int, request: Request
     ) -> Iterator[tuple[int, Candidate]]:
-        """Translations of the same texts with other numbers, the right ones put back; none where these go wrong too."""
-        one = replace(request, nbest=1)
-        tries = [(row, others) for row in rows for seed in range(STAND_INS) if (others := stand_ins(texts[row], seed))]
-        changed = [with_others(texts[row], others) for row, others in tries]
-        ids = [
-            self.codec.encode_source([text], parts[row].to)[0] for (row, _), text in zip(tries, changed, strict=True)
-        ]
-        said = self._found([parts[row]._replace(ids=i) for (row, _), i in zip(tries, ids, strict=True)], first, one)
-        right = {
-            row: with_others(best.text, {other: number for number, other in others.items()})
-            for (row, others), text, (best, *_) in zip(tries, changed, said, strict=True)
-            if not digits_astray(text, best.text)
-        }
+        """Rows whose texts are translated well with other numbers; these translations, the right numbers put back."""
+        tries: list[tuple[int, dict[str, str], _Part]] = []
+        for row in rows:
+            for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
+                text = with_others(parts[row].text, others)
+                ids = self.codec.encode_source([text], parts[row].to)[0]
+                if others and len(ids) <= self._longest(request):
+                    tries.append((row, others, parts[row]._replace(ids=ids, text=text)))
+        right: dict[int, str] = {}
+        said = self._found([changed for _, _, changed in tries], first, request)
+        for (row, others, changed), (best, *_) in zip(tries, said, strict=True):
+            right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
-            best = self._found([parts[row]._replace(number=0)], first, replace(one, prefix=text))[0][0]
-            if not digits_astray(texts[row], best.text):
-                yield row, best
+            if text:
+                ((forced, *_),) = self._found([parts[row]._replace(number=0)], first, replace(request, prefix=text))
+                if forced.text == text:
+                    yield row, forced
 
     def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
@@ -281,11 +280,14 @@ class Translator:
             for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(_Part(row, 0, ids, to))
+                    parts.append(_Part(row, 0, ids, to, lines[row]))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
                 fitting = [part for text in texts for part in split_to_fit(text, fits) if part.strip()]
-                parts += [_Part(row, number, part, to) for number, part in enumerate(encode(fitting, to))]
+                parts += [
+                    _Part(row, number, part, to, text)
+                    for number, (part, text) in enumerate(zip(encode(fitting, to), fitting, strict=True))
+                ]
         return parts
 
     def _fits(self, text: str, to: str, longest: int) -> bool:
@@ -338,6 +340,7 @@ class _Part(NamedTuple):
     number: int
     ids: list[int]
     to: str
+    text: str
 
 
 def load(model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0) -> Translator:

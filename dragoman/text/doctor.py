@@ -114,8 +114,8 @@ def normalised(text: str) -> str:
     >>> normalised("Guten  Tag!") == normalised("guten tag") == normalised("<BT> Guten Tag.")
     True
     """
-    words = _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text.removeprefix(MADE)).casefold()).strip()
-    return words or text.strip()
+    text = text.removeprefix(MADE).strip()
+    return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip() or text
 
 
 def mended(text: str) -> str:

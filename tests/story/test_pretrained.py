@@ -99,6 +99,7 @@ def test_it_is_small_and_in_eight_bits() -> None:
         "¿Puedes prestarme 250 euros hasta el día 15?",
         "Nous avons vendu 3829 billets en 2019.",
         "O trem 482 tem 16 vagões.",
+        "Le train part à 14 h 35.",
     ],
 )
 def test_digits_survive(english, text: str) -> None:

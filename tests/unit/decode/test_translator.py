@@ -70,28 +70,29 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
 
 def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(translator, monkeypatch) -> None:
     """Words stand for numbers: "vier" goes wrong, "zwei" in its place does not, and then the right word is put back."""
-    said, right = translator(["eins zwei", "drei"])
-    restored = said.replace(said.split()[-1], right.split()[0])
+    plain = translator(["zwei eins", "zwei fünf"])
+    wrong = set(translator(["vier eins", "vier fünf"]))
 
-    def astray(source: str, translation: str) -> int:
-        return int("vier" in source and not translation.startswith(restored))
+    def put_back(others: dict[str, str], changed: str, said: str) -> str:
+        return said if changed in ("zwei eins", "zwei fünf") else ""
 
-    def with_others(text: str, others: dict[str, str]) -> str:
-        return text.replace("vier", "zwei") if "vier" in others else restored
-
-    monkeypatch.setattr("dragoman.decode.translator.digits_astray", astray)
-    monkeypatch.setattr("dragoman.decode.translator.stand_ins", lambda text, seed: {"vier": "zwei"})
-    monkeypatch.setattr("dragoman.decode.translator.with_others", with_others)
+    monkeypatch.setattr("dragoman.decode.translator.digits_astray", lambda source, said: int("vier" in source))
+    monkeypatch.setattr("dragoman.decode.translator.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {})
+    monkeypatch.setattr(
+        "dragoman.decode.translator.with_others", lambda text, others: text.replace("vier", others.get("vier", "vier"))
+    )
+    monkeypatch.setattr("dragoman.decode.translator.put_back", put_back)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(decoding=settings, nbest=2, alignments=True)
-    kept, other = translator.translate(["eins vier", "eins zwei"], request)
-    assert kept.text.startswith(restored)
+    kept, other, too = translator.translate(["vier eins", "zwei eins", "vier fünf"], request)
+    assert [kept.text, too.text] == plain
+    assert not {kept.text, too.text} & wrong
     assert (
         translator.codec.decode_target([translator.codec.target.ids[p] for p in kept.candidates[0].pieces]) == kept.text
     )
     assert kept.candidates[0].alignment
     assert len(kept.candidates) == 2
-    assert other.text == said
+    assert other.text == plain[0]
 
 
 def test_where_nobody_says_english_becomes_german_and_all_else_english(translator) -> None:

@@ -41,16 +41,17 @@ def test_names_and_numbers_are_changed_alike_on_both_sides() -> None:
 
 def test_nothing_is_made_of_a_sentence_that_is_held_out(tmp_path, monkeypatch) -> None:
     """A pair of one folder whose English is tested in another is neither changed nor chained nor translated back."""
-    for name in ("ODD_PAIRS", "RENAMED_PAIRS", "CHAINED_PAIRS", "VALID_PAIRS"):
-        monkeypatch.setattr(data, name, 2)
+    for name, count in {"ODD_PAIRS": 4, "RENAMED_PAIRS": 50, "CHAINED_PAIRS": 50, "VALID_PAIRS": 2}.items():
+        monkeypatch.setattr(data, name, count)
     train = [(f"Gestern aß Tom {n} Äpfel.", f"Yesterday Tom ate {n} apples.") for n in range(20)]
     secret = ("Gestern sah Tom 7 Zebras.", "Yesterday Tom saw 7 zebras.")
     for language in data.LANGUAGES:
         folder = tmp_path / "tatoeba" / f"{language}-en"
         folder.mkdir(parents=True)
-        data.write(folder, "train", language, "en", [*train, secret])
+        data.write(folder, "train", language, "en", [*train, secret] if language != "pt" else train)
         data.write(folder, "valid", language, "en", [("Wer kam?", "Who came?")] * 2)
-        data.write(folder, "test", language, "en", [("Var det zebraer?", "yesterday, TOM saw 7 zebras!")])
+        tested = [("Var det zebraer?", "yesterday, TOM saw 7 zebras!")] if language == "fr" else []
+        data.write(folder, "test", language, "en", [("Ingen kom.", "Nobody came."), *tested])
     for language in ("de", "es"):
         folder = tmp_path / "extra" / f"bible.{language}-en"
         folder.mkdir(parents=True)
