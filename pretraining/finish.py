@@ -54,7 +54,11 @@ def main(corpora: Path, model: Path, out: Path) -> None:
             kept.write_text(json.dumps(scores, indent=1, ensure_ascii=False))
         print(*(f"{entry['name']} {entry['value']:.2f}" for entry in scores[direction]), sep=", ", flush=True)
     bundle = read_bundle(model)
-    card = {**bundle.card, **CARD, "scores": [entry for found in scores.values() for entry in found]}
+    card = {
+        **bundle.card,
+        **CARD,
+        "scores": [entry for s, t in permutations(LANGUAGES, 2) for entry in scores[f"{s}→{t}"]],
+    }
     write_bundle(out, replace(bundle, card=card))
 
 
