@@ -12,8 +12,9 @@ reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/
 - valid.XX-en: some of the validation pairs, for a look during training;
 - test.XX-YY: the test sets joined on the English side.
 
-What is chained, changed or to be translated back stands in no validation or test set. From all other pairs (those
-joined on English among them, whatever the English is) the config's [[data.exclude]] keeps the sentences of these sets.
+What is chained or changed, and what of Tatoeba is to be translated back, stands in no validation or test set. From all
+other pairs (those joined on English among them, whatever the English is) the config's [[data.exclude]] keeps the
+sentences of these sets.
 """
 
 import gzip
