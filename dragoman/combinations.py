@@ -26,6 +26,7 @@ def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[st
     yield from _sizes(given)
     yield from _variants(given)
     yield from _text(given)
+    yield from _optimiser(given, default)
     yield from _risk(given) if given["training.objective"] == "risk" else ()
 
 
@@ -121,6 +122,13 @@ def _text(given: Mapping[str, Any]) -> Iterator[str]:
             f"text.dropout={given['text.dropout']} skips merges of byte-pair encoding, and "
             f"text.vocabulary={given['text.vocabulary']} has none: set text.dropout=0."
         )
+
+
+def _optimiser(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    if given["training.optimiser"] == "muon" and given["training.sharded"]:
+        yield "training.optimiser=muon needs whole matrices: set training.sharded=false."
+    if given["training.optimiser"] != "muon" and given["training.momentum"] != default["training.momentum"]:
+        yield "training.momentum is Muon's: set training.optimiser=muon."
 
 
 def _risk(given: Mapping[str, Any]) -> Iterator[str]:

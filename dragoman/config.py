@@ -196,6 +196,12 @@ class TrainingConfig:
         5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
     )
     warmup_steps: int = setting(4000, "steps until the peak", at_least=0)
+    optimiser: str = setting(
+        "adam",
+        "adam, or muon: orthogonal steps for the matrices inside the model, Adam for the rest",
+        choices=("adam", "muon"),
+    )
+    momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)

@@ -25,6 +25,7 @@ from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
+from dragoman.training.optimiser import Muon, make_optimiser
 from dragoman.training.risk import RiskGradients
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
@@ -36,18 +37,6 @@ _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 def is_out_of_memory(error: BaseException) -> bool:
     """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def make_optimiser(model: Model, config: Config, device: torch.device) -> torch.optim.Optimizer:
-    training = config.training
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=0.0,
-        betas=(training.beta1, training.beta2),
-        eps=training.epsilon,
-        weight_decay=training.weight_decay,
-        fused=device.type in ("cuda", "cpu"),
-    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,7 @@ class Trainer:
         self.checkpoints, self.progress = checkpoints, progress
         self.model = self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
         self.whole = model.to(device)
-        self.optimiser = make_optimiser(self.model, config, device)
+        self.optimiser = make_optimiser(self.model, config.training, device)
         if restore:
             checkpoints.restore(progress.step, self.model, self.optimiser)
         if config.training.objective == "risk":
@@ -130,6 +119,8 @@ class Trainer:
             group["lr"] = rate
         self.optimiser.step()
         flops = self.gradients.flops(batches)
+        if isinstance(self.optimiser, Muon):
+            flops += self.optimiser.flops
         progress.step, progress.target_tokens = number, progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)

@@ -1,0 +1,109 @@
+"""Optimisers: Adam for everything, or Muon for the matrices inside the model and Adam for the rest.
+
+Muon (Jordan et al. 2024) keeps a running sum of the gradient of a matrix, as momentum does, but steps in the nearest
+orthogonal direction: if the sum is U S V', the step is U V'. Every singular direction then moves equally far, also
+those in which the gradient is small. A Newton-Schulz iteration comes close to U V' with matrix products alone.
+
+Embeddings, the output layer, norms and biases are no maps between hidden states; Adam keeps them. A factor of
+0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu et al. 2025, "Muon is Scalable for LLM
+Training"), so one learning rate serves both.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainingConfig
+from dragoman.model.interface import Model
+from dragoman.model.linear import Linear
+
+ITERATIONS = 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's: they pull small singular values up as fast as possible
+RMS_OF_ADAM = 0.2
+
+
+def make_optimiser(model: Model, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
+    """The optimiser that the settings ask for, its rate still 0."""
+    if training.optimiser == "muon":
+        return Muon(model, training, device)
+    return _adam(model.parameters(), training, device)
+
+
+def _adam(parameters: Iterable[nn.Parameter], training: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        parameters,
+        lr=0.0,
+        betas=(training.beta1, training.beta2),
+        eps=training.epsilon,
+        weight_decay=training.weight_decay,
+        fused=device.type in ("cuda", "cpu"),
+    )
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for the weights of linear layers, Adam for all other parameters."""
+
+    def __init__(self, model: nn.Module, training: TrainingConfig, device: torch.device):
+        matrices = list(_hidden_matrices(model))
+        inside = {id(matrix) for matrix, _ in matrices}
+        self._adam = _adam((p for p in model.parameters() if id(p) not in inside), training, device)
+        super().__init__([matrix for matrix, _ in matrices], self._adam.defaults)
+        self._momentum = training.momentum
+        self._rows = {matrix: rows for matrix, rows in matrices}
+        # One dictionary and one list for both: checkpoints and schedules see a single optimiser.
+        self._adam.state = self.state
+        self.param_groups += self._adam.param_groups
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        self._adam.step()
+        group = self.param_groups[0]
+        # Matrices of one shape are orthogonalised together: a few large products instead of many small ones.
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for matrix in group["params"]:
+            buffer = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+            buffer.mul_(self._momentum).add_(matrix.grad)
+            ahead = matrix.grad.add(buffer, alpha=self._momentum)  # Nesterov: where momentum will have led
+            rows = self._rows[matrix]
+            for part, direction in zip(matrix.split(rows), ahead.split(rows), strict=True):
+                by_shape[part.shape].append((part, direction))
+        for shape, pairs in by_shape.items():
+            steps = orthogonal(torch.stack([direction for _, direction in pairs]))
+            rate = group["lr"] * RMS_OF_ADAM * math.sqrt(max(shape))
+            for (part, _), step in zip(pairs, steps, strict=True):
+                part.mul_(1 - group["lr"] * group["weight_decay"])
+                part.add_(step, alpha=-rate)
+
+    @property
+    def flops(self) -> float:
+        """Operations of the orthogonalisations of one step."""
+        shapes = [part.shape for matrix, rows in self._rows.items() for part in matrix.split(rows)]
+        return float(sum(2 * ITERATIONS * (2 * min(s) ** 2 * max(s) + min(s) ** 3) for s in shapes))
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about 0.7 to 1.2."""
+    a, b, c = COEFFICIENTS
+    # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    tall = x.shape[1] > x.shape[2]
+    if tall:
+        x = x.mT  # the products below are then of the smaller side
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)  # no singular value is above 1
+    for _ in range(ITERATIONS):
+        gram = x @ x.mT  # (N, m, m)
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return (x.mT if tall else x).to(matrices.dtype)
+
+
+def _hidden_matrices(model: nn.Module) -> Iterator[tuple[nn.Parameter, list[int]]]:
+    """Weights of linear layers, each with the heights of the matrices that lie in it one above the other."""
+    output: Any = getattr(model, "output", None)
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear) and layer is not output:
+            stacked = layer.stacked if isinstance(layer, Linear) else None
+            yield layer.weight, list(stacked or [layer.out_features])

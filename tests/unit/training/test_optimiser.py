@@ -1,0 +1,120 @@
+"""Muon: orthogonal steps for matrices, Adam for the rest."""
+
+import math
+
+import pytest
+import torch
+
+from dragoman.config import TrainingConfig, make_config
+from dragoman.errors import ConfigError
+from dragoman.training.optimiser import Muon, make_optimiser, orthogonal
+from dragoman.training.state import Checkpoints, Progress
+from tests.conftest import small_model
+
+CPU = torch.device("cpu")
+MUON = TrainingConfig(optimiser="muon", weight_decay=0.1)
+
+
+def with_gradients(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    return model
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+@pytest.mark.parametrize("shape", [(3, 96, 32), (3, 32, 96), (2, 48, 64)])
+def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
+    torch.manual_seed(1)
+    matrices = torch.randn(shape)
+    u, s, v = torch.linalg.svd(matrices, full_matrices=False)
+    found = orthogonal(matrices)
+    values = torch.linalg.svdvals(found)
+    assert 0.6 < values.min() and values.max() < 1.3
+    nearness = (found * (u @ v)).sum((1, 2)) / (torch.linalg.matrix_norm(found) * math.sqrt(s.shape[1]))
+    assert nearness.min() > 0.98
+
+
+def test_a_step_is_that_of_torchs_own_muon() -> None:
+    torch.manual_seed(1)
+    ours = torch.nn.Sequential(torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False))
+    theirs = torch.nn.Sequential(torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False))
+    theirs.load_state_dict(ours.state_dict())
+    before = [parameter.detach().clone() for parameter in ours.parameters()]
+    muon = Muon(torch.nn.ModuleList([ours, torch.nn.LayerNorm(4)]), MUON, CPU)
+    peer = torch.optim.Muon(theirs.parameters(), weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for seed in range(4):
+        with_gradients(ours, seed)
+        with_gradients(theirs, seed)
+        for optimiser in (muon, peer):
+            set_rate(optimiser, 0.01)
+            optimiser.step()
+    for mine, other, start in zip(ours.parameters(), theirs.parameters(), before, strict=True):
+        # torch's works in bfloat16 also on a CPU: equal to its two digits
+        torch.testing.assert_close(mine - start, other - start, atol=1e-3, rtol=0.05)
+
+
+def test_queries_keys_and_values_are_matrices_of_their_own() -> None:
+    model = with_gradients(small_model(), 1)
+    weight = model.encoder[0].attention.project.to_qkv.weight
+    before, gradients = weight.detach().clone(), weight.grad.split(model.config.width)
+    optimiser = Muon(model, TrainingConfig(optimiser="muon", momentum=0.0), CPU)
+    set_rate(optimiser, 1.0)
+    optimiser.step()
+    for part, gradient in zip((before - weight).split(model.config.width), gradients, strict=True):
+        expected = 0.2 * math.sqrt(model.config.width) * orthogonal(gradient[None])[0]
+        torch.testing.assert_close(part, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_embeddings_norms_and_biases_stay_with_adam() -> None:
+    muon, adam = (with_gradients(small_model(), 1) for _ in range(2))
+    for model, settings in ((muon, MUON), (adam, TrainingConfig(weight_decay=0.1))):
+        optimiser = make_optimiser(model, settings, CPU)
+        set_rate(optimiser, 0.01)
+        optimiser.step()
+    same = {
+        name
+        for (name, one), other in zip(muon.named_parameters(), adam.parameters(), strict=True)
+        if torch.equal(one, other)
+    }
+    layers = {name for name, p in muon.named_parameters() if p.ndim == 2 and ("encoder." in name or "decoder." in name)}
+    assert layers
+    assert same == {name for name, _ in muon.named_parameters()} - layers
+
+
+def test_operations_of_a_step_are_counted() -> None:
+    layer = torch.nn.ModuleList([torch.nn.Linear(10, 30, bias=False), torch.nn.LayerNorm(4)])
+    per_iteration = 2 * (10 * 30 * 10 + 10 * 10 * 10 + 10 * 10 * 30)  # X X', its square, the product with X
+    assert Muon(layer, MUON, CPU).flops == 5 * per_iteration
+
+
+def test_muon_is_refused_where_ranks_hold_parts_of_matrices() -> None:
+    with pytest.raises(ConfigError, match="whole matrices"):
+        make_config("tiny", settings={"training.optimiser": "muon", "training.sharded": True})
+    with pytest.raises(ConfigError, match=r"training\.momentum is Muon's"):
+        make_config("tiny", settings={"training.momentum": 0.5})
+
+
+def test_after_a_checkpoint_the_next_step_has_the_same_bits(tmp_path) -> None:
+    """Muon's momentum is saved and restored beside Adam's moments."""
+    unbroken, resumed = small_model(), small_model(seed=9)
+    optimiser = make_optimiser(unbroken, MUON, CPU)
+    step(unbroken, optimiser, seed=1)
+    checkpoints = Checkpoints(tmp_path, window=1)
+    checkpoints.save(unbroken, optimiser, Progress(step=1))
+    fresh = make_optimiser(resumed, MUON, CPU)
+    checkpoints.restore(1, resumed, fresh)
+    step(unbroken, optimiser, seed=2)
+    step(resumed, fresh, seed=2)
+    for one, other in zip(unbroken.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, seed: int) -> None:
+    with_gradients(model, seed)
+    set_rate(optimiser, 0.01)
+    optimiser.step()
