@@ -42,6 +42,8 @@ OUTPUT_MATRICES = ("output.weight", "target_embedding.words.weight", "source_emb
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
 KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES | GRAPHS
+UNFINISHED = "unfinished"
+"""Says on a card how far the training has come, while it goes on."""
 PRETRAINED = Path(__file__).parent / "pretrained"
 BUNDLED = "tatoeba"
 """The model of the package, for whoever names none."""
@@ -124,7 +126,9 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
     except FileNotFoundError:
         unfinished = (folder / "run.toml").exists()
         remedy = (
-            "its training has not ended: go on with dragoman train --resume." if unfinished else "not a model folder."
+            "its training has not come to a validation yet: go on with dragoman train --resume."
+            if unfinished
+            else "not a model folder."
         )
         raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

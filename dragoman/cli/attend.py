@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Model, Set, To, decoding_settings
-from dragoman.decode.translator import Request, load
+from dragoman.cli.options import Device, EngineName, From, Model, Set, To, decoding_settings, load_model
+from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, write_atomically
 
@@ -42,7 +42,7 @@ def command(
 
     if not (out or svg or png):
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
-    translator = load(model, device, engine)
+    translator = load_model(model, device, engine)
     request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
     seen = inspect_sentence(translator, text, translation, request)
     files: dict[str, bytes] = {}

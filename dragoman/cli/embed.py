@@ -9,9 +9,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dragoman.cli.options import Device, From, Model, To
+from dragoman.cli.options import Device, From, Model, To, load_model
 from dragoman.cli.translate import destination
-from dragoman.decode.translator import WINDOW_LINES, Request, load
+from dragoman.decode.translator import WINDOW_LINES, Request
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines
@@ -34,7 +34,7 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    translator = load(model, device, engine="torch")
+    translator = load_model(model, device, engine="torch")
     request, lines = Request(to=to, source_language=from_), iter(texts or read_lines(input_ or "-"))
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])
     if output.endswith(".npy"):

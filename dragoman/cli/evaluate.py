@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Json, Set, To, decoding_settings
-from dragoman.decode.translator import Request, load
+from dragoman.cli.options import Device, EngineName, From, Json, Set, To, decoding_settings, load_model
+from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, CorpusError
 from dragoman.text.parallel import read_lines
 
@@ -41,7 +41,7 @@ def command(
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
     for model in models or []:
-        translator = load(model, device, engine)
+        translator = load_model(model, device, engine)
         request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
         systems.append((model, translator(sources, request)))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]

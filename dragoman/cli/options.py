@@ -1,12 +1,13 @@
 """Options that several commands share."""
 
+import sys
 from typing import Annotated
 
 import typer
 
 from dragoman.bundle import Bundle
 from dragoman.config import DecodingConfig, parse_set, replace
-from dragoman.decode.translator import Translator
+from dragoman.decode.translator import Translator, load
 from dragoman.errors import ConfigError
 
 Model = Annotated[
@@ -30,6 +31,14 @@ Seed = Annotated[int, typer.Option(min=0, help="With --sample.")]
 Workers = Annotated[int, typer.Option(min=0, help="Work in shards on so many processes, on Ray.")]
 Address = Annotated[str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")]
 ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")]
+
+
+def load_model(model: str, device: str, engine: str) -> Translator:
+    """The translator, and on standard error what its user should know about it."""
+    translator = load(model, device, engine)
+    for note in translator.notes:
+        print(f"dragoman: {note}", file=sys.stderr)
+    return translator
 
 
 def decoding_settings(model: Translator | Bundle, assignments: list[str] | None, beam: int | None) -> DecodingConfig:

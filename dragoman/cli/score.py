@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, Json, Model, To
-from dragoman.decode.translator import WINDOW_LINES, load
+from dragoman.cli.options import Device, EngineName, Json, Model, To, load_model
+from dragoman.decode.translator import WINDOW_LINES
 from dragoman.text.parallel import read_pairs
 
 
@@ -26,7 +26,7 @@ def command(
 
     Example: `dragoman score examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
-    translator = load(model, device, engine)
+    translator = load_model(model, device, engine)
     pairs, total, pieces = read_pairs(source, target), 0.0, 0
     while window := list(islice(pairs, WINDOW_LINES)):
         scored = translator.score([pair.source for pair in window], [pair.target for pair in window], to)

@@ -32,10 +32,11 @@ from dragoman.cli.options import (
     TopP,
     Workers,
     decoding_settings,
+    load_model,
 )
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import WINDOW_LINES, Request, load
+from dragoman.decode.translator import WINDOW_LINES, Request
 from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines
@@ -73,7 +74,7 @@ def command(
         raise ConfigError("give texts or --input, not both.")
     if workers and not (input_ and output):
         raise ConfigError("--workers needs a file to read and one to write: give --input F and --output F.")
-    translator = read_bundle(model_folders(model)[0]) if workers else load(model, device, engine)
+    translator = read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
     request = Request(
         to=to,
         source_language=from_,

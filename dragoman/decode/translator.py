@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
-from dragoman.bundle import Bundle, model_folders, read_bundle
+from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
@@ -54,10 +54,21 @@ class Request:
 
 
 class Translator:
-    """`bundle`: what the engine was made of, where another can be made of it to look inside."""
+    """`bundle`: what the engine was made of, where another can be made of it to look inside.
 
-    def __init__(self, engine: Engine, codec: Codec, config: Config, bundle: Bundle | None = None):
+    `notes`: what a user should know about the model, in lines to be shown.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        codec: Codec,
+        config: Config,
+        bundle: Bundle | None = None,
+        notes: tuple[str, ...] = (),
+    ):
         self.engine, self.codec, self.config, self._bundle = engine, codec, config, bundle
+        self.notes = notes
         self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
 
     @overload
@@ -355,10 +366,15 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto", threads:
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
             raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
+    notes = tuple(
+        f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
+        for folder, bundle in zip(folders, bundles, strict=True)
+        if UNFINISHED in bundle.card
+    )
     engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
     if len(engines) > 1:
-        return Translator(Ensemble(engines), codec, bundles[0].config)
-    return Translator(engines[0], codec, bundles[0].config, bundles[0])
+        return Translator(Ensemble(engines), codec, bundles[0].config, notes=notes)
+    return Translator(engines[0], codec, bundles[0].config, bundles[0], notes)
 
 
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

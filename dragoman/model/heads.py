@@ -67,8 +67,8 @@ class PaperHeads(BareHeads):
         self.asking, self.asked = heads * self.features, (sets or heads) * self.features
         self.to_qkv = Linear(width, self.asking + 2 * self.asked)
         self.to_out = Linear(self.asking, width)
-        self.to_qkv.stacked = (self.asking, self.asked, self.asked)
-        for matrix in (*self.to_qkv.weight.split(self.to_qkv.stacked), self.to_out.weight):
+        self.to_qkv.stacked = [self.asking, self.asked, self.asked]
+        for matrix in (*torch.split(self.to_qkv.weight, self.to_qkv.stacked), self.to_out.weight):
             nn.init.xavier_uniform_(matrix)  # Glorot's range for each
         nn.init.zeros_(self.to_qkv.bias)
         nn.init.zeros_(self.to_out.bias)

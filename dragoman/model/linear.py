@@ -19,7 +19,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -
 class Linear(nn.Linear):
     """`stacked`: the heights of the matrices that lie in the weight one above the other, where it holds several."""
 
-    stacked: tuple[int, ...] | None = None
+    stacked: list[int] | None = None
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         return linear(x, self.weight, self.bias, relu)

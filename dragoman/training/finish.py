@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from rich.console import Console
 
-from dragoman.bundle import Bundle, write_bundle
+from dragoman.bundle import UNFINISHED, Bundle, write_bundle
 from dragoman.config import Config
 from dragoman.data.prepare import Prepared, Sentences
 from dragoman.evaluate.metrics import Score, score
@@ -40,6 +41,17 @@ def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) ->
     return leave_bundle(trainer, _choose_weights(trainer, console), test, folder, console)
 
 
+def leave_interim_bundle(trainer: Trainer, folder: Path) -> None:
+    """A bundle of the best weights so far, so that a run can be used before it ends."""
+    progress = trainer.progress
+    if trainer.ranks.first:
+        chosen = f"step {progress.step}"
+        card = _card(trainer, chosen, "validation", ()) | {
+            UNFINISHED: f"step {progress.step:,} of {trainer.last_step:,}, validation BLEU {progress.best_bleu:.2f}"
+        }
+        write_bundle(folder, Bundle(trainer.config, trainer.data.codec, _arrays(trainer.whole), card))
+
+
 def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
     config, progress, data = trained.config, trained.progress, trained.data
     scored_on = "test" if test.sources else "validation"
@@ -48,9 +60,9 @@ def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, c
     if sentences.sources:
         outputs = trained.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
-    weights = {name: tensor.cpu().numpy() for name, tensor in get_weights(trained.whole).items()}
     if trained.ranks.first:
-        write_bundle(folder, Bundle(config, data.codec, weights, _card(trained, chosen, scored_on, scores)))
+        card = _card(trained, chosen, scored_on, scores)
+        write_bundle(folder, Bundle(config, data.codec, _arrays(trained.whole), card))
     trained.ranks.meet()
     for result in scores:
         console.print(f"{scored_on} {result}")
@@ -98,6 +110,10 @@ def _card(trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ..
         "scored_on": scored_on,
         "scores": [{"name": s.name, "value": round(s.value, 2), "signature": s.signature} for s in scores],
     }
+
+
+def _arrays(model: Model) -> dict[str, np.ndarray]:
+    return {name: tensor.cpu().numpy() for name, tensor in get_weights(model).items()}
 
 
 def _quoted(text: str) -> str:

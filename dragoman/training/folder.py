@@ -6,6 +6,7 @@ dies with its process.
 """
 
 import fcntl
+import json
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import MANIFEST, read_bundle
+from dragoman.bundle import CARD, MANIFEST, UNFINISHED, read_bundle
 from dragoman.config import (
     Config,
     explicit_settings,
@@ -72,6 +73,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def holds_run(folder: Path) -> bool:
     return (folder / SETTINGS).exists()
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run has left its last bundle; before that there may be one of its best weights so far."""
+    if not (folder / MANIFEST).exists():
+        return False
+    return UNFINISHED not in json.loads((folder / CARD).read_bytes())
 
 
 def new_config(folder: Path, wishes: Wishes) -> Config:

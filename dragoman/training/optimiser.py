@@ -53,7 +53,7 @@ class Muon(torch.optim.Optimizer):
         self._adam = _adam((p for p in model.parameters() if id(p) not in inside), training, device)
         super().__init__([matrix for matrix, _ in matrices], self._adam.defaults)
         self._momentum = training.momentum
-        self._rows = {matrix: rows for matrix, rows in matrices}
+        self._rows = dict(matrices)
         # One dictionary and one list for both: checkpoints and schedules see a single optimiser.
         self._adam.state = self.state
         self.param_groups += self._adam.param_groups
@@ -69,7 +69,7 @@ class Muon(torch.optim.Optimizer):
             buffer.mul_(self._momentum).add_(matrix.grad)
             ahead = matrix.grad.add(buffer, alpha=self._momentum)  # Nesterov: where momentum will have led
             rows = self._rows[matrix]
-            for part, direction in zip(matrix.split(rows), ahead.split(rows), strict=True):
+            for part, direction in zip(torch.split(matrix, rows), torch.split(ahead, rows), strict=True):
                 by_shape[part.shape].append((part, direction))
         for shape, pairs in by_shape.items():
             steps = orthogonal(torch.stack([direction for _, direction in pairs]))
@@ -81,7 +81,7 @@ class Muon(torch.optim.Optimizer):
     @property
     def flops(self) -> float:
         """Operations of the orthogonalisations of one step."""
-        shapes = [part.shape for matrix, rows in self._rows.items() for part in matrix.split(rows)]
+        shapes = [part.shape for matrix, rows in self._rows.items() for part in torch.split(matrix, rows)]
         return float(sum(2 * ITERATIONS * (2 * min(s) ** 2 * max(s) + min(s) ** 3) for s in shapes))
 
 
@@ -89,7 +89,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about 0.7 to 1.2."""
     a, b, c = COEFFICIENTS
     # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
-    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT  # the products below are then of the smaller side
@@ -97,13 +97,14 @@ def orthogonal(matrices: Tensor) -> Tensor:
     for _ in range(ITERATIONS):
         gram = x @ x.mT  # (N, m, m)
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return (x.mT if tall else x).to(matrices.dtype)
+    direction: Tensor = x.mT if tall else x
+    return direction.to(matrices.dtype)
 
 
-def _hidden_matrices(model: nn.Module) -> Iterator[tuple[nn.Parameter, list[int]]]:
+def _hidden_matrices(model: nn.Module) -> Iterator[tuple[Tensor, list[int]]]:
     """Weights of linear layers, each with the heights of the matrices that lie in it one above the other."""
     output: Any = getattr(model, "output", None)
     for layer in model.modules():
         if isinstance(layer, nn.Linear) and layer is not output:
             stacked = layer.stacked if isinstance(layer, Linear) else None
-            yield layer.weight, list(stacked or [layer.out_features])
+            yield layer.weight, stacked or [layer.out_features]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.bundle import MANIFEST, Bundle, read_bundle
+from dragoman.bundle import Bundle, read_bundle
 from dragoman.config import Config, Corpus
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError
@@ -27,12 +27,13 @@ from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
 from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
 from dragoman.training.distributed import Ranks, joined, may_be_restarted
-from dragoman.training.finish import finish
+from dragoman.training.finish import finish, leave_interim_bundle
 from dragoman.training.folder import (
     CHECKPOINTS,
     DATA,
     Wishes,
     holds_run,
+    is_finished,
     locked,
     new_config,
     resumed_config,
@@ -95,7 +96,7 @@ def _settings_and_data(folder: Path, wishes: Wishes, resume: bool) -> tuple[Conf
     """Those of a new run or of an old one; no data where a finished run has left none."""
     if resume and holds_run(folder):
         config = resumed_config(folder, wishes)
-        if (folder / MANIFEST).exists() and not (folder / CHECKPOINTS).is_dir():
+        if is_finished(folder) and not (folder / CHECKPOINTS).is_dir():
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
@@ -130,7 +131,7 @@ def _begin(
             raise ConfigError("model.architecture=lexical counts in one process: start it without torchrun.")
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks)
-    if trainer.is_done() and (folder / MANIFEST).exists():
+    if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
     if not _train(trainer, folder, console, interruption):
@@ -164,7 +165,7 @@ def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Int
     with storage_errors(f"training in {folder}"), interruption.after_the_step():
         journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
         try:
-            return trainer.run(journal, interruption.requested)
+            return trainer.run(journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder))
         finally:
             journal.close()
 
@@ -236,8 +237,10 @@ class _Interruption:
     @contextmanager
     def after_the_step(self) -> Iterator[None]:
         self._gentle = True
-        yield
-        self._gentle = False
+        try:
+            yield
+        finally:
+            self._gentle = False
 
     def __enter__(self) -> "_Interruption":
         try:

@@ -84,8 +84,16 @@ class Trainer:
         self.ranks.shard(parts)
         return parts
 
-    def run(self, journal: Journal, interrupted: Callable[[], bool]) -> bool:
-        """Train until the last step or until validation no longer improves: True; or until interrupted: False."""
+    def run(
+        self,
+        journal: Journal,
+        interrupted: Callable[[], bool],
+        at_best: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Train until the last step or until validation no longer improves: True; or until interrupted: False.
+
+        `at_best` is called after each validation that is better than all before it.
+        """
         started = time.monotonic() - self.progress.elapsed_s
         steps = self.loader.from_position(self.progress.position)
         while not self.is_done():
@@ -94,6 +102,8 @@ class Trainer:
             self.progress.position, self.progress.elapsed_s = position, time.monotonic() - started
             if self._due(self.config.training.validate_every):
                 self.validate_and_save(journal)
+                if self.progress.best_step == self.progress.step:
+                    at_best()
             elif self._due(self.config.training.checkpoint_every):
                 self.save(journal)
             elif self._stopping:

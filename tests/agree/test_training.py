@@ -15,15 +15,17 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.config import make_config
+from dragoman.cli.options import load_model
+from dragoman.config import Corpus, make_config
 from dragoman.data.batches import collate
 from dragoman.data.prepare import prepare
+from dragoman.decode.translator import load
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.training.cost import training_flops
 from dragoman.training.journal import Journal
 from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.run import _Interruption, train
+from dragoman.training.run import Outcome, _Interruption, train
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
@@ -261,9 +263,32 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> Non
     ).read_bytes()
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:
-    from dragoman.config import Corpus
+def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> None:
+    """Each best validation leaves a bundle, which says of which step it is; the end leaves the last one."""
+    source, target = write_corpus(tmp_path, "t", toy_pairs(300))
+    folder, corpora = tmp_path / "run", (Corpus(str(source), str(target)),)
+    settings = {**SMALL, "text.size": 400, "training.batch_tokens": 200, "training.validate_every": 2}
+    settings |= {"training.patience": 0, "data.valid_size": 10}
 
+    def run(**more: object) -> Outcome:
+        return train(folder, corpora=corpora, preset="tiny", settings=settings, device="cpu", console=_quiet(), **more)
+
+    # The run is interrupted as soon as its first validation has left a bundle.
+    monkeypatch.setattr(_Interruption, "requested", lambda self: (folder / "manifest.json").exists())
+    assert not run().finished
+    step = Checkpoints(folder / "checkpoints", 1).newest().best_step
+    assert 0 < step < 100
+    (note,) = load(folder).notes
+    assert f"has not ended; this is step {step} of 3,000, validation BLEU" in note
+    load_model(str(folder), "cpu", "auto")
+    assert note in capsys.readouterr().err
+    monkeypatch.setattr(_Interruption, "requested", lambda self: False)
+    settings["training.max_steps"] = step + 3
+    assert run(resume=True).finished
+    assert load(folder).notes == ()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(200))
     raw = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
