@@ -2,103 +2,163 @@
 
     python pretraining/data.py corpora
 
-reads corpora/tatoeba/XX-en/{train,valid,test}.{XX,en}.gz and leaves in corpora/pretraining:
+reads corpora/{tatoeba,extra,real,flores} and leaves in corpora/pretraining:
 
-- train.XX-YY: sentences of two languages that translate the same English sentence;
-- odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an emoji, with other
-  numbers and names;
-- long.XX-en: pairs of a dozen words and more, and sentences chained to such ("..., and ...");
-- unpaired.en: English sentences that have no Portuguese yet, the Bible's verses among them;
-- valid.XX-en: some of the validation pairs, for a look during training;
-- test.XX-YY: the test sets joined on the English side.
+- docs.XX-en: documentation, laws and verses, cleaned of code and of what is not a translation;
+- words.XX-en: dictionaries and the names of countries, languages and units;
+- prose.XX-en: stories and encyclopaedia passages;
+- odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an
+  emoji, with other numbers and names;
+- train.XX-YY, test.XX-YY: Tatoeba's pairs of two languages that translate one English sentence;
+- valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
+- config.toml: pretraining/config.toml with all these corpora, in all directions.
 
-What is chained or changed, and what of Tatoeba is to be translated back, stands in no validation or test set. From all
-other pairs (those joined on English among them, whatever the English is) the config's [[data.exclude]] keeps the
-sentences of these sets.
+Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
+its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
+from all others the config's [[data.exclude]] keeps the sentences of these sets.
 """
 
+import bz2
 import gzip
 import random
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from itertools import combinations
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations, permutations
 from pathlib import Path
 
 from dragoman.text.doctor import normalised
-from dragoman.text.parallel import read_lines, read_pairs
+from dragoman.text.parallel import read_pairs
 
-LANGUAGES = ("de", "es", "fr", "pt")
-JOINTS = {  # how one clause follows another: and, but, or as if by itself
-    "de": (" und ", ", aber ", "; "),
-    "en": (", and ", ", but ", "; "),
-    "es": (" y ", ", pero ", "; "),
-    "fr": (" et ", ", mais ", " ; "),
-    "pt": (" e ", ", mas ", "; "),
+OTHERS = ("de", "es", "fr", "pt")
+LANGUAGES = ("en", *OTHERS)
+DOCS = (
+    "mdn", "phpdoc", "pydocs", "canlaws", "godotdocs", "gimphelp", "reactdocs", "k8sdocs", "osguide",
+    "proghist", "tldr", "debhandbook", "freebsddoc", "bible",
+)  # fmt: skip
+WORDS = ("wiktdict", "cldr", "isocodes")
+PROSE = ("stories", "xquad")
+WEIGHTS = {  # how often a pair is seen in an epoch, by corpus; between two other languages than English
+    "europarl": (1.0, 0.25),
+    "tatoeba": (1.0, 0.25),
+    "docs": (0.4, 0.0),
+    "words": (0.5, 0.0),
+    "prose": (3.0, 0.0),
+    "odd": (0.5, 0.0),
 }
-LONG = 12  # English words
-ODD_PAIRS, RENAMED_PAIRS, CHAINED_PAIRS = 2500, 15_000, 30_000  # of each pair of languages
-VALID_PAIRS, TEST_PAIRS = 500, 2000
+ODD_PAIRS, RENAMED_PAIRS = 2500, 15_000  # of each pair of languages
+VALID_PAIRS, TEST_PAIRS = 125, 2000
 EMOJI = [
-    *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️",
-    *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
+    *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂",
+    "✈️", *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
 ]  # fmt: skip
-ACCENTS = ["aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß")]
-WORD = re.compile(r"[^\W\d_]+")
+ACCENTS = [
+    "aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß"),
+]  # fmt: skip
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
-Texts = Iterable[tuple[str, str]]
+CODE = re.compile(r"[<>{}\[\]|\\=_$@#*^~]|\(\)|::|->|//")
+Pair = tuple[str, str]
 
 
 def main(corpora: Path) -> None:
     out, lots = corpora / "pretraining", random.Random(1)
     out.mkdir(exist_ok=True)
-    held_out = {
-        normalised(text)
-        for a in LANGUAGES
-        for part in ("valid", "test")
-        for pair in tatoeba(corpora, part, a)
-        for text in pair
-    }
-    for a in LANGUAGES:
-        train = [p for p in tatoeba(corpora, "train", a) if held_out.isdisjoint(map(normalised, p))]
-        write(out, f"odd.{a}-en", a, "en", odd(train, lots))
-        write(out, f"long.{a}-en", a, "en", long(train, a, lots))
-        valid = tatoeba(corpora, "valid", a)
-        write(out, f"valid.{a}-en", a, "en", lots.sample(valid, VALID_PAIRS))
-    write_texts(out / "unpaired.en.gz", unpaired(corpora, held_out))
-    for a, b in combinations(LANGUAGES, 2):
-        write(out, f"train.{a}-{b}", a, b, joined(tatoeba(corpora, "train", a), tatoeba(corpora, "train", b)))
-        test = joined(tatoeba(corpora, "test", a), tatoeba(corpora, "test", b))
-        write(out, f"test.{a}-{b}", a, b, lots.sample(test, min(TEST_PAIRS, len(test))))
+    held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
+    for language in OTHERS:
+        name = f"{language}-en"
+        write(out, f"docs.{name}", documents(corpora, language))
+        write(out, f"words.{name}", dict.fromkeys(real(corpora, WORDS, language)))
+        write(out, f"prose.{name}", dict.fromkeys(real(corpora, PROSE, language)))
+        train = tatoeba(corpora, "train", language)
+        free = [pair for pair in train if held_out.isdisjoint(map(normalised, pair))]
+        write(out, f"odd.{name}", odd(free, lots))
+        write(out, f"valid.tatoeba.{name}", lots.sample(tatoeba(corpora, "valid", language), VALID_PAIRS))
+        write(out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS))
+    for a, b in combinations(OTHERS, 2):
+        write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
+        test = joined(*(tatoeba(corpora, "test", x) for x in (a, b)))
+        write(out, f"test.{a}-{b}", lots.sample(test, min(TEST_PAIRS, len(test))))
+    settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
+    tables = [*training_tables(corpora), *held_out_tables(corpora)]
+    (out / "config.toml").write_text(settings + "\n" + "\n".join(tables), encoding="utf-8")
 
 
-def tatoeba(corpora: Path, part: str, language: str) -> list[tuple[str, str]]:
-    folder = corpora / "tatoeba" / f"{language}-en"
-    return [(p.source, p.target) for p in read_pairs(folder / f"{part}.{language}.gz", folder / f"{part}.en.gz")]
+def tatoeba(corpora: Path, part: str, language: str) -> list[Pair]:
+    return pairs_of(*tatoeba_files(corpora, part, language, "en"))
 
 
-def joined(one: Texts, other: Texts) -> list[tuple[str, str]]:
-    """Translations of the same English sentence, each used as seldom as the longer of the two lists allows."""
+def tatoeba_files(corpora: Path, part: str, a: str, b: str) -> tuple[Path, Path]:
+    folder = corpora / "tatoeba" / f"{b if a == 'en' else a}-en"
+    return folder / f"{part}.{a}.gz", folder / f"{part}.{b}.gz"
+
+
+def flores(corpora: Path, part: str, language: str) -> list[Pair]:
+    return pairs_of(corpora / "flores" / f"{part}.{language}.gz", corpora / "flores" / f"{part}.en.gz")
+
+
+def pairs_of(source: Path, target: Path) -> list[Pair]:
+    return [(pair.source, pair.target) for pair in read_pairs(source, target)]
+
+
+def held_out_pairs(corpora: Path) -> Iterator[Pair]:
+    for language in OTHERS:
+        for part in ("valid", "test"):
+            yield from tatoeba(corpora, part, language)
+        for part in ("dev", "devtest"):
+            yield from flores(corpora, part, language)
+
+
+def real(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
+    """Pairs with English from corpora/real, of those corpora that know the language."""
+    for name in names:
+        path = corpora / "real" / f"{name}.{language}-en.tsv.bz2"
+        if path.exists():
+            for line in bz2.open(path, "rt", encoding="utf-8"):
+                text, english = line.rstrip("\n").split("\t")
+                yield text, english
+
+
+def documents(corpora: Path, language: str) -> Iterable[Pair]:
+    """Each pair once, and only if it is prose: documentation is full of code."""
+    pairs = [*real(corpora, DOCS, language)]
+    for folder in (corpora / "extra").glob(f"*.{language}-en"):
+        pairs += pairs_of(folder / f"train.{language}.gz", folder / "train.en.gz")
+    return dict.fromkeys(pair for pair in pairs if all(map(is_prose, pair)) and is_translation(*pair))
+
+
+def is_prose(text: str) -> bool:
+    """Several words, nearly all of it letters, no signs of code."""
+    letters = sum(c.isalpha() or c.isspace() for c in text)
+    return len(text.split()) >= 3 and letters >= 0.8 * len(text) and not CODE.search(text)
+
+
+def is_translation(a: str, b: str) -> bool:
+    """Neither the same text again nor one of quite another length."""
+    return a != b and 0.5 < (len(a) + 10) / (len(b) + 10) < 2
+
+
+def joined(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
+    """Translations of the same English sentence, each used as seldom as the longer list allows."""
     of_english: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, pairs in enumerate((one, other)):
         for text, english in pairs:
             of_english[normalised(english)][side].append(text)
-    return [
-        (left[i % len(left)], right[i % len(right)])
-        for left, right in of_english.values()
-        if left and right
-        for i in range(max(len(left), len(right)))
-    ]
+    found = []
+    for left, right in of_english.values():
+        if left and right:
+            for i in range(max(len(left), len(right))):
+                found.append((left[i % len(left)], right[i % len(right)]))
+    return found
 
 
-def odd(pairs: list[tuple[str, str]], lots: random.Random) -> list[tuple[str, str]]:
+def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
     numbered = [pair for pair in pairs if same_numbers(*pair)]
     shared = [(pair, same_names(*pair)) for pair in pairs]
     known = {name for (a, _), found in shared for name in found if not a.startswith(name)}
-    named = [(pair, names) for pair, found in shared if (names := [name for name in found if name in known])]
+    named = [(pair, names) for pair, found in shared if (names := [n for n in found if n in known])]
     names = sorted(known)
     return [
         *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 4 * ODD_PAIRS)),
@@ -106,78 +166,41 @@ def odd(pairs: list[tuple[str, str]], lots: random.Random) -> list[tuple[str, st
         *((a[:-1], b[:-1]) for a, b in lots.sample(marked, ODD_PAIRS)),
         *(decorated(pair, lots.choice(EMOJI), lots) for pair in lots.sample(pairs, ODD_PAIRS)),
         *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
-        *(renamed(pair, found, names, lots) for pair, found in lots.choices(named, k=RENAMED_PAIRS)),
+        *(renamed(pair, own, names, lots) for pair, own in lots.choices(named, k=RENAMED_PAIRS)),
     ]
 
 
-def long(pairs: list[tuple[str, str]], language: str, lots: random.Random) -> list[tuple[str, str]]:
-    """The corpus has few long sentences: these, and others made by chaining two to four short ones."""
-    sides = [Chain(language, (a for a, _ in pairs)), Chain("en", (b for _, b in pairs))]
-    clauses = [pair for pair in pairs if all(re.fullmatch(r"[^.!?;:\"…]+\.", text) for text in pair)]
-    chained = []
-    for _ in range(CHAINED_PAIRS):
-        chosen = lots.sample(clauses, lots.choice((2, 2, 3, 4)))
-        joints = [lots.randrange(3) for _ in chosen[1:]]
-        a, b = (chain(texts, joints) for chain, texts in zip(sides, zip(*chosen, strict=True), strict=True))
-        chained.append((a, b))
-    return [pair for pair in pairs if len(pair[1].split()) >= LONG] + chained
-
-
-class Chain:
-    """Makes one sentence of several; a clause's first word is written as in the midst of a sentence."""
-
-    def __init__(self, language: str, texts: Iterable[str]):
-        self._joints = JOINTS[language]
-        self._inside = Counter(word for text in texts for word in WORD.findall(text)[1:])
-
-    def __call__(self, texts: Iterable[str], joints: Iterable[int]) -> str:
-        first, *others = (text.removesuffix(".") for text in texts)
-        clauses = (self._joints[joint] + self._continued(text) for joint, text in zip(joints, others, strict=True))
-        return "".join([first, *clauses, "."])
-
-    def _continued(self, text: str) -> str:
-        word = WORD.search(text)
-        small = word is not None and self._inside[word[0].lower()] >= self._inside[word[0]]
-        return text[:1].lower() + text[1:] if small else text
-
-
-def unpaired(corpora: Path, held_out: set[str]) -> Iterable[str]:
-    known = held_out | {normalised(english) for _, english in tatoeba(corpora, "train", "pt")}
-    found = {normalised(text): text for a in ("de", "es", "fr") for _, text in tatoeba(corpora, "train", a)}
-    yield from (text for key, text in found.items() if key not in known)
-    for a in ("de", "es"):
-        yield from read_lines(corpora / "extra" / f"bible.{a}-en" / "train.en.gz")
-
-
 def same_numbers(a: str, b: str) -> bool:
-    """Whether both have the same numbers, each once; others may be dates or times, told otherwise elsewhere."""
+    """Whether both have the same numbers, each once; others may be dates, written otherwise elsewhere."""
     found = NUMBER.findall(a)
     return bool(found) and len(set(found)) == len(found) and sorted(found) == sorted(NUMBER.findall(b))
 
 
-def decorated(pair: tuple[str, str], sign: str, lots: random.Random) -> tuple[str, str]:
+def decorated(pair: Pair, sign: str, lots: random.Random) -> Pair:
     a, b = pair
     return lots.choice([(f"{a} {sign}", f"{b} {sign}"), (f"{sign} {a}", f"{sign} {b}"), (a + sign, b + sign)])
 
 
-def renumbered(pair: tuple[str, str], lots: random.Random) -> tuple[str, str]:
+def renumbered(pair: Pair, lots: random.Random) -> Pair:
     """Other digits, as many (or some more), the same on both sides."""
-    others = {
-        number: str(lots.randrange(10 ** (len(number) - 1), 10 ** (len(number) + lots.choice((0, 0, 1, 3)))))
-        for number in NUMBER.findall(pair[0])
-    }
+    others = {}
+    for number in NUMBER.findall(pair[0]):
+        digits = len(number) + lots.choice((0, 0, 1, 3))
+        others[number] = str(lots.randrange(10 ** (len(number) - 1), 10**digits))
     a, b = (NUMBER.sub(lambda found: others[found.group()], text) for text in pair)
     return a, b
 
 
 def same_names(a: str, b: str) -> list[str]:
     """Words with a capital that both texts have, each once."""
-    found, others = ([w for w in NAME.findall(text) if w[0].isupper() and w[1:].islower()] for text in (a, b))
+    found, others = (
+        [word for word in NAME.findall(text) if word[0].isupper() and word[1:].islower()] for text in (a, b)
+    )
     return [word for word in found if found.count(word) == 1 == others.count(word)]
 
 
-def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: random.Random) -> tuple[str, str]:
-    """Other names, the same on both sides: one of those seen elsewhere, or one that nobody bears, made of two."""
+def renamed(pair: Pair, found: list[str], names: list[str], lots: random.Random) -> Pair:
+    """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of two."""
     a, b = pair
     for name in found:
         one, other = lots.choice(names), lots.choice(names)
@@ -187,16 +210,51 @@ def renamed(pair: tuple[str, str], found: list[str], names: list[str], lots: ran
     return a, b
 
 
-def write(folder: Path, name: str, a: str, b: str, pairs: Iterable[tuple[str, str]]) -> None:
+def training_tables(corpora: Path) -> Iterator[str]:
+    """[[data.corpora]] of every direction, and [[data.valid]]."""
+    made = corpora / "pretraining"
+    for a, b in permutations(LANGUAGES, 2):
+        through_english = "en" in (a, b)
+        weight = {name: both[not through_english] for name, both in WEIGHTS.items()}
+        real_files = (corpora / "real" / f"europarl.{a}.bz2", corpora / "real" / f"europarl.{b}.bz2")
+        yield table("data.corpora", *real_files, a, b, weight["europarl"])
+        if not through_english:
+            stem = f"train.{'-'.join(sorted((a, b)))}"
+            yield table("data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight["tatoeba"])
+            continue
+        yield table("data.corpora", *tatoeba_files(corpora, "train", a, b), a, b, weight["tatoeba"])
+        other = b if a == "en" else a
+        for name in ("docs", "words", "prose", "odd"):
+            stem = f"{name}.{other}-en"
+            yield table("data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name])
+        for name in ("valid.flores", "valid.tatoeba"):
+            stem = f"{name}.{other}-en"
+            yield table("data.valid", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b)
+
+
+def held_out_tables(corpora: Path) -> Iterator[str]:
+    """[[data.exclude]]: every validation and test set."""
+    for language in OTHERS:
+        for part in ("valid", "test"):
+            yield table("data.exclude", *tatoeba_files(corpora, part, language, "en"), language, "en")
+        for part in ("dev", "devtest"):
+            files = [corpora / "flores" / f"{part}.{x}.gz" for x in (language, "en")]
+            yield table("data.exclude", files[0], files[1], language, "en")
+
+
+def table(name: str, source: Path, target: Path, from_: str, to: str, weight: float = 1.0) -> str:
+    lines = [f"[[{name}]]", f'source = "{source}"', f'target = "{target}"', f'from = "{from_}"', f'to = "{to}"']
+    return "\n".join([*lines, f"weight = {weight}", ""])
+
+
+def write(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
+    """Both sides as files; the languages are the end of the name, "XX-YY"."""
     pairs = list(pairs)
-    for language, texts in zip((a, b), zip(*pairs, strict=True), strict=True):
-        write_texts(folder / f"{name}.{language}.gz", texts)
+    languages = name.rsplit(".", 1)[-1].split("-")
+    for side, language in enumerate(languages):
+        with gzip.open(folder / f"{name}.{language}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{pair[side]}\n" for pair in pairs)
     print(f"{name}: {len(pairs):,} pairs")
-
-
-def write_texts(path: Path, texts: Iterable[str]) -> None:
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.writelines(f"{text}\n" for text in texts)
 
 
 if __name__ == "__main__":

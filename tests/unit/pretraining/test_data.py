@@ -1,33 +1,16 @@
 """`pretraining/data.py` makes training pairs of others: what goes for one side goes for the other."""
 
+import bz2
 import gzip
 import random
 import re
+from itertools import permutations
+from pathlib import Path
 
 import data
+import pytest
 
-PAIRS = [
-    ("Tom ist da.", "Tom is here."),
-    ("Er hat den Hund gesehen.", "He has seen the dog."),
-    ("Der Hund schläft.", "The dog is asleep."),
-    ("Ich weiß, dass er schläft.", "I know that he is asleep."),
-    ("Warum schläft er?", "Why is he asleep?"),
-    ("Nun weiß Tom, dass der Hund da ist.", "Now Tom knows that the dog is here, as he and I knew."),
-]
-
-
-def test_chained_sentences_have_as_many_clauses_and_the_same_joints_on_both_sides(monkeypatch) -> None:
-    monkeypatch.setattr(data, "CHAINED_PAIRS", 200)
-    real, *chained = data.long(PAIRS, "de", random.Random(0))
-    assert real == PAIRS[-1]  # the only one of twelve words
-    for german, english in chained:
-        assert "?" not in german + english
-        assert german.count(".") == english.count(".") == 1
-        for there, here in zip(data.JOINTS["de"], data.JOINTS["en"], strict=True):
-            assert german.count(there) == english.count(here)
-    texts = " ".join(german + english for german, english in chained)
-    for written_as_inside in (", aber der Hund", ", but I know", "; Tom", "und er"):
-        assert written_as_inside in texts
+from dragoman.config import make_config
 
 
 def test_names_and_numbers_are_changed_alike_on_both_sides() -> None:
@@ -39,26 +22,59 @@ def test_names_and_numbers_are_changed_alike_on_both_sides() -> None:
         assert a.removeprefix("Wo ist ") == b.removeprefix("Where is ") != "Tom?"
 
 
-def test_nothing_is_made_of_a_sentence_that_is_held_out(tmp_path, monkeypatch) -> None:
-    """A pair of one folder whose English is tested in another is neither changed nor chained nor translated back."""
-    for name, count in {"ODD_PAIRS": 4, "RENAMED_PAIRS": 50, "CHAINED_PAIRS": 50, "VALID_PAIRS": 2}.items():
+@pytest.fixture
+def corpora(tmp_path, monkeypatch):
+    """A little of everything; one sentence of Tatoeba's training pairs is tested in another language."""
+    for name, count in {"ODD_PAIRS": 4, "RENAMED_PAIRS": 50, "VALID_PAIRS": 2}.items():
         monkeypatch.setattr(data, name, count)
+    for folder in ("flores", "real", "extra"):
+        (tmp_path / folder).mkdir()
     train = [(f"Gestern aß Tom {n} Äpfel.", f"Yesterday Tom ate {n} apples.") for n in range(20)]
     secret = ("Gestern sah Tom 7 Zebras.", "Yesterday Tom saw 7 zebras.")
-    for language in data.LANGUAGES:
+    for language in data.OTHERS:
         folder = tmp_path / "tatoeba" / f"{language}-en"
         folder.mkdir(parents=True)
-        data.write(folder, "train", language, "en", [*train, secret] if language != "pt" else train)
-        data.write(folder, "valid", language, "en", [("Wer kam?", "Who came?")] * 2)
+        data.write(folder, f"train.{language}-en", [*train, secret] if language != "pt" else train)
+        data.write(folder, f"valid.{language}-en", [("Wer kam?", "Who came?")] * 2)
         tested = [("Var det zebraer?", "yesterday, TOM saw 7 zebras!")] if language == "fr" else []
-        data.write(folder, "test", language, "en", [("Ingen kom.", "Nobody came."), *tested])
-    for language in ("de", "es"):
-        folder = tmp_path / "extra" / f"bible.{language}-en"
-        folder.mkdir(parents=True)
-        data.write(folder, "train", language, "en", [("Am Anfang", "In the beginning")])
-    data.main(tmp_path)
-    for kind in ("odd", "long", "unpaired"):
-        files = [*(tmp_path / "pretraining").glob(f"{kind}.*")]
-        texts = " ".join(gzip.decompress(file.read_bytes()).decode() for file in files).lower()
-        assert texts, kind
-        assert "zebra" not in texts, kind
+        data.write(folder, f"test.{language}-en", [("Ingen kom.", "Nobody came."), *tested])
+        for path in folder.iterdir():
+            path.rename(folder / path.name.replace(f".{language}-en.", "."))
+        for part in ("dev", "devtest"):
+            for side in (language, "en"):
+                text = "".join(f"{part} {number}.\n" for number in range(3))
+                (tmp_path / "flores" / f"{part}.{side}.gz").write_bytes(gzip.compress(text.encode()))
+        docs = "Das ist ein Satz.\tThis is a sentence.\nx = f(y) als Code\tx = f(y) as code\n"
+        (tmp_path / "real" / f"mdn.{language}-en.tsv.bz2").write_bytes(bz2.compress(docs.encode()))
+    return tmp_path
+
+
+def test_nothing_is_made_of_a_sentence_that_is_held_out(corpora) -> None:
+    """A pair of one folder whose English is tested in another is not changed into others."""
+    data.main(corpora)
+    files = [*(corpora / "pretraining").glob("odd.*")]
+    texts = " ".join(gzip.decompress(file.read_bytes()).decode() for file in files).lower()
+    assert "apples" in texts
+    assert "zebra" not in texts
+
+
+def test_code_and_repetitions_are_no_prose(corpora) -> None:
+    data.main(corpora)
+    docs = gzip.decompress((corpora / "pretraining" / "docs.de-en.en.gz").read_bytes()).decode()
+    assert docs == "This is a sentence.\n"
+    assert not data.is_translation("Nicht übersetzt hier.", "Nicht übersetzt hier.")
+    assert not data.is_translation("Ja.", "This is far too long to be the same sentence.")
+
+
+def test_the_config_has_all_twenty_directions_and_keeps_every_held_out_set_out(corpora) -> None:
+    data.main(corpora)
+    config = make_config(file=corpora / "pretraining" / "config.toml")
+    directions = {(c.source_language, c.target_language) for c in config.data.corpora}
+    assert directions == set(permutations(data.LANGUAGES, 2))
+    excluded = {Path(c.source).relative_to(corpora).parts[0] for c in config.data.exclude}
+    assert excluded == {"tatoeba", "flores"}
+    assert len(config.data.exclude) == 4 * 4
+    for corpus in config.data.corpora:
+        for side, language in ((corpus.source, corpus.source_language), (corpus.target, corpus.target_language)):
+            assert f".{language}." in side
+            assert "europarl" in side or Path(side).exists()
