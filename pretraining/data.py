@@ -115,9 +115,10 @@ def real(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
     for name in names:
         path = corpora / "real" / f"{name}.{language}-en.tsv.bz2"
         if path.exists():
-            for line in bz2.open(path, "rt", encoding="utf-8"):
-                text, english = line.rstrip("\n").split("\t")
-                yield text, english
+            with bz2.open(path, "rt", encoding="utf-8") as file:
+                for line in file:
+                    text, english = line.rstrip("\n").split("\t")
+                    yield text, english
 
 
 def documents(corpora: Path, language: str) -> Iterable[Pair]:
