@@ -6,10 +6,10 @@
 Its parts are chosen one by one: `heads` (what a head gets of the input), `similarities` (how a key fits a query),
 `spans` (which keys are seen), `distances` (rotary and relative positions).
 
-There are three roads to one result: `plain_attention` is the formula and shows its weights; `fused_attention` is
-torch's kernel and does not; our own kernel takes sentences that lie end to end without padding (`Packed`). `Attention`
-takes the fused road unless somebody wants to see the weights (`record`), the sentences are packed, or torch's kernel
-does not know the parts.
+Three code paths lead to one result: `plain_attention` is the formula and shows its weights;
+`fused_attention` is torch's kernel and does not; our own kernel takes sentences that lie end to end
+without padding (`Attention.packed`). `Attention` uses torch's kernel unless somebody wants to see the
+weights (`record`) or the kernel does not know the parts.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.distances import DISTANCES, NoDistances
-from dragoman.model.heads import HEADS, BareHeads, KeysValues, PaperHeads
+from dragoman.model.heads import HEADS, BareHeads, KeysValues, KVCache, PaperHeads
 from dragoman.model.similarities import BY_DOT_PRODUCT, SIMILARITIES, scaled_dot
 from dragoman.model.spans import SPANS, causal_mask
 
@@ -62,15 +62,14 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class Packed:
-    """Takes the place of a mask where sentences lie end to end and x is (N, D): sentence i has the queries
-    starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] .. starts_q[i+1]
+    and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
 
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)
     longest: int
 
 
-Mask = Tensor | Packed | None
 Record = list[Tensor]
 """Where attention leaves its weights (B, H, T, S) for whoever wants to see them."""
 
@@ -92,35 +91,47 @@ class Attention(nn.Module):
         )
         self._sees_all = kind.span != "local"
 
-    def to_itself(self, x: Tensor, mask: Mask = None, causal: bool = False, record: Record | None = None) -> Tensor:
-        if isinstance(mask, Packed):
-            return self._attend_packed(self.paper.to_qkv(x), None, mask, causal)
-        q, seen = self._queries_keys_values(x, 0)
-        return self._attend(q, seen, mask, causal, 0, record)
-
-    def to_past(
-        self, x: Tensor, past: KeysValues | None, record: Record | None = None, mask: Tensor | None = None
-    ) -> tuple[Tensor, KeysValues]:
-        """One more position (B, 1, D) that sees the past and itself, and the longer past."""
-        at = past.v.shape[2] if past is not None else 0
-        q, new = self._queries_keys_values(x, at)
-        seen = past.append(new) if past is not None else new
-        return self._attend(q, seen, mask, False, at, record), seen
-
-    def to_sequence(self, x: Tensor, memory: Tensor, mask: Mask = None, record: Record | None = None) -> Tensor:
-        """To another sequence (B, S, D)."""
-        if isinstance(mask, Packed):
-            queries, keys_values = self.paper.joined_queries(x), self.paper.joined_keys_values(memory)
-            return self._attend_packed(queries, keys_values, mask, False)
-        return self.to_memory(x, self.keys_values(memory), mask, record)
-
-    def to_memory(
-        self, x: Tensor, memory: KeysValues, mask: Tensor | None = None, record: Record | None = None, at: int = 0
+    def forward(
+        self,
+        x: Tensor,
+        memory: KeysValues | None = None,
+        *,
+        cache: KVCache | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        at: int = 0,
+        record: Record | None = None,
     ) -> Tensor:
-        """x begins at position `at` of its own sequence."""
-        return self._attend(self.similarity.queries(self.project.queries(x)), memory, mask, False, at, record)
+        """Each position of x (B, T, D) looks at a memory or, without one, at its own sequence.
+
+        With a `cache`, x continues the positions that it holds, and is appended to it. `at` is the position of
+        x in its own sequence where it looks at a memory. `causal`: nobody sees what comes after it.
+        """
+        if memory is None:
+            at = cache.length if cache is not None else 0
+            q, seen = self._queries_keys_values(x, at)
+            if cache is not None:
+                seen = cache.append(seen)
+        else:
+            q, seen = self.similarity.queries(self.project.queries(x)), memory
+        return self._attend(q, seen, mask, causal, at, record)
+
+    def packed(self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False) -> Tensor:
+        """The same for sentences end to end (N, D), by our own kernel."""
+        from dragoman.kernels.attention import packed_attention
+
+        heads = self.paper
+        queries = heads.to_qkv(x) if memory is None else heads.joined_queries(x)
+        keys_values = None if memory is None else heads.joined_keys_values(memory)
+        dropout = self.dropout if self.training else 0.0
+        y = packed_attention(
+            queries, keys_values, packed.starts_q, packed.starts_k, heads.heads, packed.longest, causal, dropout
+        )
+        joined: Tensor = heads.to_out(y)  # (N, D)
+        return joined
 
     def keys_values(self, memory: Tensor) -> KeysValues:
+        """Of a sequence that others will look at, computed once."""
         k, v = self.project.keys_values(memory)
         return KeysValues(self.similarity.keys(k), v)
 
@@ -140,9 +151,13 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
-        if causal and not (by_kernel and self._sees_all and mask is None):  # the kernel knows this mask by itself
-            future, causal = causal_mask(queries, keys, q.device), False
-            mask = future if mask is None else mask & future
+        causal = causal and queries > 1  # the last position sees everything before it
+        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside another
+        # mask, it has to be given one.
+        if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
+            past = causal_mask(queries, keys, q.device)
+            mask = past if mask is None else mask & past
+            causal = False
         mask = self.span.visible(mask, at, queries, keys, q.device)
         if by_kernel:
             k, v = (x.expand(-1, heads, -1, -1) for x in seen)
@@ -155,16 +170,6 @@ class Attention(nn.Module):
             if record is not None:
                 record.append(weights)
         return self.project.join(y)
-
-    def _attend_packed(self, queries: Tensor, keys_values: Tensor | None, packed: Packed, causal: bool) -> Tensor:
-        from dragoman.kernels.attention import packed_attention
-
-        dropout = self.dropout if self.training else 0.0
-        y = packed_attention(
-            queries, keys_values, packed.starts_q, packed.starts_k, self.project.heads, packed.longest, causal, dropout
-        )
-        joined: Tensor = self.paper.to_out(y)  # (N, D)
-        return joined
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:
         """Multiply-adds for so many queries and keys, of which `products` pairs meet."""

@@ -1,30 +1,23 @@
 """Layers of the encoder and of the decoder: attention and feed-forward network, each with its surroundings.
 
-B sentences, R rows (hypotheses), S source, T target, D features. Masks: True = may look.
+"Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it is given functions
+that look at what was said and at the source. So one layer serves training, search with a KV cache, sentences
+end to end and a decoder whose caches never move.
+
+B sentences, T positions, D features.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, Mask, Record
-from dragoman.model.heads import KeysValues
+from dragoman.model.attention import Attention
 from dragoman.model.layers import PLACEMENTS, FeedForward
 
-
-def unchanged(x: Tensor) -> Tensor:
-    return x
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where the words of a pass stand: what some variants of the layers want to know."""
-
-    at: int = 0  # the first one's position
-    place: Callable[[Tensor], Tensor] = unchanged  # tells positions again, in every layer
-    real: Tensor | None = None  # (B, T), False at padding; for norms that look at more than one word
+Look = Callable[[Tensor], Tensor]
+"""From the vectors of some positions to what they see. (B, T, D) to (B, T, D)"""
 
 
 class _Layer(nn.Module):
@@ -55,11 +48,10 @@ class EncoderLayer(_Layer):
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
 
-    def forward(self, x: Tensor, mask: Mask, record: Record | None = None, where: Where = Where()) -> Tensor:
-        x = self.around_attention(
-            x, lambda h: self.attention.to_itself(where.place(h), mask, record=record), where.real
-        )
-        return self.transform(x, where.real)
+    def forward(self, x: Tensor, to_itself: Look, real: Tensor | None = None) -> Tensor:
+        """`real` (B, T) is False at padding, for norms that look at more than one word."""
+        x = self.around_attention(x, to_itself, real)
+        return self.transform(x, real)
 
 
 class DecoderLayer(_Layer):
@@ -73,43 +65,7 @@ class DecoderLayer(_Layer):
         self.around_cross = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Mask,
-        own_mask: Mask = None,
-        self_record: Record | None = None,
-        cross_record: Record | None = None,
-        where: Where = Where(),
-    ) -> Tensor:
-        x = self.around_attention(
-            x,
-            lambda h: self.attention.to_itself(where.place(h), own_mask, causal=True, record=self_record),
-            where.real,
-        )
-        x = self.around_cross(
-            x, lambda h: self.cross.to_sequence(where.place(h), memory, mask, cross_record), where.real
-        )
-        return self.transform(x, where.real)
-
-    def step(
-        self,
-        x: Tensor,
-        past: KeysValues | None,
-        memory: KeysValues,
-        mask: Tensor | None,
-        cross_record: Record | None = None,
-        where: Where = Where(),
-    ) -> tuple[Tensor, KeysValues]:
-        """One position (R, 1, D) behind the past."""
-        longer_past: list[KeysValues] = []
-
-        def to_past(h: Tensor) -> Tensor:
-            y, seen = self.attention.to_past(where.place(h), past)
-            longer_past.append(seen)
-            return y
-
-        x = self.around_attention(x, to_past)
-        x = self.around_cross(x, lambda h: self.cross.to_memory(where.place(h), memory, mask, cross_record, where.at))
-        return self.transform(x), longer_past[0]
+    def forward(self, x: Tensor, to_past: Look, to_memory: Look, real: Tensor | None = None) -> Tensor:
+        x = self.around_attention(x, to_past, real)
+        x = self.around_cross(x, to_memory, real)
+        return self.transform(x, real)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Record, fused_attention, plain_attention
-from dragoman.model.stepwise import Neural
+from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
@@ -97,19 +97,19 @@ class ConvS2S(Neural):
             x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * HALF
         return x
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         e, mask = self.source_embedding(source), self.mask(source)
         z = self._read(e, mask)
         window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
         return [window] * len(self.decoder), [z, (z + e) * HALF, mask]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         x = words = self.target_embedding(target_in, at)
         windows = []
-        for layer, before in zip(self.decoder, past, strict=True):
-            x, window = layer(x, before, words, given, record)
+        for number, (layer, before) in enumerate(zip(self.decoder, past, strict=True)):
+            x, window = layer(x, before, words, given, record_of(recorder, "cross", number))
             windows.append(window)
         return self.drop(x), windows
 

@@ -19,65 +19,43 @@ from torch import Tensor, nn
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Record
 from dragoman.model.blocks import EncoderLayer
-from dragoman.model.heads import KeysValues
+from dragoman.model.heads import KeysValues, KVCache
+from dragoman.model.interface import Neural, Recorder
 from dragoman.model.layers import final_norm
 from dragoman.model.spans import causal_mask
-from dragoman.model.stepwise import Neural
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
-
-
-class Block(EncoderLayer):
-    """A layer whose positions see what came before them."""
-
-    def behind(
-        self, x: Tensor, past: KeysValues | None, mask: Tensor, record: Record | None = None
-    ) -> tuple[Tensor, KeysValues]:
-        """New positions (B, T, D) behind the past, and the longer past; `mask` is over all of it."""
-        longer: list[KeysValues] = []
-
-        def attend(h: Tensor) -> Tensor:
-            y, seen = self.attention.to_past(h, past, record, mask)
-            longer.append(seen)
-            return y
-
-        return self.transform(self.around_attention(x, attend)), longer[0]
 
 
 class DecoderOnly(Neural):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target, Embedding)
-        self.decoder = cast(list[Block], nn.ModuleList(Block(config) for _ in range(config.decoder_layers)))
+        self.decoder = cast(
+            list[EncoderLayer], nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers))
+        )
         self.decoder_norm = final_norm(config)
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        return self._read(source)
-
-    def _read(self, source: Tensor, record: Record | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """Given are the keys and values of the source in every layer and which of them are real; the past is empty."""
-        size, given = source.shape[1], list[Tensor]()
+        size = source.shape[1]
         places = torch.arange(size, device=source.device) - _room(self.mask(source))  # (B, S), below 0 for padding
         real, places = (places >= 0)[:, None, None], places.clamp(min=0)
         self.source_embedding.positions.reach(size)
         x = self.source_embedding(source.gather(1, places), places)
         itself = torch.eye(size, dtype=torch.bool, device=x.device)  # else padding would see nothing at all
         mask = causal_mask(size, size, x.device) & real | itself
-        for layer in self.decoder:
-            x, seen = layer.behind(x, None, mask, record)
-            given += seen
+        nothing = x.new_zeros(len(x), 1, 0, 1)
+        caches = [KVCache(nothing, nothing) for _ in self.decoder]
+        record: Record | None = None if recorder is None else []
+        self._through(x, caches, mask, record)
+        if recorder is not None and record is not None:
+            for number, weights in enumerate(record):
+                _add(recorder, "encoder", number, _moved_back(_moved_back(weights, real).mT, real).mT)
+        given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
-    ) -> tuple[Tensor, list[Tensor]]:
-        whole: Record | None = None if record is None else []
-        hidden, longer = self._say(target_in, at, past, given, whole)
-        if record is not None and whole is not None:
-            record += [_moved_back(weights[..., : given[-1].shape[-1]], given[-1]) for weights in whole]
-        return hidden, longer
-
-    def _say(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
@@ -86,25 +64,26 @@ class DecoderOnly(Neural):
         x = self.target_embedding(target_in, places)
         said = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
         mask = torch.cat([real.expand(-1, -1, words, -1), said], dim=-1)  # (R, 1, T, S + at + T)
-        longer: list[Tensor] = []
-        for number, layer in enumerate(self.decoder):
-            here = slice(2 * number, 2 * number + 2)
-            x, seen = layer.behind(x, KeysValues(*prompt[here]).append(KeysValues(*past[here])), mask, record)
-            longer += [part[:, :, size:] for part in seen]
-        return self.decoder_norm(x), longer
+        caches = []
+        for number in range(len(self.decoder)):
+            cache = KVCache(*prompt[2 * number : 2 * number + 2])
+            cache.append(KeysValues(*past[2 * number : 2 * number + 2]))
+            caches.append(cache)
+        record: Record | None = None if recorder is None else []
+        hidden = self._through(x, caches, mask, record)
+        if recorder is not None and record is not None:
+            for number, weights in enumerate(record):
+                # One softmax over both sides, shown in its parts, which sum to one together.
+                _add(recorder, "decoder", number, weights[..., size:])
+                _add(recorder, "cross", number, _moved_back(weights[..., :size], real))
+        return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
-    def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
-        """One softmax over both sides, shown in its parts: "cross" and "decoder" sum to one together."""
-        reading: Record = []
-        saying: Record = []
-        past, given = self._read(source, reading)
-        self._say(target_in, 0, past, given, saying)
-        size, real = source.shape[1], given[-1]
-        return {
-            "encoder": [_moved_back(_moved_back(w, real).mT, real).mT for w in reading],
-            "decoder": [w[..., size:] for w in saying],
-            "cross": [_moved_back(w[..., :size], real) for w in saying],
-        }
+    def _through(self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None) -> Tensor:
+        """New positions (B, T, D) behind those of the caches; `mask` is over all of them."""
+        for layer, cache in zip(self.decoder, caches, strict=True):
+            x = layer(x, lambda h, at=layer.attention, cache=cache: at(h, cache=cache, mask=mask, record=record))
+        hidden: Tensor = self.decoder_norm(x)
+        return hidden
 
     @property
     def attention_layers(self) -> int:
@@ -133,3 +112,9 @@ def _moved_back(weights: Tensor, real: Tensor) -> Tensor:
     """Columns (B, H, T, S) of sources that were moved to the right, as they stood before."""
     columns = torch.arange(weights.shape[-1], device=real.device) + _room(real)  # (B, S)
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
+
+
+def _add(recorder: Recorder, part: str, layer: int, weights: Tensor) -> None:
+    wanted = recorder.of(part, layer)
+    if wanted is not None:
+        wanted.append(weights)

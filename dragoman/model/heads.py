@@ -17,11 +17,24 @@ class KeysValues(NamedTuple):
     k: Tensor
     v: Tensor
 
-    def append(self, other: "KeysValues") -> "KeysValues":
-        return KeysValues(torch.cat([self.k, other.k], dim=2), torch.cat([self.v, other.v], dim=2))
 
-    def select(self, rows: Tensor) -> "KeysValues":
-        return KeysValues(self.k.index_select(0, rows), self.v.index_select(0, rows))
+class KVCache:
+    """Keys and values of the positions before, so that none is computed twice; grows with each step."""
+
+    def __init__(self, k: Tensor, v: Tensor):
+        self.seen = KeysValues(k, v)
+
+    @property
+    def length(self) -> int:
+        return self.seen.v.shape[2]
+
+    def append(self, new: KeysValues) -> KeysValues:
+        """All that can be seen now. (An empty cache, as in training, costs no copy.)"""
+        if self.length:
+            k, v = self.seen
+            new = KeysValues(torch.cat([k, new.k], dim=2), torch.cat([v, new.v], dim=2))
+        self.seen = new
+        return new
 
 
 class BareHeads(nn.Module):

@@ -2,17 +2,18 @@
 
     N sentences of W hypotheses each, R = N*W rows, S source, P places, D features, V words.
 
-`Transformer.step` serves every search: its caches grow, are copied when hypotheses change places, and live as long as
-somebody holds them. Here they are given room for all steps at once and never move: `origin` says for each hypothesis
-and place which hypothesis of its sentence wrote that place. So a step is always the same computation at the same
-addresses, which a GPU can record and replay. Beside each of our kernels stands its plain twin.
+The layers are those of `Transformer`; only the look at the past and at the source is another one. The KV
+cache of `Transformer.advance` grows, and is copied when hypotheses change places. Here it has room for all steps
+from the beginning and never moves: `origin` says for each hypothesis and place which hypothesis of its sentence
+wrote that place. So a step is always the same computation at the same addresses, which a GPU can record and
+replay. Beside each of our kernels stands its plain twin.
 """
 
 import torch
 from torch import Tensor
 
 from dragoman.kernels import usable
-from dragoman.model.attention import Attention, plain_attention
+from dragoman.model.attention import plain_attention
 from dragoman.model.transformer import Transformer
 
 
@@ -44,13 +45,7 @@ class IncrementalDecoder:
     def step(self, tokens: Tensor) -> Tensor:
         """Each row's last token (R,) in, its hidden state (R, D) out."""
         x = self.model.target_embedding(tokens, self.steps)
-        for number, layer in enumerate(self.model.decoder):
-            cache, memory = self.caches[number], self.memory[number]
-            x = layer.around_attention(x, lambda h, at=layer.attention, c=cache: self._to_past(at, h, c))
-            x = layer.around_cross(x, lambda h, at=layer.cross, m=memory: self._to_memory(at, h, m))
-            x = layer.transform(x)
-        hidden: Tensor = self.model.decoder_norm(x)
-        return hidden
+        return self.model.through_decoder(x, self._to_past, self._to_memory)
 
     def move(self, parents: Tensor) -> None:
         """Hypothesis w of each sentence goes on where parents[:, w] stood, (N, W)."""
@@ -58,18 +53,20 @@ class IncrementalDecoder:
         self.origin.index_copy_(2, self.steps.long(), here.expand(len(parents), -1)[:, :, None])
         self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
 
-    def _to_past(self, attention: Attention, h: Tensor, cache: Tensor) -> Tensor:
-        heads, attend = attention.paper, attend_to_past
-        if usable(h):
+    def _to_past(self, number: int, x: Tensor) -> Tensor:
+        heads, attend = self.model.decoder[number].attention.paper, attend_to_past
+        if usable(x):
             from dragoman.kernels.decoding import attend_to_past as attend
-        joined: Tensor = heads.to_out(attend(heads.to_qkv(h), cache, self.origin, self.steps, heads.heads))
+        seen = attend(heads.to_qkv(x), self.caches[number], self.origin, self.steps, heads.heads)
+        joined: Tensor = heads.to_out(seen)
         return joined
 
-    def _to_memory(self, attention: Attention, h: Tensor, memory: Tensor) -> Tensor:
-        heads, attend = attention.paper, attend_to_memory
-        if usable(h):
+    def _to_memory(self, number: int, x: Tensor) -> Tensor:
+        heads, attend = self.model.decoder[number].cross.paper, attend_to_memory
+        if usable(x):
             from dragoman.kernels.decoding import attend_to_memory as attend
-        joined: Tensor = heads.to_out(attend(heads.joined_queries(h), memory, self.lengths, heads.heads))
+        seen = attend(heads.joined_queries(x), self.memory[number], self.lengths, heads.heads)
+        joined: Tensor = heads.to_out(seen)
         return joined
 
 

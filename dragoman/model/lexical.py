@@ -16,15 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Record
-from dragoman.model.stepwise import Stepwise
+from dragoman.model.interface import Model, Recorder
 from dragoman.text.lexicon import KEPT, Lexicon
 from dragoman.text.vocabulary import Vocabulary
 
 ANY_OF_THE_SOURCE, ANY_WORD = 0.1, 0.001  # λ and ε
 
 
-class Lexical(Stepwise):
+class Lexical(Model):
     translations: Tensor
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
@@ -44,7 +43,7 @@ class Lexical(Stepwise):
         source_end, target_end = self._ends
         self.translations[source_end, 0], self.probabilities[source_end, 0] = target_end, 1.0
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         """Given are the source, its length, and how likely each word is anywhere in the target, (B, V)."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
         words = torch.where(source == self._ends[0], self.pad, source)
@@ -57,7 +56,7 @@ class Lexical(Stepwise):
         return [], [source, lengths, anywhere]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         source, lengths, anywhere = given
         places = torch.arange(at, at + target_in.shape[1], device=source.device)

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Attention, Record
+from dragoman.model.attention import Attention
 from dragoman.model.heads import KeysValues
-from dragoman.model.stepwise import Neural
+from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.text.vocabulary import Vocabulary
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -125,14 +125,14 @@ class Rnn(_Recurrent):
         inputs = [2 * width] + [width] * (config.decoder_layers - 1)
         self.decoder = stack(Recurrence(cell, size, width) for size in inputs)
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
         return [part for layer in self.decoder for part in layer.nothing(vector)], [vector]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
         return self.climb(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)  # (B, T, 2D)
@@ -146,9 +146,10 @@ class _Attending(_Recurrent):
     def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
         return [*self.attention.keys_values(memory), mask]
 
-    def look(self, x: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
+    def look(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
         k, v, mask = given
-        return self.attention.to_memory(x, KeysValues(k, v), mask, record)  # (B, T, D)
+        y: Tensor = self.attention(x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross"))
+        return y  # (B, T, D)
 
     @property
     def attention_layers(self) -> int:
@@ -172,7 +173,7 @@ class RnnAttention(_Attending):
         self.bridge = nn.Linear(width, config.decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
@@ -180,10 +181,10 @@ class RnnAttention(_Attending):
         return past, self.given(memory, mask)
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.climb(self.target_embedding(target_in), past)
-        seen = self.look(x, given, record)
+        seen = self.look(x, given, recorder)
         return self.drop(torch.tanh(self.join(torch.cat([x, seen], dim=-1)))), after
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -215,17 +216,17 @@ class Gnmt(_Attending):
             x = x + self.drop(layer.read(x, lengths))
         return x, mask
 
-    def begin(self, source: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
         return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(memory, mask)
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], record: Record | None = None
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         (bottom, *above), (first, *others) = self.decoder, self.states(past)
         y, after = bottom(self.target_embedding(target_in), first)
         x = self.drop(y)
-        seen = self.look(x, given, record)
+        seen = self.look(x, given, recorder)
         for layer, state in zip(above, others, strict=True):
             y, state = layer(torch.cat([x, seen.to(x.dtype)], dim=-1), state)
             x, after = x + self.drop(y), [*after, *state]

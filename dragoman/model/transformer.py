@@ -1,14 +1,15 @@
 """The Transformer, encoder and decoder ("Attention Is All You Need", section 3).
 
-    B sentences, R rows (hypotheses), S source, T target, D features, V vocabulary. Batch first. Masks: True = may look.
+    B sentences, R rows (hypotheses), S source, T target, D features, V vocabulary. Batch first.
+    Masks: True = may look.
 
-Every architecture gives these: `forward` for training (all positions at once, teacher forced), `start` and `step` for
-translation (one position at a time, nothing computed twice), `logits` behind either, `multiplications` for its cost.
+The encoder makes the memory. The decoder is one pass, `advance`: over all positions of a training sentence, or
+over the next one of a search, whose earlier positions are in the KV cache. The packed pass does the same on sentences
+that lie end to end.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
@@ -17,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, beyond_plain
-from dragoman.model.attention import Packed, Record
-from dragoman.model.blocks import DecoderLayer, EncoderLayer, Where
-from dragoman.model.heads import KeysValues
-from dragoman.model.interface import Model
+from dragoman.model.attention import Packed
+from dragoman.model.blocks import DecoderLayer, EncoderLayer
+from dragoman.model.heads import KeysValues, KVCache
+from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.layers import dropout_add, final_norm
 from dragoman.model.positions import POSITIONS
 from dragoman.text.vocabulary import Vocabulary
@@ -54,42 +55,12 @@ class Embedding(nn.Module):
         return self.positions(x, at) if self.every_layer else x
 
 
-@dataclass
-class TransformerState:
-    """What a step needs of the steps before: keys and values of every layer, one row per hypothesis.
+class Transformer(Neural):
+    source_embedding: Embedding
+    target_embedding: Embedding
 
-    The memory is kept once per sentence; `memory_rows` is its copy in the order of the rows, made anew only when
-    `sentences` (the sentence of each row) changes, which within a beam it does not.
-    """
-
-    length: int
-    past: list[KeysValues | None]
-    memory: list[KeysValues]  # (B, H, S, K)
-    mask: Tensor  # (B, 1, 1, S)
-    sentences: np.ndarray  # (R,)
-    memory_rows: list[KeysValues]  # (R, H, S, K)
-    mask_rows: Tensor  # (R, 1, 1, S)
-
-    def select(self, parents: np.ndarray) -> "TransformerState":
-        """Row r becomes a copy of row parents[r]; rows may repeat, be left out, change order."""
-        sentences = self.sentences[parents]
-        memory_rows, mask_rows = self.memory_rows, self.mask_rows
-        if not np.array_equal(sentences, self.sentences):
-            rows = torch.from_numpy(sentences).to(self.mask.device)
-            memory_rows, mask_rows = [kv.select(rows) for kv in self.memory], self.mask[rows]
-        past = list(self.past)
-        if not np.array_equal(parents, np.arange(len(self.sentences))):
-            rows = torch.from_numpy(parents).to(self.mask.device)
-            past = [kv.select(rows) if kv is not None else None for kv in self.past]
-        return TransformerState(self.length, past, self.memory, self.mask, sentences, memory_rows, mask_rows)
-
-
-class Transformer(Model):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
-        super().__init__()
-        self.config, self.pad = config, source.pad
-        self.source_embedding = Embedding(config, len(source))
-        self.target_embedding = Embedding(config, len(target))
+        super().__init__(config, source, target, Embedding)
         self.encoder = cast(
             list[EncoderLayer], nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         )
@@ -97,17 +68,97 @@ class Transformer(Model):
             list[DecoderLayer], nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
-        self.output = nn.Linear(config.width, len(target), bias=config.output_bias)
-        nn.init.normal_(self.output.weight, std=config.width**-0.5)
-        if config.tied in ("all", "target"):
-            self.output.weight = self.target_embedding.words.weight
-        if config.tied == "all":
-            self.source_embedding.words.weight = self.target_embedding.words.weight
 
-    def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Hidden states from which `logits` tells each next word. (B, T, D)"""
-        memories, mask = self.memories(source)
-        return self.decode(target_in, memories, mask)
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        mask = self.mask(source)
+        return self.encoder_norm(self._encoder_outputs(source, mask)[-1], self._real(source)), mask
+
+    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
+        """Given are the keys and values of the source for each layer of the decoder, and the mask of the source;
+        the past is the KV cache, still empty."""
+        mask = self.mask(source)
+        given: list[Tensor] = []
+        for layer, memory in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
+            given += layer.cross.keys_values(memory)
+        return [tensor[:, :, :0] for tensor in given], [*given, mask]
+
+    def advance(
+        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Padding is on the right of a training sentence: nobody sees it."""
+        *memory, mask = given
+        memories = [KeysValues(k, v) for k, v in _pairs(memory)]
+        caches = [KVCache(k, v) for k, v in _pairs(past)]
+        place = partial(self.target_embedding.again, at=at)
+
+        def to_past(number: int, x: Tensor) -> Tensor:
+            record = record_of(recorder, "decoder", number)
+            y: Tensor = self.decoder[number].attention(place(x), cache=caches[number], causal=True, record=record)
+            return y
+
+        def to_memory(number: int, x: Tensor) -> Tensor:
+            record = record_of(recorder, "cross", number)
+            y: Tensor = self.decoder[number].cross(place(x), memories[number], mask=mask, at=at, record=record)
+            return y
+
+        x = self.target_embedding(target_in, at)  # (R, T, D)
+        hidden = self.through_decoder(x, to_past, to_memory, self._real(target_in))
+        return hidden, [tensor for cache in caches for tensor in cache.seen]
+
+    def forward_packed(
+        self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed
+    ) -> Tensor:
+        """`forward` for sentences end to end: ids and positions in their sentence (N,) of each side. (N_target, D)
+
+        `encoder` says where sources start, `decoder` where targets (queries) and their sources (keys) do.
+        """
+        own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
+        memory = self.source_embedding(source, source_at)
+        for layer in self.encoder:
+            memory = layer(memory, lambda x, layer=layer: layer.attention.packed(x, None, encoder))
+        memory = self.encoder_norm(memory)
+        return self.through_decoder(
+            self.target_embedding(target_in, target_at),
+            lambda number, x: self.decoder[number].attention.packed(x, None, own, causal=True),
+            lambda number, x: self.decoder[number].cross.packed(x, memory, decoder),
+        )
+
+    def through_decoder(
+        self,
+        x: Tensor,
+        to_past: Callable[[int, Tensor], Tensor],
+        to_memory: Callable[[int, Tensor], Tensor],
+        real: Tensor | None = None,
+    ) -> Tensor:
+        """Target positions through all layers; the functions say how layer n looks at what was said and at the
+        source."""
+        for number, layer in enumerate(self.decoder):
+            x = layer(x, partial(to_past, number), partial(to_memory, number), real)
+        hidden: Tensor = self.decoder_norm(x, real)
+        return hidden
+
+    def _memories(self, source: Tensor, mask: Tensor, recorder: Recorder | None) -> list[Tensor]:
+        """What each layer of the decoder looks at. (B, S, D) each"""
+        layers = MEMORIES[self.config.attention.memory](self._encoder_outputs(source, mask, recorder))
+        real = self._real(source)
+        looked_at = [self.source_embedding.again(self.encoder_norm(x, real)) for x in layers]
+        return looked_at * (len(self.decoder) // len(looked_at))
+
+    def _encoder_outputs(self, source: Tensor, mask: Tensor, recorder: Recorder | None = None) -> list[Tensor]:
+        """The output of each layer of the encoder."""
+        record, real, place = record_of(recorder, "encoder"), self._real(source), self.source_embedding.again
+        x = self.source_embedding(source)
+        outputs = []
+        for layer in self.encoder:
+            x = layer(x, lambda h, layer=layer: layer.attention(place(h), mask=mask, record=record), real)
+            outputs.append(x)
+        return outputs
+
+    def _real(self, ids: Tensor) -> Tensor | None:
+        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets begin with <pad>."""
+        if self.config.norm_kind != "batch":
+            return None
+        return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
 
     @property
     def can_be_packed(self) -> bool:
@@ -120,102 +171,7 @@ class Transformer(Model):
 
     @property
     def attention_layers(self) -> int:
-        """Layers whose attention to the source `step` can tell."""
         return len(self.decoder)
-
-    def forward_packed(
-        self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed
-    ) -> Tensor:
-        """The same for sentences end to end: ids and positions in their sentence (N,) of each side. (N_target, D)
-
-        `encoder` says where sources start, `decoder` where targets (queries) and their sources (keys) do.
-        """
-        memory = self.source_embedding(source, source_at)
-        for layer in self.encoder:
-            memory = layer(memory, encoder)
-        memory, own = self.encoder_norm(memory), Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
-        x = self.target_embedding(target_in, target_at)
-        for decoder_layer in self.decoder:
-            x = decoder_layer(x, memory, decoder, own)
-        hidden: Tensor = self.decoder_norm(x)
-        return hidden
-
-    def encode(self, source: Tensor, record: Record | None = None) -> tuple[Tensor, Tensor]:
-        """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""
-        layers, mask = self._encode(source, record)
-        return self.encoder_norm(layers[-1], self._real(source)), mask
-
-    def memories(self, source: Tensor, record: Record | None = None) -> tuple[list[Tensor], Tensor]:
-        """What each layer of the decoder looks at, (B, S, D), and which of it is real, (B, 1, 1, S)."""
-        layers, mask = self._encode(source, record)
-        looked_at = [
-            self.source_embedding.again(self.encoder_norm(x, self._real(source)))
-            for x in MEMORIES[self.config.attention.memory](layers)
-        ]
-        return looked_at * (len(self.decoder) // len(looked_at)), mask
-
-    def _encode(self, source: Tensor, record: Record | None) -> tuple[list[Tensor], Tensor]:
-        """The output of each layer of the encoder."""
-        mask = (source != self.pad)[:, None, None, :]
-        where = Where(0, self.source_embedding.again, self._real(source))
-        x = self.source_embedding(source)
-        layers = []
-        for layer in self.encoder:
-            x = layer(x, mask, record, where)
-            layers.append(x)
-        return layers, mask
-
-    def decode(
-        self,
-        target_in: Tensor,
-        memories: Sequence[Tensor],
-        mask: Tensor,
-        self_record: Record | None = None,
-        cross_record: Record | None = None,
-    ) -> Tensor:
-        """All target positions at once, each seeing those before it. Padding is on the right: nobody sees it."""
-        where = Where(0, self.target_embedding.again, self._real(target_in))
-        x = self.target_embedding(target_in)
-        for layer, memory in zip(self.decoder, memories, strict=True):
-            x = layer(x, memory, mask, None, self_record, cross_record, where)
-        hidden: Tensor = self.decoder_norm(x, where.real)
-        return hidden
-
-    def _real(self, ids: Tensor) -> Tensor | None:
-        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets begin with <pad>."""
-        if self.config.norm_kind != "batch":
-            return None
-        return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
-
-    def start(self, source: Tensor) -> TransformerState:
-        """One row per sentence, nothing said yet."""
-        memories, mask = self.memories(source)
-        keys_values = [layer.cross.keys_values(x) for layer, x in zip(self.decoder, memories, strict=True)]
-        sentences = np.arange(len(source))
-        return TransformerState(0, [None] * len(self.decoder), keys_values, mask, sentences, keys_values, mask)
-
-    def step(
-        self, state: TransformerState, tokens: Tensor, attention_layer: int | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's attention (R, S)."""
-        where = Where(state.length, partial(self.target_embedding.again, at=state.length))
-        x = self.target_embedding(tokens[:, None], state.length)  # (R, 1, D)
-        record: Record = []
-        for number, layer in enumerate(self.decoder):
-            wanted = record if number == attention_layer else None
-            x, state.past[number] = layer.step(
-                x, state.past[number], state.memory_rows[number], state.mask_rows, wanted, where
-            )
-        state.length += 1
-        attention = record[0].mean(dim=1)[:, 0] if record else None  # (R, S)
-        return self.decoder_norm(x)[:, 0], attention
-
-    def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
-        """What every layer and head looks at: "encoder", "decoder", "cross", each a (B, H, T, S) per layer."""
-        records: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
-        memories, mask = self.memories(source, records["encoder"])
-        self.decode(target_in, memories, mask, records["decoder"], records["cross"])
-        return records
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not counted."""
@@ -233,3 +189,8 @@ class Transformer(Model):
         for layer in self.decoder:
             total += layer.multiplications(targets, before) + layer.cross.multiplications(targets, sources, across)
         return total
+
+
+def _pairs(tensors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Keys and values of each layer, from one list of them all."""
+    return zip(tensors[0::2], tensors[1::2], strict=True)

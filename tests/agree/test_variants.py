@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model, build_model
+from dragoman.model.interface import Recorder
 from dragoman.model.weights import get_weights, set_weights
 from tests.conftest import small_config, small_model, vocabulary
 from tests.variants import VARIANTS
@@ -63,8 +64,7 @@ def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
     model = precise_model(settings)
     source, target = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]]), torch.tensor([[2, 7, 12], [2, 8, 9]])
     shown = model.attention_weights(source, target)
-    memories, mask = model.memories(source, [])
-    torch.testing.assert_close(model.decode(target, memories, mask, [], []), model(source, target))
+    torch.testing.assert_close(recorded(model, source, target), model(source, target))
     for name, queries, keys in (("encoder", 4, 4), ("decoder", 3, 3), ("cross", 3, 4)):
         for weights in shown[name]:
             assert weights.shape == (2, model.config.heads, queries, keys)
@@ -115,7 +115,14 @@ def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict
     """One target word, so that nothing is masked; what local attention leaves out is masked, and torch counts it."""
     model = small_model(**{**settings, "model__attention__window": 9})
     with FlopCounterMode(display=False) as counter:
-        memories, mask = model.memories(torch.tensor([[5, 6, 7, 3]] * 2), [])  # the plain road: torch counts no other
-        model.logits(model.decode(torch.tensor([[2]] * 2), memories, mask, [], []))
+        # the plain code path: torch counts no other
+        model.logits(recorded(model, torch.tensor([[5, 6, 7, 3]] * 2), torch.tensor([[2]] * 2)))
     counted = model.multiplications(np.array([4, 4]), np.array([1, 1]))
     assert counted == pytest.approx(counter.get_total_flops() / 2)
+
+
+def recorded(model: Model, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """The outputs of a pass that shows its attention."""
+    recorder = Recorder()
+    past, given = model.begin(source, recorder)
+    return model.advance(target, 0, past, given, recorder)[0]

@@ -69,11 +69,12 @@ def test_attention_with_distances_is_the_formula_with_them() -> None:
         q, (k, v) = attention.project.queries_keys_values(x)
         turn, bias = attention.distances.turn, attention.distances.bias(5, 5)
         expected = attention.project.join(plain_attention(turn(q, 0), turn(k, 0), v, bias=bias)[0])
-        torch.testing.assert_close(attention.to_itself(x), expected)
+        torch.testing.assert_close(attention(x), expected)
 
 
 def test_cross_attention_knows_no_distances() -> None:
     x, memory = torch.randn(1, 5, 32), torch.randn(1, 7, 32)
     for kind in ("rotary", "relative"):
         attention = Attention(small_config(model__positions__kind=kind).model, cross=True)
-        torch.testing.assert_close(attention.to_sequence(x, memory), attention.to_sequence(x, memory.flip(1)))
+        one, other = (attention(x, attention.keys_values(m)) for m in (memory, memory.flip(1)))
+        torch.testing.assert_close(one, other)

@@ -67,8 +67,8 @@ def test_a_layout_is_its_formula(layout: str) -> None:
     for b in range(2):
         asking, asked = x[b].numpy(), memory[b].numpy()
         own, other = by_hand(made, layout, asking, asking), by_hand(made, layout, asking, asked)
-        np.testing.assert_allclose(made.to_itself(x)[b].detach().numpy(), own, atol=1e-10)
-        np.testing.assert_allclose(made.to_sequence(x, memory)[b].detach().numpy(), other, atol=1e-10)
+        np.testing.assert_allclose(made(x)[b].detach().numpy(), own, atol=1e-10)
+        np.testing.assert_allclose(made(x, made.keys_values(memory))[b].detach().numpy(), other, atol=1e-10)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -76,7 +76,7 @@ def test_its_gradient_is_that_of_finite_differences(layout: str) -> None:
     made = attention(layout)
     x, memory = (tensor[:1].requires_grad_() for tensor in sequences())
     parts = (x, memory, *made.parameters())
-    assert torch.autograd.gradcheck(lambda x, memory, *weights: made.to_sequence(x, memory, record=[]), parts)
+    assert torch.autograd.gradcheck(lambda x, memory, *weights: made(x, made.keys_values(memory), record=[]), parts)
 
 
 def test_shared_keys_and_values_are_the_same_for_all_heads() -> None:
@@ -93,7 +93,7 @@ def test_without_projections_there_is_nothing_to_learn_and_one_head_is_the_bare_
     assert not list(made.parameters())
     x = sequences()[0]
     expected = [softmax(one @ one.T) @ one for one in x.numpy()]
-    np.testing.assert_allclose(made.to_itself(x).numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(made(x).numpy(), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

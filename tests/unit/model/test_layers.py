@@ -75,6 +75,6 @@ def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
     assert not [name for name in get_weights(model) if "feed_forward" in name]
     attention, x = model.encoder[0].attention, torch.randn(1, 4, 32)
     weights: list[torch.Tensor] = []
-    layer_output = model.encoder[0](x, None, weights)
+    layer_output = model.encoder[0](x, lambda h: attention(h, record=weights))
     values = attention.project.keys_values(x).v
     torch.testing.assert_close(layer_output, attention.project.join(weights[0] @ values))

@@ -103,12 +103,13 @@ def test_positions_in_every_layer_reach_queries_keys_and_values() -> None:
     mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     memory = plain.source_embedding(source)
     for layer in plain.encoder:
-        memory = layer.around_attention(memory, lambda h, at=layer.attention: at.to_itself(h + at_source, mask))
+        memory = layer.around_attention(memory, lambda h, at=layer.attention: at(h + at_source, mask=mask))
         memory = layer.around_feed_forward(memory, layer.feed_forward)
     x = plain.target_embedding(target)
     for layer in plain.decoder:
-        x = layer.around_attention(x, lambda h, at=layer.attention: at.to_itself(h + at_target, causal=True))
-        x = layer.around_cross(x, lambda h, at=layer.cross: at.to_sequence(h + at_target, memory + at_source, mask))
+        x = layer.around_attention(x, lambda h, at=layer.attention: at(h + at_target, causal=True))
+        seen = layer.cross.keys_values(memory + at_source)
+        x = layer.around_cross(x, lambda h, at=layer.cross, seen=seen: at(h + at_target, seen, mask=mask))
         x = layer.around_feed_forward(x, layer.feed_forward)
     torch.testing.assert_close(model(source, target), x)
     assert not torch.allclose(plain(source, target), x, atol=1e-3)

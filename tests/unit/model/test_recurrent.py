@@ -39,7 +39,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
     first = torch.tanh(model.bridge(memory.mean(dim=1))).view(2, 2, 32).transpose(0, 1).contiguous()  # (layers, B, D)
     start = (first, torch.zeros_like(first)) if cell == "lstm" else first
     h, _ = torchs(cell, model.decoder)(model.target_embedding(TARGET), start)
-    context = model.attention.to_sequence(h, memory)
+    context = model.attention(h, model.attention.keys_values(memory))
     torch.testing.assert_close(model(SOURCE, TARGET), torch.tanh(model.join(torch.cat([h, context], dim=-1))))
 
 
@@ -51,7 +51,7 @@ def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> N
     for layer in model.encoder[1:]:
         memory = memory + layer.rnn(memory)[0]
     x = model.decoder[0].rnn(model.target_embedding(TARGET))[0]
-    context = model.attention.to_sequence(x, memory)
+    context = model.attention(x, model.attention.keys_values(memory))
     for layer in model.decoder[1:]:
         x = x + layer.rnn(torch.cat([x, context], dim=-1))[0]
     torch.testing.assert_close(model(SOURCE, TARGET), x)

@@ -82,5 +82,6 @@ def test_local_attention_by_torchs_kernel_is_that_of_the_formula() -> None:
     attention, record = Attention(config), []
     x, mask = torch.randn(2, 9, 32), torch.tensor([[True] * 9, [True] * 4 + [False] * 5])[:, None, None]
     for causal in (False, True):
-        fused, plain = attention.to_itself(x, mask, causal), attention.to_itself(x, mask, causal, record)
+        fused = attention(x, mask=mask, causal=causal)
+        plain = attention(x, mask=mask, causal=causal, record=record)
         torch.testing.assert_close(fused, plain)
