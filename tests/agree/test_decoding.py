@@ -120,8 +120,8 @@ def test_the_weights_we_show_are_the_weights_we_use() -> None:
     x = model.target_embedding(target)
     for number, layer in enumerate(model.decoder):
         seen = layer.cross.keys_values(memory)
-        x = layer.around_attention(x, lambda h, layer=layer: layer.attention.to_itself(h, causal=True))
-        fused = layer.cross.to_memory(x, seen, mask)
+        x = layer.around_attention(x, lambda h, layer=layer: layer.attention(h, causal=True))
+        fused = layer.cross(x, seen, mask=mask)
         torch.testing.assert_close(
             layer.cross.project.join(shown["cross"][number] @ seen.v), fused, atol=1e-5, rtol=1e-4
         )
