@@ -99,8 +99,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, nargs="+", default=[500, 1000, 2000])
     parser.add_argument("--batch-tokens", type=int, default=25_000)
-    parser.add_argument("--adam", type=float, nargs="+", default=[5e-4, 1e-3, 2e-3])
-    parser.add_argument("--muon", type=float, nargs="+", default=[1e-3, 2e-3, 4e-3])
+    parser.add_argument("--adam", type=float, nargs="*", default=[5e-4, 1e-3, 2e-3], help="rates to try")
+    parser.add_argument("--muon", type=float, nargs="*", default=[1e-3, 2e-3, 4e-3], help="rates to try")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", help="JSON lines with every run are added here")
     args = parser.parse_args()
@@ -109,12 +109,16 @@ def main() -> None:
     shortest, *longer = sorted(args.steps)
     found: dict[str, list[Run]] = {}
     for optimiser, rates in (("adam", args.adam), ("muon", args.muon)):
+        if not rates:
+            continue
         tried = [train(args, data, optimiser, rate, shortest) for rate in rates]
         best = min(tried, key=lambda run: run.loss)
         found[optimiser] = [best, *(train(args, data, optimiser, best.rate, steps) for steps in longer)]
         if args.out:
             with open(args.out, "a", encoding="utf-8") as file:
                 file.writelines(json.dumps(vars(run)) + "\n" for run in [*tried, *found[optimiser][1:]])
+    if len(found) < 2:
+        return
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     print(f"\n{where}, {args.preset} {' '.join(args.set)}, {args.batch_tokens:,} target tokens a step\n")
     print("| loss of Adam after | loss | Adam, FLOPs | Muon, FLOPs | ratio |\n|---|---|---|---|---|")
