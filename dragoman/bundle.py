@@ -18,6 +18,7 @@ A model is named by its folder, or by the name of one that comes with the packag
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,15 +115,24 @@ def read_bundle(folder: str | Path) -> Bundle:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
         config = _config(files[CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
-        weights = _tensors(files[WEIGHTS])
+        weights = read_tensors(files[WEIGHTS])
         _check_weights(config, codec, weights)
-        raw = files.get(SHORTLIST)
-        shortlist = Shortlist.from_tensors(_tensors(raw), codec.source, codec.target) if raw is not None else None
+        shortlist = None
+        if SHORTLIST in files:
+            shortlist = Shortlist.from_tensors(read_tensors(files[SHORTLIST]), codec.source, codec.target)
         return Bundle(config, codec, weights, _card(files.get(CARD, b"{}")), shortlist, manifest.engine)
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
     except MemoryError:
         raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
+
+
+def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file."""
+    try:
+        return dict(safetensors.numpy.load(raw))
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:  # KeyError: an unknown kind
+        raise BundleError(f"the tensors cannot be read ({error}).") from None
 
 
 class Manifest(NamedTuple):
@@ -139,7 +149,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
         manifest = parsed_json(read_regular(path, LARGEST[MANIFEST]))
-        version, files, engine = manifest["format"], dict(manifest["files"]), manifest.get(ENGINE, "auto")
+        version, files, engine = manifest["format"], manifest["files"], manifest.get(ENGINE, "auto")
+        if not isinstance(files, dict):
+            raise TypeError("it lists no files")
     except FileNotFoundError:
         unfinished = (folder / "run.toml").exists()
         remedy = (
@@ -187,13 +199,6 @@ def _config(raw: bytes) -> Config:
         raise BundleError(f"{CONFIG} cannot be read ({error}).") from None
 
 
-def _tensors(raw: bytes) -> dict[str, np.ndarray]:
-    try:
-        return dict(safetensors.numpy.load(raw))
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:  # KeyError: an unknown kind
-        raise BundleError(f"the tensors cannot be read ({error}).") from None
-
-
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
     """All that can be said without torch, which checks the names and shapes of other architectures."""
     if wrong := misfit(weights):
@@ -202,9 +207,7 @@ def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarra
         check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
     for name, array in weights.items():
         if array.dtype not in (np.float32, np.uint8, np.int32):
-            raise BundleError(
-                f"weight {name} is stored as {array.dtype}; a bundle has float32, int8 and whole numbers."
-            )
+            raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")
 
 
 def _card(raw: bytes) -> dict[str, Any]:
@@ -214,8 +217,9 @@ def _card(raw: bytes) -> dict[str, Any]:
         texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]
-            float(score["value"])
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if not isinstance(score["value"], int | float) or not math.isfinite(score["value"]):
+                raise TypeError("a score is no number")
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise BundleError(f"{CARD} cannot be read ({error}).") from None
     if not all(isinstance(text, str) for text in texts):
         raise BundleError(f"{CARD} has a language or a score whose name is no text.")

@@ -7,9 +7,29 @@ dragoman and shows its traceback. A message gives the place, the value found the
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LONGEST_MESSAGE = 1000  # characters
+
 
 class DragomanError(Exception):
-    """Root of the tree: catch this to catch whatever dragoman refuses."""
+    """Root of the tree: catch this to catch whatever dragoman refuses.
+
+    A message may quote what stands in a file that somebody else made: no control character of it reaches
+    a terminal, and none fills the screen.
+    """
+
+    def __init__(self, message: str = ""):
+        short = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+        super().__init__("".join(map(_visible, short)))
+
+
+def _visible(character: str) -> str:
+    """
+    >>> "".join(map(_visible, "a\\x1b[2Jé"))
+    'a\\\\x1b[2Jé'
+    """
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 class ConfigError(DragomanError):

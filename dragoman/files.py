@@ -41,7 +41,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def leads_out(path: Path, folder: Path) -> bool:
     """Whether a file of a folder is a link to somewhere else."""
-    return not path.resolve().is_relative_to(folder.resolve())
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def memory_bytes() -> int:

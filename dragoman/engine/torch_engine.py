@@ -12,7 +12,7 @@ from dragoman.engine.interface import Forbidden, Step
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
-from dragoman.model.weights import check_weights, set_weights
+from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
 
 
@@ -43,7 +43,7 @@ class TorchEngine:
             check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
-        for name, tensor in weights.items():
+        for name, tensor in get_weights(model).items():
             # Whole numbers are ids of target pieces, as the lexical model keeps them: they become indices.
             known = (tensor >= 0) & (tensor < len(codec.target))
             if not tensor.is_floating_point() and not known.all():

@@ -35,6 +35,12 @@ class Languages:
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for code in self.sources + self.targets:
+            if not isinstance(code, str) or not code.isprintable() or len(code) > LONGEST_CODE:
+                shown = repr(code)[:LONGEST_CODE]
+                raise BundleError(f"the language {shown} is no code such as de or zh_Hant.")
+
     @property
     def tagged(self) -> bool:
         return len(self.targets) > 1
@@ -125,12 +131,9 @@ class Codec:
                 source, target = read(files[source_file]), read(files[target_file])
         except KeyError as error:
             raise BundleError(f"{error.args[0]} is missing.") from None
-        if languages.tagged:
-            for language in languages.targets:
-                if language_tag(language) not in source.vocabulary.ids:
-                    raise BundleError(
-                        f"the vocabulary has no piece {language_tag(language)}, which {LANGUAGES_FILE} needs."
-                    )
+        for tag in map(language_tag, languages.targets if languages.tagged else ()):
+            if tag not in source.vocabulary.ids:
+                raise BundleError(f"the vocabulary has no piece {tag}, which {LANGUAGES_FILE} needs.")
         return cls(source, target, languages)
 
     def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
@@ -168,11 +171,6 @@ def _languages(raw: bytes) -> Languages:
         sides = [tuple(named[side]) for side in ("source", "target")]
     except (ValueError, TypeError, KeyError) as error:
         raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
-    for code in (code for side in sides for code in side):
-        if not isinstance(code, str) or not (code.isprintable() and 0 < len(code) <= LONGEST_CODE):
-            raise BundleError(
-                f"{LANGUAGES_FILE} names a language {code!r:.99}, which is no code such as de or zh_Hant."
-            )
     return Languages(*sides)
 
 
