@@ -1,4 +1,4 @@
-"""Bundles that somebody forged: copies of the kept one with files changed and a manifest to match."""
+"""Model folders that somebody forged: copies of the kept bundle with a manifest to match, MarianMT folders."""
 
 import hashlib
 import json
@@ -8,6 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from dragoman.config import ModelConfig
+from dragoman.convert.marian import layers_of_marian
+from dragoman.text.subword import BytePairs
 
 KEPT = Path(__file__).parent / "kept" / "format-1"
 SAID = json.loads((KEPT.parent / "format-1.said.json").read_text())
@@ -58,3 +65,32 @@ def nothing_hangs() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def marian_folder(folder: Path) -> Path:
+    """A small MarianMT folder as `transformers` writes one, with random weights."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    spm = (KEPT / "shared.spm").read_bytes()
+    pieces = [*BytePairs(spm).vocabulary.pieces[4:60], "</s>", "<unk>", "<pad>"]
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": len(pieces)}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_attention_heads": 2, f"{side}_ffn_dim": 32}
+    pad = len(pieces) - 1
+    settings = {"model_type": "marian", "activation_function": "swish", "scale_embedding": True, **sizes}
+    settings |= {"pad_token_id": pad, "decoder_start_token_id": pad, "max_position_embeddings": 64}
+    config = ModelConfig(width=16, heads=2, feed_forward_width=32, encoder_layers=1, decoder_layers=1)
+    draw = np.random.default_rng(1)
+    shapes = {
+        "model.shared.weight": (len(pieces), 16),
+        "final_logits_bias": (1, len(pieces)),
+        **layers_of_marian(config),
+    }
+    weights = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "de", "target_lang": "en"}))
+    (folder / "model.safetensors").write_bytes(safetensors.numpy.save(weights))
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(spm)
+    return folder

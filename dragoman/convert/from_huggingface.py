@@ -10,6 +10,7 @@ before anything of these sizes is made, and links may lead into a Hugging Face c
 import io
 import math
 import os
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,9 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
     except zipfile.BadZipFile:  # as PyTorch wrote it before 1.6
         pass
     try:
-        tensors = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of pickles that PyTorch did not write; what counts is said below
+            warnings.simplefilter("ignore")
+            tensors = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
         plain = {str(name): tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
     except Exception as error:  # unpickling fails in as many ways as there are files
         raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None

@@ -226,7 +226,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "settings are nested": (contents("config.toml", b"a=" + DEEP), "config.toml cannot be read"),
     "settings take minutes": (contents("config.toml", b".".join([b"a"] * 100_000) + b"=1"), "dots"),
     "settings have many keys": (
-        contents("config.toml", b"".join(b"k%d=1\n" % i for i in range(100_000))),
+        contents("config.toml", b"".join(b"k%d=1\n" % i for i in range(20_000))),
         "setting k0 is unknown",
     ),
     "a setting speaks to the terminal": (contents("config.toml", f'"{chr(92)}u001b[2J"=1'.encode()), "is unknown"),
