@@ -6,14 +6,17 @@ The engine runs any bundle of a plain Transformer; this one says that it is mean
 from dataclasses import replace
 
 from dragoman.bundle import ONNX, Bundle
-from dragoman.convert.known import refuse_unknown
-from dragoman.engine.onnx.graphs import step_graph
+from dragoman.engine.onnx.graphs import beyond_graphs, step_graph
+from dragoman.errors import ConversionError
 from dragoman.int8 import quantise
 
 
 def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
     """The bundle for the ONNX engine; with `int8`, its matrices are stored in int8."""
-    refuse_unknown(bundle.config.model, "our ONNX graph")
+    if reasons := beyond_graphs(bundle.config.model):
+        raise ConversionError(
+            f"the ONNX engine knows the plain Transformer alone; this model has {', '.join(reasons)}."
+        )
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights
     step_graph(bundle.config.model, weights, bundle.codec.target)  # refuses a width that int8 cannot take
     return replace(bundle, weights=weights, engine=ONNX)

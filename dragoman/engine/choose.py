@@ -3,8 +3,8 @@
 from importlib.util import find_spec
 
 from dragoman.bundle import ONNX, Bundle
-from dragoman.config import beyond_plain
 from dragoman.engine.interface import Engine
+from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.errors import ConfigError, needs_torch
 
 ENGINES = ("auto", ONNX, "torch")
@@ -30,5 +30,5 @@ def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int 
 
 
 def _suits_onnx(bundle: Bundle) -> bool:
-    without_torch = find_spec("torch") is None and not beyond_plain(bundle.config.model)
+    without_torch = find_spec("torch") is None and not beyond_graphs(bundle.config.model)
     return bundle.engine == ONNX or without_torch

@@ -16,11 +16,11 @@ import numpy as np
 import onnxruntime
 
 from dragoman.bundle import Bundle
-from dragoman.config import ModelConfig, beyond_plain
+from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
-from dragoman.engine.onnx.graphs import encoder_graph, listed_step_graph, step_graph
+from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
 from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import ZERO
 from dragoman.model.sinusoids import sinusoids
@@ -58,7 +58,7 @@ class State:
 class OnnxEngine:
     def __init__(self, bundle: Bundle, threads: int = 0):
         """`threads` that share the work of a step; 0: one for each core."""
-        if reasons := beyond_plain(bundle.config.model):
+        if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine knows the plain Transformer alone; this model has {', '.join(reasons)}: "
                 f"use --engine torch."

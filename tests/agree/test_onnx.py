@@ -164,7 +164,7 @@ def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dic
 
 def test_a_width_that_int8_cannot_take_is_refused() -> None:
     with pytest.raises(ConversionError, match="multiples of 16"):
-        engines(int8=True, model__width=20, model__heads=2)
+        engines(int8=True, model__width=24, model__heads=3)
 
 
 def test_a_step_writes_nothing_that_only_one_before_was_asked_for(converted: dict[str, Path]) -> None:
@@ -184,6 +184,12 @@ def test_a_trained_bundle_runs_without_torch_and_without_conversion(
     translator = dragoman.load(trained)
     assert isinstance(translator.engine, OnnxEngine)
     assert translator("eins zwei") == "one two"
+
+
+def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_written() -> None:
+    for int8 in (False, True):
+        with pytest.raises(ConversionError, match="heads of 4 features"):
+            engines(int8, model__width=32, model__heads=8)
 
 
 def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:

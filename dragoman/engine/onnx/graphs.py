@@ -11,12 +11,26 @@ to the caches in place: whoever runs it binds each as input and output at once.
 import numpy as np
 
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.onnx.blocks import Blocks, Stream
 from dragoman.engine.onnx.graph import Weights
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
+
+HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a number of features
+
+
+def beyond_graphs(config: ModelConfig) -> list[str]:
+    """What a model has that these graphs do not know.
+
+    >>> beyond_graphs(ModelConfig(width=12, heads=3))
+    ['heads of 4 features (not a multiple of 8)']
+    """
+    reasons, features = beyond_plain(config), config.width // config.heads
+    if features % HEAD_MULTIPLE:
+        reasons.append(f"heads of {features} features (not a multiple of {HEAD_MULTIPLE})")
+    return reasons
 
 
 def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
