@@ -7,18 +7,18 @@ dragoman and shows its traceback. A message gives the place, the value found the
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LONGEST_MESSAGE = 1000  # characters
-
 
 class DragomanError(Exception):
     """Root of the tree: catch this to catch whatever dragoman refuses.
 
     A message may quote what stands in a file that somebody else made: no control character of it reaches
-    a terminal, and none fills the screen.
+    a terminal.
     """
 
+    longest = 1_000_000  # characters of a message
+
     def __init__(self, message: str = ""):
-        short = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+        short = message if len(message) <= self.longest else f"{message[: self.longest]}…"
         super().__init__("".join(map(_visible, short)))
 
 
@@ -43,6 +43,8 @@ class CorpusError(DragomanError):
 class BundleError(DragomanError):
     """A model folder is missing, incomplete, damaged or of another format."""
 
+    longest = 1000  # a forged file may have names of any length
+
 
 class RunError(DragomanError):
     """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk full."""
@@ -54,6 +56,8 @@ class TranslationError(DragomanError):
 
 class ConversionError(DragomanError):
     """A model cannot be turned into another system's form, or another system's into a bundle."""
+
+    longest = 1000
 
 
 class MissingPackageError(DragomanError):
