@@ -39,7 +39,7 @@ from dragoman.files import (
     write_atomically,
 )
 from dragoman.int8 import dequantise, misfit
-from dragoman.plain_weights import check_plain_weights
+from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
 from dragoman.text.shortlist import Shortlist
 from dragoman.version import __version__
@@ -55,6 +55,7 @@ ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for
 MIB = 2**20
 LARGEST = {MANIFEST: MIB, CONFIG: 4 * MIB, CARD: 4 * MIB, LANGUAGES_FILE: MIB}  # bytes
 LARGEST_VOCABULARY = 32 * MIB  # and shortlist
+LARGEST_HEADER = 16 * MIB  # of the weights
 PRETRAINED = Path(__file__).parent / "pretrained"
 BUNDLED = "tatoeba"
 """The model of the package, for whoever names none."""
@@ -109,13 +110,17 @@ def read_bundle(folder: str | Path) -> Bundle:
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
     try:
-        files = {name: _verified(folder / name, facts) for name, facts in manifest.files.items()}
         for name in (WEIGHTS, CONFIG):
-            if name not in files:
+            if name not in manifest.files:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
+        files = {
+            name: _verified(folder / name, facts, LARGEST.get(name, LARGEST_VOCABULARY))
+            for name, facts in manifest.files.items()
+            if name != WEIGHTS
+        }
         config = _config(files[CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
-        weights = read_tensors(files[WEIGHTS])
+        weights = read_tensors(_verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec)))
         _check_weights(config, codec, weights)
         shortlist = None
         if SHORTLIST in files:
@@ -171,7 +176,7 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest({name: files[name] for name in sorted(files.keys() - OLD_GRAPHS)}, engine)
 
 
-def _verified(path: Path, facts: Mapping[str, Any]) -> bytes:
+def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
     """What a file holds, if it is what the manifest says. Size and kind are looked at before it is read."""
     if leads_out(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
@@ -179,7 +184,6 @@ def _verified(path: Path, facts: Mapping[str, Any]) -> bytes:
         size, digest = facts["size"], facts["sha256"]
     except (KeyError, TypeError):
         raise BundleError(f"{MANIFEST} says neither size nor hash of {path.name}.") from None
-    limit = memory_bytes() // 2 if path.name == WEIGHTS else LARGEST.get(path.name, LARGEST_VOCABULARY)
     try:
         found = path.stat().st_size
         if found != size:
@@ -197,6 +201,14 @@ def _config(raw: bytes) -> Config:
         return from_tree(parsed_toml(raw))
     except ValueError as error:
         raise BundleError(f"{CONFIG} cannot be read ({error}).") from None
+
+
+def _most_weights(config: Config, codec: Codec) -> int:
+    """The most bytes that the weights may have: what the settings call for, and what fits into memory beside a copy."""
+    if beyond_plain(config.model):
+        return memory_bytes() // 2
+    shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
+    return min(memory_bytes() // 2, LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes))
 
 
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:

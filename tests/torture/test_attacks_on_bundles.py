@@ -152,6 +152,11 @@ def json_entries(name: str, **changes: object) -> Callable[[Path], None]:
     return lambda folder: change_json(folder, name, **changes)
 
 
+def listed_as(name: str, facts: object) -> Callable[[Path], None]:
+    files = json.loads((KEPT / "manifest.json").read_text())["files"]
+    return json_entries("manifest.json", files=files | {name: facts})
+
+
 def weights(**changes: np.ndarray) -> Callable[[Path], None]:
     def attack(folder: Path) -> None:
         stored = safetensors.numpy.load((folder / "model.safetensors").read_bytes())
@@ -212,11 +217,8 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "the manifest is nested": (lambda folder: (folder / "manifest.json").write_bytes(DEEP), "too deeply"),
     "the manifest is a list": (lambda folder: (folder / "manifest.json").write_text("[1]"), "cannot be read"),
     "files are pairs": (json_entries("manifest.json", files=[[1, 2], ["a", 3]]), "cannot be read"),
-    "files are numbers": (json_entries("manifest.json", files={"card.json": 3}), "neither size nor hash"),
-    "a size is infinite": (
-        json_entries("manifest.json", files={"card.json": {"size": float("inf"), "sha256": ""}}),
-        "its manifest says inf",
-    ),
+    "files are numbers": (listed_as("card.json", 3), "neither size nor hash"),
+    "a size is infinite": (listed_as("card.json", {"size": float("inf"), "sha256": ""}), "its manifest says inf"),
     "an engine of one's own": (json_entries("manifest.json", engine="os.system"), "names the engine"),
     "a card is a pipe": (listed_and_replaced_by(os.mkfifo, "card.json"), "not a regular file"),
     "weights are a folder": (replaced_by(Path.mkdir, "model.safetensors"), "model.safetensors"),
