@@ -37,12 +37,12 @@ test: setup
 test-all: setup check
 	$(BIN)/python -m pytest
 
-# Thousands of random cases for text, settings and bundles; then kills, damage and full disks in full number.
+# Thousands of random cases for text, settings and bundles; then kills, damage, full disks and forgeries in full number.
 fuzz: setup
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
 
 torture: setup fuzz
-	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 $(BIN)/python -m pytest tests/torture
+	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 $(BIN)/python -m pytest tests/torture
 
 check: setup
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ import numpy as np
 from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig, make_config
 from dragoman.convert.ctranslate2 import to_ctranslate2
-from dragoman.convert.to_onnx import with_graphs
+from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.search import beam_search
 from dragoman.engine.onnx_engine import OnnxEngine
@@ -164,7 +164,7 @@ def compare_presets(presets: list[str], repeat: int) -> None:
     for preset in presets:
         bundle = random_bundle(preset)
         model = bundle.config.model
-        speeds = measure(dragoman_run(with_graphs(bundle, int8=True), FIXED, True), random_sources(bundle), repeat)
+        speeds = measure(dragoman_run(to_onnx(bundle, int8=True), FIXED, True), random_sources(bundle), repeat)
         first = first or speeds
         show(f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}", speeds, first)
 
@@ -210,7 +210,7 @@ def main() -> None:
         against = None
         if "ctranslate2" in peers:
             against = measure(ctranslate2_run(folder / "ct2", bundle, fixed, "int8", False), sources, arguments.repeat)
-        int8 = with_graphs(bundle, int8=True)
+        int8 = to_onnx(bundle, int8=True)
         show("dragoman int8", measure(dragoman_run(int8, decoding, True), sources, arguments.repeat), against)
         if int8.shortlist is not None:
             listed = measure(dragoman_run(int8, decoding, True, shortlist=True), sources, arguments.repeat)
@@ -218,7 +218,7 @@ def main() -> None:
         show(
             "dragoman int8, one batch", measure(dragoman_run(int8, decoding, False), sources, arguments.repeat), against
         )
-        float32 = with_graphs(replace(bundle, weights=bundle.float_weights()))
+        float32 = to_onnx(replace(bundle, weights=bundle.float_weights()))
         show("dragoman float32", measure(dragoman_run(float32, decoding, True), sources, 1), against)
         if against:
             show("CTranslate2 int8", against, against)

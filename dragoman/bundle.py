@@ -6,42 +6,56 @@
     shared.spm (or source.spm, target.spm), languages.json      text to ids; lists of words end in .json instead
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
-    encoder.onnx, step.onnx     graphs for ONNX Runtime, if converted: they refer into the weights
-    shortlist.safetensors, listed_step.onnx     which pieces may translate which, and a step over these alone
+    shortlist.safetensors       which pieces may translate which
 
-Loading runs no code and opens no name that is not in the list above.
+Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a file
+are checked before anything is made of it, then what it says, then whether all files go together. The
+graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them. Those that older
+bundles list are never opened.
 
 A model is named by its folder, or by the name of one that comes with the package (`pretrained/`).
 """
 
 import hashlib
 import json
-import tomllib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
 
-from dragoman.config import Config, from_tree, write_toml
+from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
-from dragoman.files import storage_errors, write_atomically
-from dragoman.int8 import dequantise
-from dragoman.text.codec import CODEC_FILES, Codec
+from dragoman.files import (
+    leads_out,
+    memory_bytes,
+    parsed_json,
+    parsed_toml,
+    read_regular,
+    storage_errors,
+    write_atomically,
+)
+from dragoman.int8 import dequantise, misfit
+from dragoman.plain_weights import check_plain_weights, plain_weights
+from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
 from dragoman.text.shortlist import Shortlist
 from dragoman.version import __version__
 
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH = "encoder.onnx", "step.onnx", "listed_step.onnx"
-GRAPHS = {ENCODER_GRAPH, STEP_GRAPH, LISTED_STEP_GRAPH}
-GRAPH_VERSION = 2  # what graphs take and give; the engine runs those of its own version
+OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
 OUTPUT_MATRICES = ("output.weight", "target_embedding.words.weight", "source_embedding.words.weight")  # the first there
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES | GRAPHS
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES
+ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
+MIB = 2**20
+LARGEST = {MANIFEST: MIB, CONFIG: 4 * MIB, CARD: 4 * MIB, LANGUAGES_FILE: MIB}  # bytes
+LARGEST_VOCABULARY = 32 * MIB  # and shortlist
+LARGEST_HEADER = 16 * MIB  # of the weights
 UNFINISHED = "unfinished"
 """Says on a card how far the training has come, while it goes on."""
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -55,9 +69,8 @@ class Bundle:
     codec: Codec
     weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
     card: Mapping[str, Any]
-    graphs: Mapping[str, bytes] = field(default_factory=dict)  # by file name
-    weights_file: bytes = field(default=b"", repr=False)  # what the graphs refer into
     shortlist: Shortlist | None = None
+    engine: str = "auto"  # "onnx": what it was made for, and what runs it where nobody asks for another
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -80,11 +93,12 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CONFIG: write_toml(bundle.config).encode(),
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
-        **bundle.graphs,
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
     }
     facts = {name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()}
-    manifest = {"format": FORMAT, "dragoman": __version__, "files": facts}
+    manifest: dict[str, Any] = {"format": FORMAT, "dragoman": __version__}
+    manifest |= {ENGINE: ONNX} if bundle.engine == ONNX else {}
+    manifest["files"] = facts
     with storage_errors(f"writing the model into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -96,33 +110,55 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
 def read_bundle(folder: str | Path) -> Bundle:
     """Read and verify a bundle; every way in which it can be wrong has its own words."""
     folder = Path(_folder(str(folder)))
-    files = {name: _verified(folder / name, facts) for name, facts in read_manifest(folder).items()}
-    for name in (WEIGHTS, CONFIG):
-        if name not in files:
-            raise BundleError(f"{folder / MANIFEST} does not list {name}: the bundle is incomplete.")
+    manifest = read_manifest(folder)
     try:
+        for name in (WEIGHTS, CONFIG):
+            if name not in manifest.files:
+                raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
+        files = {
+            name: _verified(folder / name, facts, LARGEST.get(name, LARGEST_VOCABULARY))
+            for name, facts in manifest.files.items()
+            if name != WEIGHTS
+        }
         config = _config(files[CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
-        weights = safetensors.numpy.load(files[WEIGHTS])
-        card = dict(json.loads(files.get(CARD, b"{}")))
-        raw = files.get(SHORTLIST)
-        shortlist = Shortlist.from_bytes(raw, codec.source, codec.target) if raw is not None else None
+        weights = read_tensors(_verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec)))
+        _check_weights(config, codec, weights)
+        shortlist = None
+        if SHORTLIST in files:
+            shortlist = Shortlist.from_tensors(read_tensors(files[SHORTLIST]), codec.source, codec.target)
+        return Bundle(config, codec, weights, _card(files.get(CARD, b"{}")), shortlist, manifest.engine)
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
-    except (ValueError, TypeError, safetensors.SafetensorError) as error:
-        raise BundleError(f"{folder}: a file of the bundle cannot be read ({error}).") from None
-    graphs = {name: raw for name, raw in files.items() if name in GRAPHS}
-    return Bundle(config, codec, weights, card, graphs, files[WEIGHTS] if graphs else b"", shortlist)
+    except MemoryError:
+        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
-def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """The files that a bundle lists, with size and hash."""
+def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file."""
+    try:
+        return dict(safetensors.numpy.load(raw))
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:  # KeyError: an unknown kind
+        raise BundleError(f"the tensors cannot be read ({error}).") from None
+
+
+class Manifest(NamedTuple):
+    files: dict[str, dict[str, Any]]  # with size and hash
+    engine: str
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The files that a bundle lists, and the engine that it was made for."""
     path = folder / MANIFEST
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such model folder.")
+    if leads_out(path, folder):
+        raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
-        manifest = json.loads(path.read_bytes())
-        version, files = manifest["format"], dict(manifest["files"])
+        manifest = parsed_json(read_regular(path, LARGEST[MANIFEST]))
+        version, files, engine = manifest["format"], manifest["files"], manifest.get(ENGINE, "auto")
+        if not isinstance(files, dict):
+            raise TypeError("it lists no files")
     except FileNotFoundError:
         unfinished = (folder / "run.toml").exists()
         remedy = (
@@ -131,31 +167,76 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
             else "not a model folder."
         )
         raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleError(f"{path} cannot be read ({error}).") from None
     if version != FORMAT:
         raise BundleError(f"{path} has format {version!r}; dragoman {__version__} reads format {FORMAT}.")
-    if unknown := sorted(files.keys() - KNOWN_FILES):
+    if engine not in ("auto", ONNX):
+        raise BundleError(f"{path} names the engine {engine!r}; it can be {ONNX!r}, or none.")
+    if OLD_GRAPHS & files.keys():
+        engine = ONNX
+    if unknown := sorted(files.keys() - KNOWN_FILES - OLD_GRAPHS):
         raise BundleError(f"{path} lists {unknown[0]!r}, which is not part of a bundle.")
-    return files
+    return Manifest({name: files[name] for name in sorted(files.keys() - OLD_GRAPHS)}, engine)
 
 
-def _verified(path: Path, facts: Mapping[str, Any]) -> bytes:
-    if path.is_symlink() and path.resolve().parent != path.parent.resolve():
-        raise BundleError(f"{path} is a link that leads out of the bundle.")
+def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
+    """What a file holds, if it is what the manifest says. Size and kind are looked at before it is read."""
+    if leads_out(path, path.parent):
+        raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
-        raw = path.read_bytes()
-        size, digest = int(facts["size"]), str(facts["sha256"])
+        size, digest = facts["size"], facts["sha256"]
+    except (KeyError, TypeError):
+        raise BundleError(f"{MANIFEST} says neither size nor hash of {path.name}.") from None
+    try:
+        found = path.stat().st_size
+        if found != size:
+            raise BundleError(f"{path.name} has {found:,} bytes, its manifest says {size}: the file is damaged.")
+        raw = read_regular(path, limit)
     except OSError as error:
-        raise BundleError(f"{path}: {error.strerror}.") from None
-    except (KeyError, TypeError, ValueError):
-        raise BundleError(f"{path.parent / MANIFEST} says neither size nor hash of {path.name}.") from None
-    if len(raw) != size:
-        raise BundleError(f"{path} has {len(raw):,} bytes, its manifest says {size:,}: the file is damaged.")
+        raise BundleError(f"{path.name}: {error.strerror}.") from None
     if hashlib.sha256(raw).hexdigest() != digest:
-        raise BundleError(f"{path} does not match its SHA-256 in the manifest: the file is damaged.")
+        raise BundleError(f"{path.name} does not match its SHA-256 in the manifest: the file is damaged.")
     return raw
 
 
 def _config(raw: bytes) -> Config:
-    return from_tree(tomllib.loads(raw.decode()))
+    try:
+        return from_tree(parsed_toml(raw))
+    except ValueError as error:
+        raise BundleError(f"{CONFIG} cannot be read ({error}).") from None
+
+
+def _most_weights(config: Config, codec: Codec) -> int:
+    """The most bytes that the weights may have: what the settings call for, and what fits into memory beside a copy."""
+    if beyond_plain(config.model):
+        return memory_bytes() // 2
+    shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
+    return min(memory_bytes() // 2, LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes))
+
+
+def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
+    """All that can be said without torch, which checks the names and shapes of other architectures."""
+    if wrong := misfit(weights):
+        raise BundleError(f"{wrong}.")
+    if not beyond_plain(config.model):
+        check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
+    for name, array in weights.items():
+        if array.dtype not in (np.float32, np.uint8, np.int32):
+            raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")
+
+
+def _card(raw: bytes) -> dict[str, Any]:
+    """A card whose known entries are of the kinds that they are printed as."""
+    try:
+        card = dict(parsed_json(raw))
+        texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
+        for score in card.get("scores", []):
+            texts += [score["name"], score["signature"]]
+            if not isinstance(score["value"], int | float) or not math.isfinite(score["value"]):
+                raise TypeError("a score is no number")
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        raise BundleError(f"{CARD} cannot be read ({error}).") from None
+    if not all(isinstance(text, str) for text in texts):
+        raise BundleError(f"{CARD} has a language or a score whose name is no text.")
+    return card

@@ -9,7 +9,27 @@ from contextlib import contextmanager
 
 
 class DragomanError(Exception):
-    """Root of the tree: catch this to catch whatever dragoman refuses."""
+    """Root of the tree: catch this to catch whatever dragoman refuses.
+
+    A message may quote what stands in a file that somebody else made: no control character of it reaches
+    a terminal.
+    """
+
+    longest = 1_000_000  # characters of a message
+
+    def __init__(self, message: str = ""):
+        short = message if len(message) <= self.longest else f"{message[: self.longest]}…"
+        super().__init__("".join(map(_visible, short)))
+
+
+def _visible(character: str) -> str:
+    """
+    >>> "".join(map(_visible, "a\\x1b[2Jé"))
+    'a\\\\x1b[2Jé'
+    """
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 class ConfigError(DragomanError):
@@ -23,6 +43,8 @@ class CorpusError(DragomanError):
 class BundleError(DragomanError):
     """A model folder is missing, incomplete, damaged or of another format."""
 
+    longest = 1000  # a forged file may have names of any length
+
 
 class RunError(DragomanError):
     """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk full."""
@@ -34,6 +56,8 @@ class TranslationError(DragomanError):
 
 class ConversionError(DragomanError):
     """A model cannot be turned into another system's form, or another system's into a bundle."""
+
+    longest = 1000
 
 
 class MissingPackageError(DragomanError):

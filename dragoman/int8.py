@@ -41,3 +41,21 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         for name, array in stored.items()
         if not name.endswith(SCALES)
     }
+
+
+def misfit(stored: Mapping[str, np.ndarray]) -> str:
+    """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if nothing is.
+
+    >>> misfit({"a": np.zeros((1, 9), dtype=np.uint8), "a.scales": np.ones(3, dtype=np.float32)})
+    'weight a.scales does not give each row of a matrix in int8 a scale'
+    """
+    for name, array in stored.items():
+        if array.dtype == np.uint8 and name + SCALES not in stored:
+            return f"weight {name} is in int8 and has no scales"
+        if not name.endswith(SCALES):
+            continue
+        matrix = stored.get(name.removesuffix(SCALES))
+        fits = matrix is not None and matrix.dtype == np.uint8 and matrix.ndim == 2 and array.dtype == np.float32
+        if matrix is None or not fits or array.shape != matrix.shape[:1]:
+            return f"weight {name} does not give each row of a matrix in int8 a scale"
+    return ""

@@ -30,7 +30,7 @@ class Job:
 
     def fingerprint(self) -> str:
         """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write equal parts."""
-        models = [sorted(read_manifest(Path(folder)).items()) for folder in model_folders(self.model)]
+        models = [read_manifest(Path(folder)) for folder in model_folders(self.model)]
         told = (__version__, models, self.request, self.show, self.device, self.engine)
         return hashlib.sha256(repr(told).encode()).hexdigest()
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import read_bundle, write_bundle
-from dragoman.errors import ConversionError, needs_package, needs_torch
+from dragoman.errors import ConversionError, needs_torch
 from dragoman.text.parallel import language_of, read_pairs
 
 app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
@@ -26,18 +26,18 @@ def to_onnx(
         typer.Option(metavar="SRC TGT", help="Parallel text to learn from which pieces translate which: faster."),
     ] = None,
 ) -> None:
-    """Write a bundle that translates fast on CPUs, without PyTorch.
+    """Write a bundle that translates on CPUs with ONNX Runtime by default: fast, without PyTorch.
 
     Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
     """
-    with needs_package("onnx", "convert"):
-        from dragoman.convert.shortlist import learn_shortlist
-        from dragoman.convert.to_onnx import with_graphs
+    from dragoman.convert.shortlist import learn_shortlist
+    from dragoman.convert.to_onnx import to_onnx
+
     folder, bundle = _new(model, out), read_bundle(model)
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
         bundle = replace(bundle, shortlist=learned)
-    write_bundle(folder, with_graphs(bundle, int8))
+    write_bundle(folder, to_onnx(bundle, int8))
 
 
 @app.command("to-ctranslate2")
@@ -66,7 +66,7 @@ def to_huggingface(model: In, out: Out) -> None:
 def from_huggingface(
     model: In,
     out: Out,
-    onnx: Annotated[bool, typer.Option(help="Add the graphs of to-onnx.")] = True,
+    onnx: Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")] = True,
     int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")] = False,
 ) -> None:
     """Make a bundle of a MarianMT folder, such as the OPUS-MT translators.
@@ -77,9 +77,9 @@ def from_huggingface(
 
     bundle = from_huggingface(Path(model))
     if onnx or int8:
-        with needs_package("onnx", "convert"):
-            from dragoman.convert.to_onnx import with_graphs
-        bundle = with_graphs(bundle, int8)
+        from dragoman.convert.to_onnx import to_onnx
+
+        bundle = to_onnx(bundle, int8)
     write_bundle(_new(model, out), bundle)
 
 

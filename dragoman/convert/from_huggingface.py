@@ -2,21 +2,28 @@
 
 It holds `config.json`, `source.spm`, `target.spm`, `vocab.json`, and weights in `model.safetensors` or
 `pytorch_model.bin`; the latter is the one pickle that dragoman ever reads, and of it tensors alone.
+
+Anybody may have written such a folder. Sizes that `config.json` names are compared with the weights
+before anything of these sizes is made, and links may lead into a Hugging Face cache only.
 """
 
-import json
+import io
+import math
+import os
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
-from dragoman.bundle import Bundle
+from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
 from dragoman.config import Config, make_config
-from dragoman.convert.marian import interleaved, layers_from_marian
-from dragoman.errors import ConversionError, needs_torch
+from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
+from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
+from dragoman.files import leads_out, memory_bytes, parsed_json, read_regular
 from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import Shape, check_plain_weights
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.subword import MarianPieces
 
@@ -29,32 +36,37 @@ MUST_BE = {  # settings of older folders that change the model
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
+SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+EMBEDDINGS, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 
 
 def from_huggingface(folder: Path) -> Bundle:
+    try:
+        return _read_folder(folder)
+    except (ConfigError, BundleError) as error:
+        raise ConversionError(f"{folder}: {error}") from None
+
+
+def _read_folder(folder: Path) -> Bundle:
     settings = _read_json(folder, "config.json")
     if (folder / "generation_config.json").exists():  # where newer folders keep what concerns search
         settings = _read_json(folder, "generation_config.json") | settings
     _refuse_what_we_cannot(folder, settings)
-    pieces = _pieces(folder, settings)
-    theirs, scaled, width = _weights(folder), bool(settings.get("scale_embedding")), int(settings["d_model"])
-    bias = theirs.get("final_logits_bias", np.zeros((1, len(pieces)), dtype=np.float32))[0]
-    words = theirs["model.shared.weight"][:, interleaved(width)]
-    if words.shape[0] != len(pieces):
-        raise ConversionError(f"{folder}: {words.shape[0]} embeddings and {len(pieces)} pieces do not go together.")
-    try:
-        weights = layers_from_marian(theirs, settings["encoder_layers"], settings["decoder_layers"], width)
-    except KeyError as error:
-        raise ConversionError(f"{folder}: weight {error} is missing.") from None
+    scaled = bool(settings.get("scale_embedding"))
+    config = _config(settings, tied="all" if scaled else "none")
+    theirs = _weights(folder, config)
+    pieces = _pieces(folder, settings, len(theirs[EMBEDDINGS]))
+    weights = layers_from_marian(theirs, config.model)
+    words = theirs[EMBEDDINGS][:, interleaved(config.model.width)]
     weights["source_embedding.words.weight"] = words
     if not scaled:  # we always multiply by √D
-        smaller = words / np.float32(width**0.5)
+        smaller = words / np.float32(config.model.width**0.5)
         weights |= {f"{side}_embedding.words.weight": smaller for side in ("source", "target")}
         weights["output.weight"] = words
-    if bias.any():
-        weights["output.bias"] = bias
-    config = _config(settings, tied="all" if scaled else "none", output_bias=bool(bias.any()))
-    spm = [_read(folder, name) for name in ("source.spm", "target.spm")]
+    if BIAS in theirs and theirs[BIAS].any():
+        weights["output.bias"] = theirs[BIAS][0]
+        config = _config(settings, tied="all" if scaled else "none", output_bias=True)
+    spm = [_read(folder, name, LARGEST_VOCABULARY) for name in ("source.spm", "target.spm")]
     languages = _languages(folder, pieces)
     codec = Codec(MarianPieces(spm[0], pieces), MarianPieces(spm[1], pieces), languages)
     card = {
@@ -64,26 +76,27 @@ def from_huggingface(folder: Path) -> Bundle:
         "parameters": sum(array.size for array in weights.values()),
     }
     contiguous = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
+    check_plain_weights(contiguous, config.model, len(pieces), len(pieces), codec.shared)
     return Bundle(config, codec, contiguous, card)
 
 
-def _config(settings: dict[str, Any], tied: str, output_bias: bool) -> Config:
+def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> Config:
     return make_config(
         "base",
         settings={
             "text.vocabulary": "marian",
-            "model.width": settings["d_model"],
-            "model.heads": settings["encoder_attention_heads"],
-            "model.feed_forward_width": settings["encoder_ffn_dim"],
-            "model.encoder_layers": settings["encoder_layers"],
-            "model.decoder_layers": settings["decoder_layers"],
+            "model.width": settings.get("d_model"),
+            "model.heads": settings.get("encoder_attention_heads"),
+            "model.feed_forward_width": settings.get("encoder_ffn_dim"),
+            "model.encoder_layers": settings.get("encoder_layers"),
+            "model.decoder_layers": settings.get("decoder_layers"),
             "model.activation": ACTIVATIONS[settings["activation_function"]],
-            "model.dropout": float(settings.get("dropout", 0.1)),
+            "model.dropout": settings.get("dropout", 0.1),
             "model.tied": tied,
             "model.output_bias": output_bias,
             "decoding.beam": settings.get("num_beams", 4),
             "decoding.length_penalty": "power",
-            "decoding.alpha": float(settings.get("length_penalty", 1.0)),
+            "decoding.alpha": settings.get("length_penalty", 1.0),
             "decoding.max_source_length": settings.get("max_position_embeddings", 512),
         },
     )
@@ -96,22 +109,24 @@ def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
         if settings.get(name, wanted) != wanted:
             raise ConversionError(f"{folder}: {name}={settings[name]} is a kind of MarianMT that dragoman has not.")
     for name in ("attention_heads", "ffn_dim"):
-        both = settings[f"encoder_{name}"], settings[f"decoder_{name}"]
+        both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
         if both[0] != both[1]:
             raise ConversionError(f"{folder}: encoder and decoder differ in {name}, {both[0]} and {both[1]}.")
-    if settings.get("activation_function") not in ACTIVATIONS:
+    if settings.get("activation_function") not in list(ACTIVATIONS):
         raise ConversionError(f"{folder}: activation {settings.get('activation_function')!r} is unknown.")
     if settings.get("decoder_start_token_id") != settings.get("pad_token_id"):
         raise ConversionError(f"{folder}: targets do not begin with <pad>, as MarianMT's do.")
 
 
-def _pieces(folder: Path, settings: dict[str, Any]) -> list[str]:
-    """In the order of their ids; numbers that no piece has are kept free."""
-    pieces = [f"<free {i}>" for i in range(int(settings["vocab_size"]))]
+def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
+    """In the order of their ids; numbers that no piece has are kept free. `count`: how many have an embedding."""
+    if settings.get("vocab_size") != count:
+        raise ConversionError(f"{folder}: vocab_size is {settings.get('vocab_size')}, there are {count} embeddings.")
+    pieces = [f"<free {i}>" for i in range(count)]
     for piece, number in _read_json(folder, "vocab.json").items():
-        if not 0 <= int(number) < len(pieces):
-            raise ConversionError(f"{folder / 'vocab.json'}: {piece!r} has number {number} of {len(pieces)}.")
-        pieces[int(number)] = piece
+        if type(number) is not int or not 0 <= number < count:
+            raise ConversionError(f"{folder / 'vocab.json'}: a piece has a number that is none from 0 to {count - 1}.")
+        pieces[number] = piece
     return pieces
 
 
@@ -123,47 +138,91 @@ def _languages(folder: Path, pieces: list[str]) -> Languages:
     return Languages((source,) if source else (), tags if len(tags) > 1 else ((target,) if target else ()))
 
 
-def _weights(folder: Path) -> dict[str, np.ndarray]:
-    if (folder / "model.safetensors").exists():
-        try:
-            found = dict(safetensors.numpy.load(_read(folder, "model.safetensors")))
-        except safetensors.SafetensorError as error:
-            raise ConversionError(f"{folder / 'model.safetensors'} cannot be read ({error}).") from None
-    elif (folder / "pytorch_model.bin").exists():
-        with needs_torch():
-            import torch
-        try:
-            tensors = torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True)
-        except Exception as error:  # unpickling fails in as many ways as there are files
-            raise ConversionError(f"{folder / 'pytorch_model.bin'} cannot be read ({error}).") from None
-        found = {name: tensor.float().numpy() for name, tensor in tensors.items()}
-    else:
-        raise ConversionError(f"{folder} holds neither model.safetensors nor pytorch_model.bin.")
-    weights = {name: array.astype(np.float32) for name, array in found.items()}
-    if "model.shared.weight" not in weights and "lm_head.weight" in weights:
-        weights["model.shared.weight"] = weights["lm_head.weight"]
+def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
+    """Those of a MarianMT model of these sizes, in float32; any others are left in the file."""
+    there = [name for name in (SAFETENSORS, PICKLE) if (folder / name).exists()]
+    if not there:
+        raise ConversionError(f"{folder} holds neither {SAFETENSORS} nor {PICKLE}.")
+    name = there[0]
+    raw = _read(folder, name, memory_bytes() // 2)
+    found = read_tensors(raw) if name == SAFETENSORS else _unpickled(folder, raw)
+    words = found.get(EMBEDDINGS, found.get(OUTPUT))
+    if words is None:
+        raise ConversionError(f"{folder}: weight {EMBEDDINGS} is missing.")
+    wanted = {EMBEDDINGS: (len(words), config.model.width), BIAS: (1, len(words)), **layers_of_marian(config.model)}
+    # A pickle may hold one small tensor under many names. Twice for half precision, thrice for embeddings.
+    if 4 * sum(map(math.prod, wanted.values())) > 6 * len(raw):
+        raise ConversionError(f"{folder}: {name} is too small for a model of the sizes that config.json names.")
+    found = {EMBEDDINGS: words, **found}
+    weights = {name: _of_shape(folder, name, found.get(name), shape) for name, shape in wanted.items() if name != BIAS}
+    if BIAS in found:
+        weights[BIAS] = _of_shape(folder, BIAS, found[BIAS], wanted[BIAS])
     for side in ("encoder", "decoder"):
-        _check_positions(folder, weights.get(f"model.{side}.embed_positions.weight"))
+        _check_positions(folder, found.get(f"model.{side}.embed_positions.weight"), config.model.width)
     return weights
 
 
-def _check_positions(folder: Path, table: np.ndarray | None) -> None:
-    """Some folders store them; they must be the sinusoids that everybody computes."""
-    if table is not None:
-        ours = sinusoids(len(table), table.shape[1])
-        if np.abs(table[:, interleaved(table.shape[1])] - ours).max() > 1e-2:  # half precision is coarse
-            raise ConversionError(f"{folder}: its positions are not sinusoidal.")
+def _of_shape(folder: Path, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
+    if array is None:
+        raise ConversionError(f"{folder}: weight {name} is missing.")
+    if array.shape != shape:
+        raise ConversionError(f"{folder}: weight {name} has shape {array.shape}, config.json wants {shape}.")
+    return array.astype(np.float32)
 
 
-def _read(folder: Path, name: str) -> bytes:
+def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a pickle. Nothing else is made of it, and no tensor is larger than the file."""
+    with needs_torch():
+        import torch
     try:
-        return (folder / name).read_bytes()
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ConversionError(f"{folder / PICKLE} is compressed, which PyTorch's files are not.")
+    except zipfile.BadZipFile:  # as PyTorch wrote it before 1.6
+        pass
+    try:
+        with warnings.catch_warnings():  # of pickles that PyTorch did not write; what counts is said below
+            warnings.simplefilter("ignore")
+            tensors = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+        plain = {str(name): tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+    except Exception as error:  # unpickling fails in as many ways as there are files
+        raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None
+    for name, tensor in plain.items():
+        # One number, repeated by strides of 0, can pretend to be a matrix of any size.
+        if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):
+            raise ConversionError(f"{folder}: weight {name} is larger than what is stored of it.")
+    return {name: tensor.float().numpy() for name, tensor in plain.items()}
+
+
+def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None:
+    """Some folders store them; they must be the sinusoids that everybody computes."""
+    if table is None:
+        return
+    if table.ndim != 2 or table.shape[1] != width:
+        raise ConversionError(f"{folder}: its positions have shape {table.shape}, the model has width {width}.")
+    ours = sinusoids(len(table), width)
+    if not np.abs(table[:, interleaved(width)] - ours).max(initial=0) <= 1e-2:  # half precision is coarse
+        raise ConversionError(f"{folder}: its positions are not sinusoidal.")
+
+
+def _read(folder: Path, name: str, limit: int) -> bytes:
+    path = folder / name
+    if leads_out(path, folder) and not _in_cache(path, folder):
+        raise ConversionError(f"{path} is a link that leads out of the folder.")
+    try:
+        return read_regular(path, limit)
     except OSError as error:
-        raise ConversionError(f"{folder / name}: {error.strerror}.") from None
+        raise ConversionError(f"{path}: {error.strerror}.") from None
+
+
+def _in_cache(path: Path, folder: Path) -> bool:
+    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x -> MODEL/blobs/y."""
+    revisions, target = Path(os.path.realpath(folder)).parent, Path(os.path.realpath(path))
+    return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
-        return dict(json.loads(_read(folder, name)))
+        return dict(parsed_json(_read(folder, name, LARGEST_VOCABULARY)))
     except (ValueError, TypeError) as error:
         raise ConversionError(f"{folder / name} cannot be read ({error}).") from None

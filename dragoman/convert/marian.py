@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dragoman.config import ModelConfig
+from dragoman.plain_weights import Shape, plain_weights
+
 
 class Part(NamedTuple):
     """A linear layer or norm: what it is called there and here."""
@@ -44,11 +47,20 @@ def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
             yield Part(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)
 
 
-def layers_from_marian(
-    theirs: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
-) -> dict[str, np.ndarray]:
-    order, ours = interleaved(width), dict[str, list[np.ndarray]]()
-    for part in parts(encoder_layers, decoder_layers):
+def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
+    """The shapes of the layers' weights there."""
+    ours, theirs = dict(plain_weights(config, 0, 0, shared=True)), dict[str, Shape]()
+    for part in parts(config.encoder_layers, config.decoder_layers):
+        for end in ("weight", "bias"):
+            rows, *columns = ours[f"{part.ours}.{end}"]
+            theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
+    return theirs
+
+
+def layers_from_marian(theirs: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+    """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
+    order, ours = interleaved(config.width), dict[str, list[np.ndarray]]()
+    for part in parts(config.encoder_layers, config.decoder_layers):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])

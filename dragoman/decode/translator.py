@@ -357,7 +357,7 @@ class _Part(NamedTuple):
 def load(model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0) -> Translator:
     """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
-    `engine` "auto" takes ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch.
+    `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU is asked for.
     `threads` are those of the process on a CPU; 0: one for each core.
     """
     folders = model_folders(model)

@@ -1,17 +1,20 @@
 """Which engine runs a bundle. Engines are imported on use: importing this imports neither torch nor ONNX Runtime."""
 
-from dragoman.bundle import Bundle
+from importlib.util import find_spec
+
+from dragoman.bundle import ONNX, Bundle
 from dragoman.engine.interface import Engine
+from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.errors import ConfigError, needs_torch
 
-ENGINES = ("auto", "onnx", "torch")
+ENGINES = ("auto", ONNX, "torch")
 
 
 def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int = 0) -> Engine:
-    """With "auto": ONNX Runtime where the bundle has graphs for it and nobody asked for a GPU, else torch."""
+    """With "auto": ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU is asked for."""
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
-    if engine == "onnx" or (engine == "auto" and bundle.graphs and device in ("auto", "cpu")):
+    if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):
         if device not in ("auto", "cpu"):
             raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
         from dragoman.engine.onnx_engine import OnnxEngine
@@ -24,3 +27,8 @@ def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int 
     if threads:
         torch.set_num_threads(threads)
     return TorchEngine.from_bundle(bundle, device)
+
+
+def _suits_onnx(bundle: Bundle) -> bool:
+    without_torch = find_spec("torch") is None and not beyond_graphs(bundle.config.model)
+    return bundle.engine == ONNX or without_torch

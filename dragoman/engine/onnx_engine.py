@@ -1,8 +1,9 @@
-"""The fast engine for CPUs: ONNX Runtime on the graphs of a bundle, without torch.
+"""The fast engine for CPUs: ONNX Runtime, without torch.
 
     B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R = B*w slots.
 
-The graphs are those of `dragoman/convert/graphs.py`; `dragoman/engine/grid.py` says where the rows of search live.
+The graphs are those of `dragoman/engine/onnx`, built here from the bundle's settings: none is read from a file.
+`dragoman/engine/grid.py` says where the rows of search live.
 Everything a step reads or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
 """
 
@@ -14,17 +15,19 @@ from threading import Lock
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import ENCODER_GRAPH, GRAPH_VERSION, LISTED_STEP_GRAPH, STEP_GRAPH, WEIGHTS, Bundle
+from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
-from dragoman.errors import BundleError
+from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
+from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import ZERO
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
+ENCODER, STEP, LISTED_STEP = "encoder", "step", "listed step"
 
 
 @dataclass
@@ -55,15 +58,18 @@ class State:
 class OnnxEngine:
     def __init__(self, bundle: Bundle, threads: int = 0):
         """`threads` that share the work of a step; 0: one for each core."""
-        if not bundle.graphs:
-            raise BundleError("this bundle has no ONNX graphs: make them with dragoman convert to-onnx.")
+        if reasons := beyond_graphs(bundle.config.model):
+            raise ConfigError(
+                f"the ONNX engine knows the plain Transformer alone; this model has {', '.join(reasons)}: "
+                f"use --engine torch."
+            )
         self.target: Vocabulary = bundle.codec.target
         self._bundle, self._config, self.threads = bundle, bundle.config.model, threads
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
         self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
-        self._shortlist = bundle.shortlist if LISTED_STEP_GRAPH in bundle.graphs else None
+        self._shortlist = bundle.shortlist
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
     @cached_property
@@ -114,7 +120,7 @@ class OnnxEngine:
             "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
         }
         names = [f"memory_{name}" for name in self._caches]
-        memory = dict(zip(names, self._session(ENCODER_GRAPH).run(names, feeds), strict=True))
+        memory = dict(zip(names, self._session(ENCODER).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
         lists = Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
@@ -148,7 +154,7 @@ class OnnxEngine:
         if attention:
             shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
         state.bind_outputs(shapes)
-        self._session(LISTED_STEP_GRAPH if lists else STEP_GRAPH).run_with_iobinding(state.binding)
+        self._session(LISTED_STEP if lists else STEP).run_with_iobinding(state.binding)
         grid.write()
         looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest] if attention else None
         if k is not None:
@@ -201,7 +207,7 @@ class OnnxEngine:
             "mask": mask,
             **(lists.feeds(grid.width) if lists else {}),
         }
-        binding = self._session(LISTED_STEP_GRAPH if lists else STEP_GRAPH).io_binding()
+        binding = self._session(LISTED_STEP if lists else STEP).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         longer = {}
@@ -214,20 +220,29 @@ class OnnxEngine:
         """Made on first use: few translations need them all."""
         with self._making:  # several batches may ask at once
             if graph not in self._sessions:
-                options, raw = onnxruntime.SessionOptions(), self._bundle.weights_file
-                options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-                options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
-                options.add_external_initializers_from_files_in_memory([WEIGHTS], [raw], [len(raw)])
-                try:
-                    session = onnxruntime.InferenceSession(
-                        self._bundle.graphs[graph], options, providers=["CPUExecutionProvider"]
-                    )
-                except Exception as error:  # whatever a forged graph makes ONNX Runtime say
-                    raise BundleError(f"{graph} cannot be run ({error}).") from None
-                if session.get_modelmeta().version != GRAPH_VERSION:
-                    raise BundleError(f"{graph} is of another version: make it again with dragoman convert to-onnx.")
-                self._sessions[graph] = session
+                self._sessions[graph] = self._new_session(graph)
         return self._sessions[graph]
+
+    def _new_session(self, graph: str) -> onnxruntime.InferenceSession:
+        options, weights = onnxruntime.SessionOptions(), self._bundle.weights
+        options.intra_op_num_threads, options.log_severity_level = self.threads, 3
+        options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
+        # To the graph each weight is a file of its name; ONNX Runtime finds the array where that file would be.
+        arrays = [np.ascontiguousarray(array) for array in weights.values()]
+        options.add_external_initializers_from_files_in_memory(
+            list(weights), [array.reshape(-1).view(np.uint8) for array in arrays], [array.nbytes for array in arrays]
+        )
+        raw = self._graph(graph)
+        try:
+            return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
+            raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
+
+    def _graph(self, graph: str) -> bytes:
+        config, weights = self._config, self._bundle.weights
+        if graph == ENCODER:
+            return encoder_graph(config, weights)
+        return listed_step_graph(config, weights) if graph == LISTED_STEP else step_graph(config, weights, self.target)
 
 
 class Positions:

@@ -9,10 +9,10 @@ import torch
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Forbidden, Step
-from dragoman.errors import ConfigError, TranslationError
+from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
-from dragoman.model.weights import check_weights, set_weights
+from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
 
 
@@ -43,6 +43,11 @@ class TorchEngine:
             check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
+        for name, tensor in get_weights(model).items():
+            # Whole numbers are ids of target pieces, as the lexical model keeps them: they become indices.
+            known = (tensor >= 0) & (tensor < len(codec.target))
+            if not tensor.is_floating_point() and not known.all():
+                raise BundleError(f"weight {name} names a piece that is not in the vocabulary.")
         return cls(model.to(where).eval().requires_grad_(False), codec.source, codec.target, where)
 
     @property

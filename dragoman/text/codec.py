@@ -14,12 +14,14 @@ from typing import cast
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
+from dragoman.files import parsed_json
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
 from dragoman.text.vocabulary import Vocabulary, language_tag
 
 LANGUAGES_FILE = "languages.json"
 PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+LONGEST_CODE = 99  # characters of a language's code
 SHARED, SOURCE, TARGET = "shared", "source", "target"
 CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
     f"{side}.{segmenter.suffix}" for side in (SHARED, SOURCE, TARGET) for segmenter in SEGMENTERS.values()
@@ -32,6 +34,12 @@ class Languages:
 
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for code in self.sources + self.targets:
+            if not isinstance(code, str) or not code.isprintable() or len(code) > LONGEST_CODE:
+                shown = repr(code)[:LONGEST_CODE]
+                raise BundleError(f"the language {shown} is no code such as de or zh_Hant.")
 
     @property
     def tagged(self) -> bool:
@@ -116,16 +124,17 @@ class Codec:
         try:
             read = _reader(files, kind)
             shared_file, source_file, target_file = (f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET))
-            named = json.loads(files[LANGUAGES_FILE])
-            languages = Languages(tuple(map(str, named["source"])), tuple(map(str, named["target"])))
+            languages = _languages(files[LANGUAGES_FILE])
             if shared_file in files:
-                shared = read(files[shared_file])
-                return cls(shared, shared, languages)
-            return cls(read(files[source_file]), read(files[target_file]), languages)
+                source = target = read(files[shared_file])
+            else:
+                source, target = read(files[source_file]), read(files[target_file])
         except KeyError as error:
             raise BundleError(f"{error.args[0]} is missing.") from None
-        except (ValueError, TypeError) as error:
-            raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
+        for tag in map(language_tag, languages.targets if languages.tagged else ()):
+            if tag not in source.vocabulary.ids:
+                raise BundleError(f"the vocabulary has no piece {tag}, which {LANGUAGES_FILE} needs.")
+        return cls(source, target, languages)
 
     def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
         pieces, tagged = self.source, self.languages.tagged
@@ -147,8 +156,22 @@ class Codec:
 def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmenter]:
     if kind != "marian":
         return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
-    pieces = [str(piece) for piece in json.loads(files[PIECES_FILE])]
+    try:
+        pieces = parsed_json(files[PIECES_FILE])
+    except ValueError as error:
+        raise BundleError(f"{PIECES_FILE} cannot be read ({error}).") from None
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        raise BundleError(f"{PIECES_FILE} is no list of texts.")
     return lambda model: MarianPieces(model, pieces)
+
+
+def _languages(raw: bytes) -> Languages:
+    try:
+        named = parsed_json(raw)
+        sides = [tuple(named[side]) for side in ("source", "target")]
+    except (ValueError, TypeError, KeyError) as error:
+        raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
+    return Languages(*sides)
 
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:

@@ -5,7 +5,7 @@ of whole numbers in a safetensors file: `always`, `candidates`, and `ends`, whic
 end among the candidates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,9 +37,8 @@ class Shortlist:
         return safetensors.numpy.save({name: getattr(self, name).astype(np.uint32) for name in NAMES})
 
     @classmethod
-    def from_bytes(cls, raw: bytes, source: Vocabulary, target: Vocabulary) -> "Shortlist":
-        """What `to_bytes` gave, if it fits these vocabularies."""
-        stored = safetensors.numpy.load(raw)
+    def from_tensors(cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary) -> "Shortlist":
+        """What `to_bytes` wrote, if it fits these vocabularies."""
         if sorted(stored) != sorted(NAMES) or any(a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()):
             raise BundleError(f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each.")
         always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)

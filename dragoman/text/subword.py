@@ -21,6 +21,7 @@ import sentencepiece
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
+from dragoman.files import parsed_json
 from dragoman.text.vocabulary import Vocabulary
 
 SENTENCES_TO_LEARN_FROM = 2_000_000
@@ -28,6 +29,8 @@ WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 VARIANTS = 32  # segmentations of a word to draw from
 VARIANTS_REMEMBERED = 2_000_000
 LONGEST_REMEMBERED = 30  # characters
+LONGEST_REPLACEMENT = 256  # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
+LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _WORDS = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
 _MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"  # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
@@ -52,20 +55,9 @@ class BytePairs:
     suffix, model_type = "spm", "bpe"
 
     def __init__(self, model: bytes):
-        self._model = model
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.load_from_serialized_proto(model)
-        except RuntimeError as error:
-            raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
-        count = self._processor.get_piece_size()
-        self.vocabulary = Vocabulary(
-            tuple(self._processor.id_to_piece(list(range(count)))),
-            pad=self._processor.pad_id(),
-            unk=self._processor.unk_id(),
-            bos=self._processor.bos_id(),
-            eos=self._processor.eos_id(),
-        )
+        self._model, self._processor = model, _processor(model)
+        p, pieces = self._processor, _pieces(self._processor)
+        self.vocabulary = Vocabulary(pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id())
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
         self._variants: dict[tuple[str, int, float], tuple[int, ...]] = {}
 
@@ -174,7 +166,7 @@ class Words:
     def __init__(self, model: bytes):
         self._model = model
         try:
-            stored = json.loads(model)
+            stored = parsed_json(model)
             rule, pieces = str(stored["normalisation"]), tuple(map(str, stored["pieces"]))
             self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
@@ -218,7 +210,8 @@ class MarianPieces:
     suffix = "spm"
 
     def __init__(self, model: bytes, pieces: Sequence[str]):
-        self._model, self._processor = model, BytePairs(model)._processor
+        self._model, self._processor = model, _processor(model)
+        _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
         try:
             pad, unk, eos = ids["<pad>"], ids["<unk>"], ids["</s>"]
@@ -241,6 +234,70 @@ class MarianPieces:
 
     def to_bytes(self) -> bytes:
         return self._model
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """SentencePiece with a model from a file that anybody may have written."""
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        longest = max(map(len, _replacements(model)), default=0)
+        processor.load_from_serialized_proto(model)
+    except (RuntimeError, ValueError) as error:
+        raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
+    if longest > LONGEST_REPLACEMENT:
+        raise BundleError(f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a few.")
+    return processor
+
+
+def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
+    try:
+        pieces = tuple(processor.id_to_piece(list(range(processor.get_piece_size()))))
+    except UnicodeDecodeError:
+        raise BundleError("the SentencePiece model has a piece that is not UTF-8.") from None
+    if max(map(len, pieces), default=0) > LONGEST_PIECE:
+        raise BundleError(f"the SentencePiece model has a piece of more than {LONGEST_PIECE} characters.")
+    return pieces
+
+
+def _replacements(model: bytes) -> Iterator[bytes]:
+    """What a model's rules of normalisation put in the place of other text.
+
+    In `sentencepiece_model.proto` a ModelProto has a NormalizerSpec for text that comes in (field 3) and
+    one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the size of a search
+    tree, the tree, and the replacements, each with a NUL behind it.
+    """
+    for number, rules in _fields(model):
+        for part, packed in _fields(rules) if number in (3, 5) else ():
+            if part == 2:
+                tree = int.from_bytes(packed[:4], "little")
+                yield from packed[4 + tree :].split(b"\0")
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The numbers and contents of a protocol-buffer message's strings and messages; its numbers are passed over."""
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        kind, size = key & 7, {1: 8, 5: 4}.get(key & 7, 0)
+        if kind == 0:
+            _, place = _varint(message, place)
+        elif kind == 2:
+            size, place = _varint(message, place)
+            yield key >> 3, message[place : place + size]
+        elif not size:
+            raise ValueError("it is no protocol-buffer message")
+        place += size
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    number = shift = 0
+    while place < len(message) and shift < 70:
+        number |= (message[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if message[place - 1] < 0x80:
+            return number & (2**64 - 1), place
+    raise ValueError("it is cut off")
 
 
 SEGMENTERS: dict[str, type[BytePairs] | type[Words] | type[MarianPieces]] = {

@@ -1,7 +1,14 @@
 """A vocabulary as plain data: the pieces of one side in the order of their ids, and which ids are special."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
+
+from dragoman.errors import BundleError
+
+# A control character anywhere in a piece, or a byte of SentencePiece's that is one.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]|^<0x([01][0-9A-F]|7F)>$")
+_TAG = re.compile(r">>.*<<", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -11,6 +18,11 @@ class Vocabulary:
     unk: int = 1
     bos: int = 2
     eos: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("pad", "unk", "bos", "eos"):
+            if not 0 <= getattr(self, name) < len(self.pieces):
+                raise BundleError(f"the vocabulary of {len(self.pieces)} pieces has none for {name}.")
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -22,11 +34,9 @@ class Vocabulary:
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds: special ones, language tags, bytes and characters that would break a line."""
-        control = {*map(chr, range(0x20)), "\x7f"}
-        barred = control | {f"<0x{ord(character):02X}>" for character in control}
-        tags = (i for piece, i in self.ids.items() if piece in barred or (piece[:2] == ">>" and piece[-2:] == "<<"))
-        return (self.pad, self.unk, self.bos, *tags)
+        """Ids that no translation holds: special ones, language tags, and what would break a line or a terminal."""
+        found = [i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)]
+        return (self.pad, self.unk, self.bos, *found)
 
 
 def language_tag(language: str) -> str:

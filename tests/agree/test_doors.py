@@ -17,7 +17,7 @@ from dragoman.config import DecodingConfig, TextConfig, make_config
 from dragoman.convert.ctranslate2 import to_ctranslate2
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_huggingface import to_huggingface
-from dragoman.convert.to_onnx import with_graphs
+from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
@@ -186,7 +186,7 @@ def test_a_marian_folder_translates_as_before(marian: Path, tmp_path: Path, engi
     never = [[i] for i in from_huggingface(marian).codec.target.never]  # unknown and tags: we never say them
     texts, pieces = generated(marian, beam, tagged, bad_words_ids=never)
     assert_lengths_vary(pieces)
-    write_bundle(tmp_path / "ours", with_graphs(from_huggingface(marian)))
+    write_bundle(tmp_path / "ours", to_onnx(from_huggingface(marian)))
     translator = dragoman.load(tmp_path / "ours", engine=engine, device="cpu")
     found = translator.translate(LINES, Request(to="fra", decoding=decoding(beam)))
     assert [t.candidates[0].pieces for t in found] == pieces
@@ -262,7 +262,7 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
     config = dataclasses.replace(bundle.config)
     object.__setattr__(config, "model", model)
     other = dataclasses.replace(bundle, config=config)
-    for door in (with_graphs, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for door in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
         with pytest.raises(ConversionError, match="architecture=rnn"):
             door(other)
 
@@ -276,6 +276,6 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 )  # fmt: skip
 def test_a_variant_that_others_have_not_is_refused(setting: str, value: object, tmp_path: Path) -> None:
     bundle = random_bundle(**{f"model.{setting}": value})
-    for door in (with_graphs, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for door in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
         with pytest.raises(ConversionError, match=f"model.{setting}={str(value).lower()}"):
             door(bundle)

@@ -11,7 +11,7 @@ import dragoman as package
 from dragoman.bundle import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig
 from dragoman.convert.shortlist import learn_shortlist
-from dragoman.convert.to_onnx import with_graphs
+from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.search import beam_search
 from dragoman.decode.translator import Request
@@ -36,7 +36,7 @@ def lists() -> Shortlist:
 def engine(int8: bool, **settings: object) -> OnnxEngine:
     weights = {name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()}
     bundle = Bundle(small_config(**settings), BareCodec(SIZE), weights, {}, shortlist=lists())
-    return OnnxEngine(with_graphs(bundle, int8))
+    return OnnxEngine(to_onnx(bundle, int8))
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -90,7 +90,7 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle, folder = read_bundle(trained), tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
     learned = learn_shortlist(bundle.codec, pairs, likeliest=5, frequent=5)
-    write_bundle(folder / "int8", with_graphs(replace(bundle, shortlist=learned), int8=True))
+    write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
     return folder / "int8"
 
 

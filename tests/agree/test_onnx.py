@@ -1,21 +1,20 @@
 """The ONNX engine and the torch engine on the same weights: one answer in float32, nearly one in int8."""
 
-import shutil
+import json
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import dragoman
-from dragoman.bundle import ENCODER_GRAPH, GRAPHS, STEP_GRAPH, Bundle, read_bundle, write_bundle
+from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig
-from dragoman.convert.to_onnx import with_graphs
+from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.search import beam_search
 from dragoman.decode.translator import Request
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
+from dragoman.errors import ConfigError, ConversionError, TranslationError
 from dragoman.evaluate.metrics import score
 from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
@@ -47,7 +46,7 @@ def engines(int8: bool = False, **settings: object) -> tuple[TorchEngine, OnnxEn
     model = small_model(**settings)
     weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
     bundle = Bundle(small_config(**settings), BareCodec(23), weights, {})
-    converted = with_graphs(bundle, int8)
+    converted = to_onnx(bundle, int8)
     return TorchEngine.from_bundle(converted, "cpu"), OnnxEngine(converted)
 
 
@@ -55,7 +54,7 @@ def engines(int8: bool = False, **settings: object) -> tuple[TorchEngine, OnnxEn
 def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("converted")
     for name in ("float32", "int8"):
-        write_bundle(folder / name, with_graphs(read_bundle(trained), name == "int8"))
+        write_bundle(folder / name, to_onnx(read_bundle(trained), name == "int8"))
     return {name: folder / name for name in ("float32", "int8")}
 
 
@@ -129,15 +128,15 @@ def test_neighbours_do_not_change_a_translation(converted: dict[str, Path], kind
         print(f"\n{kind}, beam {beam}: {ties} ties in {len(lines)} sentences")
 
 
-def test_weights_are_stored_once_and_the_graphs_find_them_in_the_file(
+def test_a_converted_bundle_is_the_weights_and_a_word_in_the_manifest(
     trained: Path, converted: dict[str, Path]
 ) -> None:
-    """Any program with ONNX Runtime can open the graphs where they lie."""
-    small = sum((converted["float32"] / name).stat().st_size for name in (ENCODER_GRAPH, STEP_GRAPH))
+    kept = {path.name for path in converted["float32"].iterdir()}
+    assert kept == {"model.safetensors", "config.toml", "card.json", "languages.json", "shared.spm", "manifest.json"}
     assert (converted["float32"] / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
-    assert small < 200_000
-    for name in (ENCODER_GRAPH, STEP_GRAPH):
-        assert onnxruntime.InferenceSession(converted["int8"] / name).get_outputs()
+    assert json.loads((converted["float32"] / "manifest.json").read_text())["engine"] == "onnx"
+    assert read_bundle(converted["float32"]).engine == "onnx"
+    assert read_bundle(trained).engine == "auto"
 
 
 def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(converted: dict[str, Path]) -> None:
@@ -156,8 +155,7 @@ def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dic
     assert isinstance(dragoman.load(converted["int8"]).engine, OnnxEngine)
     assert isinstance(dragoman.load(converted["int8"], engine="torch").engine, TorchEngine)
     assert isinstance(dragoman.load(trained).engine, TorchEngine)
-    with pytest.raises(BundleError, match="convert to-onnx"):
-        dragoman.load(trained, engine="onnx")
+    assert isinstance(dragoman.load(trained, engine="onnx").engine, OnnxEngine)
     with pytest.raises(ConfigError, match="runs on the CPU"):
         dragoman.load(converted["int8"], engine="onnx", device="cuda")
     with pytest.raises(ConfigError, match="auto, onnx, torch"):
@@ -166,7 +164,7 @@ def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dic
 
 def test_a_width_that_int8_cannot_take_is_refused() -> None:
     with pytest.raises(ConversionError, match="multiples of 16"):
-        engines(int8=True, model__width=20, model__heads=2)
+        engines(int8=True, model__width=24, model__heads=3)
 
 
 def test_a_step_writes_nothing_that_only_one_before_was_asked_for(converted: dict[str, Path]) -> None:
@@ -179,17 +177,21 @@ def test_a_step_writes_nothing_that_only_one_before_was_asked_for(converted: dic
     assert len(then.state.binding.get_outputs()) == caches + 2
 
 
-def test_graphs_of_another_version_are_refused(converted: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    bundle = read_bundle(converted["float32"])
-    monkeypatch.setattr("dragoman.convert.graph.GRAPH_VERSION", 1)
-    with pytest.raises(BundleError, match="another version: make it again"):
-        OnnxEngine(with_graphs(bundle)).start(SOURCES)
+def test_a_trained_bundle_runs_without_torch_and_without_conversion(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.engine.choose.find_spec", lambda name: None)
+    translator = dragoman.load(trained)
+    assert isinstance(translator.engine, OnnxEngine)
+    assert translator("eins zwei") == "one two"
 
 
-def test_a_forged_graph_is_one_clear_line(converted: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(converted["float32"], tmp_path / "forged")
-    bundle = read_bundle(tmp_path / "forged")
-    forged = Bundle(bundle.config, bundle.codec, bundle.weights, {}, dict.fromkeys(GRAPHS, b"forged"))
-    write_bundle(tmp_path / "forged", forged)
-    with pytest.raises(BundleError, match="cannot be run"):
-        dragoman.load(tmp_path / "forged")("eins")
+def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_written() -> None:
+    for int8 in (False, True):
+        with pytest.raises(ConversionError, match="heads of 4 features"):
+            engines(int8, model__width=32, model__heads=8)
+
+
+def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"plain Transformer alone; this model has model\.residual=false"):
+        OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))

@@ -10,21 +10,20 @@ round differently, and a translation would depend on how many others are under w
 import math
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
 
 from dragoman.config import ModelConfig
-from dragoman.convert.graph import Graph, Rows, Stored
+from dragoman.engine.onnx.graph import Graph, Rows, Weights
+from dragoman.engine.onnx.protobuf import FLOAT, UINT8
 from dragoman.errors import ConversionError
 from dragoman.int8 import SCALES, ZERO
 
-FLOAT, INT32, INT64, UINT8 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8
 EPSILON = 1e-5  # of torch.nn.LayerNorm
 LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
 
 
 class Blocks(Graph):
-    def __init__(self, config: ModelConfig, stored: Stored, by_parts: bool):
-        super().__init__(stored)
+    def __init__(self, config: ModelConfig, weights: Weights, by_parts: bool):
+        super().__init__(weights)
         self.config, self.by_parts = config, by_parts
         self._of_each_row: dict[np.generic, str] = {}
         if by_parts:
@@ -33,7 +32,7 @@ class Blocks(Graph):
     def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
-        if matrix + SCALES not in self.stored:
+        if matrix + SCALES not in self.weights:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
         if not (by_parts or self.by_parts):
             return self._quantised_in_one(x, matrix, added, rows)
@@ -47,12 +46,11 @@ class Blocks(Graph):
         """This value once for each row of x. (R,)"""
         if value not in self._of_each_row:
             count = self.op("Shape", x, start=0, end=1)
-            tensor = numpy_helper.from_array(np.array([value]))
-            self._of_each_row[value] = self.op("ConstantOfShape", count, value=tensor)
+            self._of_each_row[value] = self.op("ConstantOfShape", count, value=np.array([value]))
         return self._of_each_row[value]
 
     def _quantised_in_one(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
-        outputs, inputs = self.stored.shape(matrix)
+        outputs, inputs = self.weights[matrix].shape
         outputs, block = rows[1] - rows[0] if rows else outputs, _block_size(inputs)
         shape = [outputs, inputs // block]
         weight = self.op("Reshape", self.weight(matrix, rows), self.constant([*shape, block]))
@@ -91,7 +89,7 @@ class Blocks(Graph):
     def embed(self, ids: str, positions: str, words: str) -> str:
         """√D E[x] + position."""
         found = self.op("Gather", self.weight(words), ids, axis=0)
-        if words + SCALES in self.stored:
+        if words + SCALES in self.weights:
             scales = self.op("Gather", self.weight(words + SCALES), ids, axis=0)
             centred = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(float(ZERO)))
             found = self.op("Mul", centred, self.op("Unsqueeze", scales, self.constant([1])))

@@ -11,16 +11,31 @@ to the caches in place: whoever runs it binds each as input and output at once.
 import numpy as np
 
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
-from dragoman.config import ModelConfig
-from dragoman.convert.blocks import FLOAT, INT32, INT64, UINT8, Blocks, Stream
-from dragoman.convert.graph import Stored
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.engine.onnx.blocks import Blocks, Stream
+from dragoman.engine.onnx.graph import Weights
+from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
+HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a number of features
 
-def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
+
+def beyond_graphs(config: ModelConfig) -> list[str]:
+    """What a model has that these graphs do not know.
+
+    >>> beyond_graphs(ModelConfig(width=12, heads=3))
+    ['heads of 4 features (not a multiple of 8)']
+    """
+    reasons, features = beyond_plain(config), config.width // config.heads
+    if features % HEAD_MULTIPLE:
+        reasons.append(f"heads of {features} features (not a multiple of {HEAD_MULTIPLE})")
+    return reasons
+
+
+def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g, width, heads = Blocks(config, stored, by_parts=True), config.width, config.heads
+    g, width, heads = Blocks(config, weights, by_parts=True), config.width, config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["S", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
@@ -54,11 +69,11 @@ def encoder_graph(config: ModelConfig, stored: Stored) -> bytes:
     return g.serialise("encoder")
 
 
-def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes:
+def step_graph(config: ModelConfig, weights: Weights, target: Vocabulary) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
-    g = Blocks(config, stored, by_parts=False)
-    bias = OUTPUT_BIAS if OUTPUT_BIAS in stored else ""
-    logits = g.linear(_decoder(g), _first(stored, *OUTPUT_MATRICES), bias, by_parts=True)
+    g = Blocks(config, weights, by_parts=False)
+    bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
+    logits = g.linear(_decoder(g), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
@@ -66,14 +81,14 @@ def step_graph(config: ModelConfig, stored: Stored, target: Vocabulary) -> bytes
     return _with_outputs(g, len(target)).serialise("step")
 
 
-def listed_step_graph(config: ModelConfig, stored: Stored) -> bytes:
+def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or counts.
 
     The product is with the U pieces that the lists of a batch hold together. Each row takes its own out of them, and
     softmax sees these alone, in the order of the list: which others were computed changes no bit.
     """
-    g = Blocks(config, stored, by_parts=False)
-    x, quantised = _decoder(g), _first(stored, *OUTPUT_MATRICES) + SCALES in stored
+    g = Blocks(config, weights, by_parts=False)
+    x, quantised = _decoder(g), _first(weights, *OUTPUT_MATRICES) + SCALES in weights
     columns = g.input("columns", UINT8 if quantised else FLOAT, [config.width, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
@@ -98,7 +113,7 @@ def _with_outputs(g: Blocks, size: int | str) -> Blocks:
 
 def _decoder(g: Blocks) -> str:
     """Each row's last token to what the decoder makes of it."""
-    config, stored, width, heads = g.config, g.stored, g.config.width, g.config.heads
+    config, width, heads = g.config, g.config.width, g.config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one
@@ -133,7 +148,7 @@ def _decoder(g: Blocks) -> str:
         return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out")
 
     layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
-    x = g.embed(tokens, position, _first(stored, "target_embedding.words.weight", "source_embedding.words.weight"))
+    x = g.embed(tokens, position, _first(g.weights, "target_embedding.words.weight", "source_embedding.words.weight"))
     stream = Stream(g, x, _norms(layers, "attention", "cross", "feed_forward"), "decoder_norm")
     for i, layer in enumerate(layers):
         stream.add(to_past(stream.x, i))
@@ -157,6 +172,6 @@ def _norms(layers: list[str], *parts: str) -> list[str]:
     return [f"{layer}.around_{part}.norm" for layer in layers for part in parts]
 
 
-def _first(stored: Stored, *names: str) -> str:
+def _first(weights: Weights, *names: str) -> str:
     """Shared weights are stored under the first of their names."""
-    return next(name for name in names if name in stored)
+    return next(name for name in names if name in weights)

@@ -1,0 +1,71 @@
+"""An ONNX graph in the making, node by node. Its weights stay where they are: in the arrays of the bundle.
+
+A graph names a weight and says where it lies ("external data"): in a file named after the weight. There is no such
+file. The engine gives ONNX Runtime the bundle's array in its place, so several graphs share one copy. A matrix may be
+used in part: rows lie together, so a range of them is a tensor of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dragoman.engine.onnx import protobuf
+
+MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
+OPSETS = {"": 23, MICROSOFT: 1}
+IR_VERSION = 11
+Rows = tuple[int, int]
+Weights = Mapping[str, np.ndarray]
+
+
+class Graph:
+    """Values are named by what made them; weights by their names in the bundle."""
+
+    def __init__(self, weights: Weights):
+        self.weights = weights
+        self._nodes: list[bytes] = []
+        self._initializers: dict[str, bytes] = {}
+        self._inputs: list[bytes] = []
+        self._outputs: list[bytes] = []
+
+    def input(self, name: str, kind: int, shape: Sequence[int | str]) -> str:
+        self._inputs.append(protobuf.value_info(name, kind, shape))
+        return name
+
+    def output(self, name: str, kind: int, shape: Sequence[int | str]) -> None:
+        self._outputs.append(protobuf.value_info(name, kind, shape))
+
+    def weight(self, name: str, rows: Rows | None = None) -> str:
+        """A weight, or some rows of it, as an initializer without data of its own."""
+        label = name if rows is None else f"{name}[{rows[0]}:{rows[1]}]"
+        if label not in self._initializers:
+            array = self.weights[name]
+            first, last = rows or (0, len(array))
+            row_bytes = array.nbytes // len(array)
+            shape = [last - first, *array.shape[1:]]
+            self._initializers[label] = protobuf.external_tensor(
+                label, array.dtype, shape, location=name, offset=first * row_bytes, length=(last - first) * row_bytes
+            )
+        return label
+
+    def constant(self, value: np.ndarray | float | Sequence[int]) -> str:
+        array = np.float32(value) if isinstance(value, float) else np.asarray(value)
+        name = f"constant_{len(self._initializers)}"
+        self._initializers[name] = protobuf.tensor(np.asarray(array), name)
+        return name
+
+    def op(self, kind: str, *inputs: str, names: Sequence[str] | int = 1, domain: str = "", **attributes: Any) -> Any:
+        """A node; the name of its output, or a list of them. `names` gives these, or how many to invent."""
+        if isinstance(names, int):
+            names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
+        self._nodes.append(protobuf.node(kind, inputs, names, domain, attributes))
+        return names[0] if len(names) == 1 else names
+
+    def microsoft(self, kind: str, *inputs: str, names: Sequence[str] | int = 1, **attributes: Any) -> Any:
+        return self.op(kind, *inputs, names=names, domain=MICROSOFT, **attributes)
+
+    def serialise(self, name: str) -> bytes:
+        return protobuf.model(
+            name, self._nodes, self._initializers.values(), self._inputs, self._outputs, OPSETS, IR_VERSION
+        )
