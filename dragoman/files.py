@@ -1,30 +1,111 @@
-"""Writing files so that a crash or a full disk never leaves half of one under its final name."""
+"""Writing files so that a crash or a full disk never leaves half of one under its final name.
+
+Every file that is to last goes through `replacing`. It writes beside the final name and renames. That
+suits regular files alone: devices, pipes and sockets are written straight.
+"""
 
 import errno
 import gzip
 import io
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from dragoman.errors import RunError
 
+_OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+_OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+
 
 def write_atomically(path: Path, raw: bytes) -> None:
-    """Write aside, flush to the disk, rename."""
-    aside = path.with_name(path.name + ".partial")
+    with replacing(path) as file:
+        file.write(raw)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[TextIO]:
+    """A text file that gets its name when it is complete. A name in .gz packs it, equal texts to equal bytes."""
+    with replacing(path) as raw:
+        packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.endswith(".gz") else nullcontext(raw)
+        with packed as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+            yield text
+            text.detach()
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of another, or a new name, when it is complete and on the disk.
+
+    Mode, owner and group stay those of the file that was there. A link stays too: what it leads to
+    is replaced. Anything but a regular file is written straight, as a shell would redirect into it.
+    """
+    before = _what_is_there(path)
+    straight = _opened_straight(str(path), before)
+    if straight is not None:
+        with open(straight, "wb") as file:
+            yield file
+        return
+    final = Path(path).resolve()
+    # Nobody can guess the name, and O_EXCL follows no link: no planted link leads us elsewhere.
+    aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
+    mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        write_durably(aside, raw)
-        aside.replace(path)
-    except OSError:
+        with open(descriptor, "wb") as file:
+            if before is not None and os.name == "posix":
+                _keep_access(descriptor, before)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        aside.replace(final)
+    finally:
         aside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    sync_folder(final.parent)
+
+
+def _what_is_there(path: str | Path) -> os.stat_result | None:
+    """The file behind a name and its links; None: there is none."""
+    try:
+        return Path(path).stat()
+    except FileNotFoundError:
+        return None
+
+
+def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
+    """A descriptor for anything but a regular file or a new name.
+
+    An open file of this process, such as /dev/stdout, is duplicated: a socket cannot be opened by
+    name, and a file that the shell redirects into must not be replaced.
+    """
+    if open_file := _OPEN_FILE.fullmatch(_OPEN_FILES.get(path, path)):
+        return os.dup(int(open_file[1]))
+    if there is None or stat.S_ISREG(there.st_mode):
+        return None
+    return os.open(path, os.O_WRONLY)  # without O_CREAT: a device just removed is no new file
+
+
+def _keep_access(descriptor: int, before: os.stat_result) -> None:
+    """Give a file the mode, owner and group of the one that it replaces, as far as this user may."""
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, before.st_gid)
+        except PermissionError:
+            # The new file has another group, which gets no more than everybody has.
+            mode = mode & ~0o070 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
 
 
 def write_durably(path: Path, raw: bytes) -> None:
+    """Write into a folder that has no name yet, and is renamed as a whole."""
     with open(path, "wb") as file:
         file.write(raw)
         file.flush()
@@ -32,30 +113,15 @@ def write_durably(path: Path, raw: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Make a rename inside a folder last, where this user may read the folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete; packed where the name says so, equal texts to equal bytes."""
-    aside = Path(f"{path}.partial")
-    try:
-        with open(aside, "wb") as raw:
-            packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.endswith(".gz") else nullcontext(raw)
-            with packed as file:
-                text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
-                yield text
-                text.detach()
-            raw.flush()
-            os.fsync(raw.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -79,7 +145,9 @@ def storage_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
+        name = str(error.filename or "")
+        # `doing` names the file itself; the name beside it means nothing to the user.
+        where = f" {name}" if name and not name.endswith(".partial") else ""
         if error.errno == errno.ENOSPC:
             raise RunError(
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some space."

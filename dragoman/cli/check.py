@@ -9,7 +9,7 @@ import typer
 
 from dragoman.cli.options import Json
 from dragoman.errors import ConfigError, CorpusError
-from dragoman.files import storage_errors
+from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
 from dragoman.text.parallel import Pair, read_pairs
 
@@ -80,9 +80,9 @@ def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | N
     with storage_errors(f"writing the cleaned copy into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         with (
-            open(folder / names[0], "w", encoding="utf-8") as left,
-            open(folder / names[1], "w", encoding="utf-8") as right,
-            open(folder / "changes.tsv", "w", encoding="utf-8") as log,
+            writing(str(folder / names[0])) as left,
+            writing(str(folder / names[1])) as right,
+            writing(str(folder / "changes.tsv")) as log,
         ):
             for pair, reasons, result in fix(_Parting(source, target), report, held_out):
                 if result is not None:
