@@ -26,7 +26,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, escaped
 from dragoman.version import __version__
 
 app = typer.Typer(
@@ -74,7 +74,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except DragomanError as error:
-        print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
+        # A message may quote a file or a model: whatever stands there stays one line.
+        print(f"dragoman: {escaped(' '.join(str(error).split()))}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

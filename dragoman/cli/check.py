@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.options import Json
-from dragoman.errors import ConfigError, CorpusError
+from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
 from dragoman.text.parallel import Pair, read_pairs
@@ -67,7 +67,7 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
         return
     print(f"{report.pairs:,} pairs")
     if parting:
-        print(parting)
+        print(escaped(parting))
     for finding in report.findings:
         print(finding)
 
