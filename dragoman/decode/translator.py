@@ -1,8 +1,8 @@
 """Text to text: what everything that translates goes through.
 
 Lines are taken in windows, sorted by length, translated in batches and put back in order. A text too long for the model
-is split at sentence ends and its parts are joined again. An empty line stays empty. What stands several times in a window
-is translated once.
+is split at sentence ends and its parts are joined again. An empty line stays empty. What
+stands several times in a window is translated once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -220,8 +220,11 @@ class Translator:
         """
         if request.sampling or request.observer:
             return self._found(parts, first, request)
-        # Only the first part of a line has to begin with the prefix.
-        keys = [(part.text, part.to, part.number == 0 or not request.prefix) for part in parts]
+        keys = []
+        for part in parts:
+            must_begin = bool(request.prefix) and part.number == 0  # with the prefix
+            # The text too: its digits are looked at, and two ways to write them may have the same ids.
+            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
         found = self._found(different, first, request)
