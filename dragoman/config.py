@@ -235,17 +235,23 @@ class DecodingConfig:
     alpha: float = setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
     coverage_penalty: float = setting(0.0, "beta of the coverage penalty (needs attention)", at_least=0.0)
     max_length_ratio: float = setting(2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0)
-    max_length_extra: int = setting(20, "... plus this many", at_least=1)
+    max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = setting(0, "no run of this many pieces occurs twice; 0: any may", at_least=0)
-    patience: float = setting(1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1)
-    max_source_length: int = setting(512, "pieces: a longer text is split at sentence ends", at_least=2)
+    patience: float = setting(
+        1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1, at_most=1000.0
+    )
+    max_source_length: int = setting(
+        512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
+    )
     by_sentence: bool = setting(False, "every sentence of a text is translated by itself, however short the text")
     keep_numbers: bool = setting(
         False, "where a translation loses digits or makes some up, a wider search is tried, then other numbers"
     )
     shortlist: bool = setting(True, "search among likely pieces alone, where the model has a list of them")
-    batch_tokens: int = setting(0, "source pieces translated at once; 0: what suits the device", at_least=0)
+    batch_tokens: int = setting(
+        0, "source pieces translated at once; 0: what suits the device", at_least=0, at_most=10_000_000
+    )
     precision: str = setting(
         "auto", "of a search on a GPU; auto: bf16 where the GPU has it", choices=("auto", "float32", "bf16")
     )

@@ -240,10 +240,11 @@ class Translator:
         settings = self._settings(request)
         tokens = settings.batch_tokens or self.engine.batch_tokens
         beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
-        hypotheses = _Hypotheses(beam, USUAL_BEAM * tokens, 1 if self.engine.searches_on_device else LEAST_ROOM)
+        room = 1 if self.engine.searches_on_device else LEAST_ROOM
+        limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(_batches(lengths, tokens, hypotheses))
+        batches = list(_batches(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
