@@ -139,14 +139,16 @@ def _as_json(translation: Translation) -> dict[str, object]:
 @contextmanager
 def _counter(watched: bool) -> Iterator[Callable[[], None]]:
     """Lines done, time and speed on standard error, where somebody sees them and nothing else is written there."""
+    if not watched:  # even a disabled bar of older versions of rich leaves an empty line
+        yield lambda: None
+        return
     columns = (TextColumn("{task.completed:,} lines"), TimeElapsedColumn(), TextColumn("{task.fields[speed_text]}"))
-    with Progress(*columns, console=Console(stderr=True), disable=not watched, transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None, speed_text="")
 
         def count() -> None:
-            if watched:
-                speed = progress.tasks[task].speed
-                progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
+            speed = progress.tasks[task].speed
+            progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
 
         yield count
 
