@@ -29,19 +29,12 @@ import safetensors.numpy
 
 from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
-from dragoman.files import (
-    leads_out,
-    memory_bytes,
-    parsed_json,
-    parsed_toml,
-    read_regular,
-    storage_errors,
-    write_atomically,
-)
+from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise, misfit
 from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
 from dragoman.text.shortlist import Shortlist
+from dragoman.untrusted import leads_out, memory_bytes, parsed_json, parsed_toml, read_regular
 from dragoman.version import __version__
 
 FORMAT = 1

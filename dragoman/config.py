@@ -18,7 +18,22 @@ from typing import Any, cast
 from dragoman.combinations import misfits
 from dragoman.errors import ConfigError
 from dragoman.presets import DEFAULT_PRESET, PRESETS
-from dragoman.settings import build, describe, leaves, merge, near_miss, put, read_toml, setting, to_tree, toml_lines
+from dragoman.settings import (
+    build,
+    describe,
+    leaves,
+    merge,
+    near_miss,
+    nesting_errors,
+    put,
+    read_toml,
+    setting,
+    to_tree,
+    toml_lines,
+)
+
+MOST_HYPOTHESES = 1000
+"""The largest beam, and the most translations of a sentence that can be asked for."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +225,7 @@ class TrainingConfig:
     precision: str = setting("auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16"))
     sharded: bool = setting(False, "under torchrun: weights and Adam's moments shared out over the ranks")
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
-    validation_beam: int = setting(1, "beam of the validation's translations", at_least=1)
+    validation_beam: int = setting(1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES)
     patience: int = setting(10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0)
     checkpoint_every: int = setting(1000, "steps between checkpoints; each validation writes one too", at_least=1)
     average: int = setting(5, "last checkpoints to average at the end; 1: no averaging", at_least=1)
@@ -219,26 +234,30 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    beam: int = setting(4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=1000)
+    beam: int = setting(4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES)
     length_penalty: str = setting(
         "gnmt", "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing", choices=("gnmt", "power", "none")
     )
     alpha: float = setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
     coverage_penalty: float = setting(0.0, "beta of the coverage penalty (needs attention)", at_least=0.0)
     max_length_ratio: float = setting(2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0)
-    max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=100_000)
+    max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = setting(0, "no run of this many pieces occurs twice; 0: any may", at_least=0)
-    patience: float = setting(1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1)
+    patience: float = setting(
+        1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1, at_most=1000.0
+    )
     max_source_length: int = setting(
-        512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=1_000_000
+        512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
     by_sentence: bool = setting(False, "every sentence of a text is translated by itself, however short the text")
     keep_numbers: bool = setting(
         False, "where a translation loses digits or makes some up, a wider search is tried, then other numbers"
     )
     shortlist: bool = setting(True, "search among likely pieces alone, where the model has a list of them")
-    batch_tokens: int = setting(0, "source pieces translated at once; 0: what suits the device", at_least=0)
+    batch_tokens: int = setting(
+        0, "source pieces translated at once; 0: what suits the device", at_least=0, at_most=10_000_000
+    )
     precision: str = setting(
         "auto", "of a search on a GPU; auto: bf16 where the GPU has it", choices=("auto", "float32", "bf16")
     )
@@ -289,7 +308,8 @@ def explicit_settings(file: str | Path | None) -> dict[str, Any]:
     """The dotted settings that a TOML file names."""
     tree = read_toml(file) if file is not None else {}
     tree.pop("preset", None)
-    return dict(leaves(tree))
+    with nesting_errors(str(file)):
+        return dict(leaves(tree))
 
 
 def parse_set(assignments: list[str]) -> dict[str, Any]:
@@ -304,8 +324,9 @@ def parse_set(assignments: list[str]) -> dict[str, Any]:
         if not equals or not key:
             raise ConfigError(f"--set {assignment!r} is not of the form section.key=value.")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            with nesting_errors(f"--set {key}"):
+                value = tomllib.loads(f"value = {text}")["value"]
+        except ValueError:  # no TOML, or a number without end
             value = text
         settings[key.strip()] = value
     return settings
@@ -313,7 +334,8 @@ def parse_set(assignments: list[str]) -> dict[str, Any]:
 
 def from_tree(tree: Mapping[str, Any]) -> Config:
     """Nested dictionaries, as TOML gives them, to a checked configuration."""
-    return cast(Config, build(Config, tree))
+    with nesting_errors("settings"):  # an error quotes the value that it refuses
+        return cast(Config, build(Config, tree))
 
 
 def write_toml(config: Config) -> str:

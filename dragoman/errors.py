@@ -4,8 +4,22 @@ The command line prints one of these as a single line and exits with 1; anything
 dragoman and shows its traceback. A message gives the place, the value found there and the remedy.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# Control characters (ESC begins a terminal's commands), other ends of lines, marks that turn the
+# direction of writing, and surrogates, which no terminal can show.
+_COMMANDS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    r"""A text of one line that a terminal shows and does not obey. Inside JSON it means the same.
+
+    >>> escaped("red \x1b[31m and\na new line")
+    'red \\u001b[31m and\\u000aa new line'
+    """
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class DragomanError(Exception):
@@ -19,17 +33,7 @@ class DragomanError(Exception):
 
     def __init__(self, message: str = ""):
         short = message if len(message) <= self.longest else f"{message[: self.longest]}…"
-        super().__init__("".join(map(_visible, short)))
-
-
-def _visible(character: str) -> str:
-    """
-    >>> "".join(map(_visible, "a\\x1b[2Jé"))
-    'a\\\\x1b[2Jé'
-    """
-    if character.isprintable() or character == "\n":
-        return character
-    return character.encode("unicode_escape").decode()
+        super().__init__("\n".join(map(escaped, short.split("\n"))))
 
 
 class ConfigError(DragomanError):

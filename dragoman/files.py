@@ -1,104 +1,111 @@
-"""Files: written so that a crash or a full disk never leaves half of one under its final name; read with suspicion.
+"""Writing files so that a crash or a full disk never leaves half of one under its final name.
 
-Whoever made a model folder may have put anything there: a pipe that nobody writes to, a device without an end, a link
-to a private file, JSON nested a million deep. What reads such a folder reads it through `read_regular`, `parsed_json`
-and `parsed_toml`.
+Every file that is to last goes through `replacing`. It writes beside the final name and renames. That
+suits regular files alone: devices, pipes and sockets are written straight.
 """
 
 import errno
 import gzip
 import io
-import json
 import os
+import re
+import secrets
 import stat
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import BinaryIO, TextIO
 
 from dragoman.errors import RunError
 
-DEEPEST = 50  # levels of JSON
-MOST_DOTS = 100  # in a line of TOML: the time that Python's reader takes for a.b.c... grows with their square
-
-
-def read_regular(path: Path, limit: int) -> bytes:
-    """All of a file of at most `limit` bytes; an OSError that says why, if it is anything else."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):  # before it is opened: some devices act on that alone
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    # It may be another file by now; opening a pipe must not wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > limit:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {limit:,} are read", str(path))
-        return file.read(found.st_size)
-
-
-def leads_out(path: Path, folder: Path) -> bool:
-    """Whether a file of a folder is a link to somewhere else."""
-    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
-def memory_bytes() -> int:
-    """The memory of this machine."""
-    if not hasattr(os, "sysconf"):  # as on Windows
-        return 2**34
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def parsed_json(raw: bytes) -> Any:
-    """What JSON says; a ValueError if it is none, or nested too deeply to be walked through.
-
-    >>> parsed_json(b'{"a": [1]}')
-    {'a': [1]}
-    """
-    try:
-        tree = json.loads(raw)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    level = [tree]
-    for _ in range(DEEPEST):
-        level = [child for node in level for child in _children(node)]
-        if not level:
-            return tree
-    raise ValueError("it is nested too deeply")
-
-
-def _children(node: Any) -> list[Any]:
-    if isinstance(node, dict):
-        return list(node.values())
-    return node if isinstance(node, list) else []
-
-
-def parsed_toml(raw: bytes) -> dict[str, Any]:
-    """What TOML says; a ValueError if it is none, or nested too deeply."""
-    text = raw.decode()
-    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-        raise ValueError(f"a line has more than {MOST_DOTS} dots")
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+_OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+_OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
 def write_atomically(path: Path, raw: bytes) -> None:
-    """Write aside, flush to the disk, rename."""
-    aside = path.with_name(path.name + ".partial")
+    with replacing(path) as file:
+        file.write(raw)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[TextIO]:
+    """A text file that gets its name when it is complete. A name in .gz packs it, equal texts to equal bytes."""
+    with replacing(path) as raw:
+        packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.endswith(".gz") else nullcontext(raw)
+        with packed as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+            yield text
+            text.detach()
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of another, or a new name, when it is complete and on the disk.
+
+    Mode, owner and group stay those of the file that was there. A link stays too: what it leads to
+    is replaced. Anything but a regular file is written straight, as a shell would redirect into it.
+    """
+    before = _what_is_there(path)
+    straight = _opened_straight(str(path), before)
+    if straight is not None:
+        with open(straight, "wb") as file:
+            yield file
+        return
+    final = Path(path).resolve()
+    # Nobody can guess the name, and O_EXCL follows no link: no planted link leads us elsewhere.
+    aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
+    mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        write_durably(aside, raw)
-        aside.replace(path)
-    except OSError:
+        with open(descriptor, "wb") as file:
+            if before is not None and os.name == "posix":
+                _keep_access(descriptor, before)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        aside.replace(final)
+    finally:
         aside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    sync_folder(final.parent)
+
+
+def _what_is_there(path: str | Path) -> os.stat_result | None:
+    """The file behind a name and its links; None: there is none."""
+    try:
+        return Path(path).stat()
+    except FileNotFoundError:
+        return None
+
+
+def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
+    """A descriptor for anything but a regular file or a new name.
+
+    An open file of this process, such as /dev/stdout, is duplicated: a socket cannot be opened by
+    name, and a file that the shell redirects into must not be replaced.
+    """
+    if open_file := _OPEN_FILE.fullmatch(_OPEN_FILES.get(path, path)):
+        return os.dup(int(open_file[1]))
+    if there is None or stat.S_ISREG(there.st_mode):
+        return None
+    return os.open(path, os.O_WRONLY)  # without O_CREAT: a device just removed is no new file
+
+
+def _keep_access(descriptor: int, before: os.stat_result) -> None:
+    """Give a file the mode, owner and group of the one that it replaces, as far as this user may."""
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, before.st_gid)
+        except PermissionError:
+            # The new file has another group, which gets no more than everybody has.
+            mode = mode & ~0o070 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
 
 
 def write_durably(path: Path, raw: bytes) -> None:
+    """Write into a folder that has no name yet, and is renamed as a whole."""
     with open(path, "wb") as file:
         file.write(raw)
         file.flush()
@@ -106,30 +113,15 @@ def write_durably(path: Path, raw: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Make a rename inside a folder last, where this user may read the folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete; packed where the name says so, equal texts to equal bytes."""
-    aside = Path(f"{path}.partial")
-    try:
-        with open(aside, "wb") as raw:
-            packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.endswith(".gz") else nullcontext(raw)
-            with packed as file:
-                text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
-                yield text
-                text.detach()
-            raw.flush()
-            os.fsync(raw.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -153,7 +145,9 @@ def storage_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
+        name = str(error.filename or "")
+        # `doing` names the file itself; the name beside it means nothing to the user.
+        where = f" {name}" if name and not name.endswith(".partial") else ""
         if error.errno == errno.ENOSPC:
             raise RunError(
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some space."

@@ -7,10 +7,12 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -61,9 +63,30 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
 def read_toml(file: str | Path) -> dict[str, Any]:
     """A TOML file as nested dictionaries, or a `ConfigError` that says where it is wrong."""
     try:
-        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        with nesting_errors(str(file)):
+            return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # what is not UTF-8, not TOML, or a number without end
         raise ConfigError(f"{file}: {error}.") from None
+
+
+@contextmanager
+def nesting_errors(where: str) -> Iterator[None]:
+    """Around code that follows tables into tables: nobody nests settings as deep as Python's stack."""
+    try:
+        yield
+    except RecursionError:
+        raise ConfigError(f"{where}: tables or lists are nested too deeply.") from None
+
+
+def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
+    """A whole number from an environment variable, the default where it is not set."""
+    text = os.environ.get(name, "").strip() or str(default)
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not (is_number and at_least <= int(text) <= at_most):
+        raise ConfigError(
+            f"the environment variable {name} is {text[:40]!r}: expected a whole number from {at_least} to {at_most}."
+        )
+    return int(text)
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -133,6 +156,8 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} is {value!r}: expected a list of tables, [[{path}]].")
         return tuple(build(hint.__args__[0], item, f"{path}.", root) for item in value)
+    if isinstance(value, int) and value.bit_length() > 64:  # Python might refuse to print it
+        raise ConfigError(f"{path} is a number of {value.bit_length()} bits: expected at most 64.")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if hint is int and isinstance(value, float) and value.is_integer():

@@ -23,6 +23,8 @@ def translate_file(
     """Write a file's translation and give its number of lines; run again after a kill, it goes on where it was."""
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
+    if Path(output).exists() and not Path(output).is_file():
+        raise ConfigError(f"{output} is no regular file: work in shards needs one to write.")
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
     console, fingerprint, parts = Console(stderr=True), job.fingerprint(), Parts(output)

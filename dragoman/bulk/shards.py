@@ -13,7 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.files import locked, storage_errors, sync_folder, write_atomically, writing
+from dragoman.files import locked, storage_errors, write_atomically, writing
 from dragoman.text.parallel import read_lines
 
 
@@ -62,5 +62,4 @@ class Parts:
         with writing(self._output) as file:
             for name in names:
                 file.write((self.folder / name).read_text(encoding="utf-8"))
-        sync_folder(self.folder.parent)
         shutil.rmtree(self.folder)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Model, Set, To, decoding_settings, load_model
+from dragoman.cli.options import Beam, Device, EngineName, From, Model, Set, To, decoding_settings, load_model
 from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically
 
 
@@ -27,7 +27,7 @@ def command(
     ] = None,
     from_: From = "",
     to: To = "",
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence; 1 is greedy.")] = None,
+    beam: Beam = None,
     engine: EngineName = "auto",
     device: Device = "auto",
     set_: Set = None,
@@ -57,4 +57,4 @@ def command(
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(Path(path), raw)
         print(f"wrote {path}", file=sys.stderr)
-    print(seen.translation)
+    print(escaped(seen.translation) if sys.stdout.isatty() else seen.translation)

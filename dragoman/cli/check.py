@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.options import Json
-from dragoman.errors import ConfigError, CorpusError
-from dragoman.files import storage_errors
+from dragoman.errors import ConfigError, CorpusError, escaped
+from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
 from dragoman.text.parallel import Pair, read_pairs
 
@@ -67,7 +67,7 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
         return
     print(f"{report.pairs:,} pairs")
     if parting:
-        print(parting)
+        print(escaped(parting))
     for finding in report.findings:
         print(finding)
 
@@ -80,9 +80,9 @@ def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | N
     with storage_errors(f"writing the cleaned copy into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         with (
-            open(folder / names[0], "w", encoding="utf-8") as left,
-            open(folder / names[1], "w", encoding="utf-8") as right,
-            open(folder / "changes.tsv", "w", encoding="utf-8") as log,
+            writing(str(folder / names[0])) as left,
+            writing(str(folder / names[1])) as right,
+            writing(str(folder / "changes.tsv")) as log,
         ):
             for pair, reasons, result in fix(_Parting(source, target), report, held_out):
                 if result is not None:

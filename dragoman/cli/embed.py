@@ -12,7 +12,7 @@ import typer
 from dragoman.cli.options import Device, From, Model, To, load_model
 from dragoman.cli.translate import destination
 from dragoman.decode.translator import WINDOW_LINES, Request
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines
 
@@ -48,4 +48,4 @@ def command(
         for window in windows:
             for text, vector in zip(window, translator.embed(window, request).tolist(), strict=True):
                 entry = {"text": text, "vector": [round(value, 6) for value in vector]}
-                print(json.dumps(entry, ensure_ascii=False), file=file)
+                print(escaped(json.dumps(entry, ensure_ascii=False)), file=file)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Json, Set, To, decoding_settings, load_model
+from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To, decoding_settings, load_model
 from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, CorpusError
+from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.text.parallel import read_lines
 
 
@@ -20,7 +20,7 @@ def command(
     hypotheses: Annotated[
         list[str] | None, typer.Option("--hyp", help="A file of translations to score; may be repeated.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence.")] = None,
+    beam: Beam = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Score without regard to case.")] = False,
     from_: From = "",
     to: To = "",
@@ -60,4 +60,4 @@ def command(
         for result in found:
             chance = p_values.get(result.name)
             beside = f"  p = {chance:.4f} against {systems[0][0]}" if chance is not None else ""
-            print(f"{name}  {result}{beside}")
+            print(escaped(f"{name}  {result}{beside}"))

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.bundle import BUNDLED, Bundle, read_bundle
+from dragoman.bundle import BUNDLED, CARD, Bundle, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import describe_settings
+from dragoman.errors import BundleError, escaped
 from dragoman.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
@@ -30,15 +31,23 @@ def command(
         return
     names = [part for part in model.split(",") if part]
     installation = [] if names else [_installation()]
-    for facts in [*installation, *(_model(name, read_bundle(name)) for name in names or [BUNDLED])]:
+    for facts in [*installation, *map(_model, names or [BUNDLED])]:
         if json_:
-            print(json.dumps(facts, ensure_ascii=False))
+            print(escaped(json.dumps(facts, ensure_ascii=False)))
             continue
         for name, value in facts.items():
-            print(f"{name}: {value}")
+            print(escaped(f"{name}: {value}"))
 
 
-def _model(name: str, bundle: Bundle) -> dict[str, Any]:
+def _model(name: str) -> dict[str, Any]:
+    bundle = read_bundle(name)
+    try:
+        return _facts(name, bundle)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BundleError(f"{name}: {CARD} is not a card ({type(error).__name__}: {error}).") from None
+
+
+def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
     card, config = dict(bundle.card), bundle.config.model
     size = sum(array.nbytes for array in bundle.weights.values())
     facts: dict[str, Any] = {

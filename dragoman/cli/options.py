@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import Bundle
-from dragoman.config import DecodingConfig, parse_set, replace
+from dragoman.config import MOST_HYPOTHESES, DecodingConfig, parse_set, replace
 from dragoman.decode.translator import Translator, load
 from dragoman.errors import ConfigError
 
@@ -22,7 +22,7 @@ Set = Annotated[
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses per sentence; 1 is greedy.")]
+Beam = Annotated[int | None, typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy.")]
 Sample = Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")]
 TopK = Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")]

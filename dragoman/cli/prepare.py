@@ -9,7 +9,7 @@ import typer
 
 from dragoman.cli.options import From, Set, To
 from dragoman.config import Corpus, make_config, parse_set
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError, RunError, escaped
 from dragoman.presets import PRESETS
 from dragoman.settings import to_tree
 
@@ -47,6 +47,6 @@ def command(
     with storage_errors(f"preparing the data in {out}"):
         data = prepare(settings, Path(out), codec)
     for note in data.notes:
-        print(f"warning: {note}", file=sys.stderr)
+        print(escaped(f"warning: {note}"), file=sys.stderr)
     seconds = time.monotonic() - started
     print(f"{out}: {len(data.train):,} pairs, {len(data.codec.source):,} pieces, in {seconds:.0f} s")

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TextIO
 
 import typer
@@ -34,10 +34,11 @@ from dragoman.cli.options import (
     decoding_settings,
     load_model,
 )
+from dragoman.config import MOST_HYPOTHESES
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import WINDOW_LINES, Request
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines
 
@@ -50,7 +51,10 @@ def command(
     input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to translate (.gz allowed).")] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File for the translations, line by line.")] = "",
     beam: Beam = None,
-    nbest: Annotated[int, typer.Option(min=1, help="So many translations of each line: score TAB text.")] = 1,
+    nbest: Annotated[
+        int,
+        typer.Option(min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."),
+    ] = 1,
     sample: Sample = False,
     temperature: Temperature = 1.0,
     top_k: TopK = 0,
@@ -93,25 +97,28 @@ def command(
     lines = texts or read_lines(input_ or "-")
     watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
     with destination(output) as file, _counter(watched) as count:
+        shown = replace(show, terminal=file.isatty())
         for translation in translator.stream(lines, request, window=1 if typing else None):
             count()
-            print(show(translation), end="", file=file, flush=typing)
+            print(shown(translation), end="", file=file, flush=typing)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The lines that stand for a translation."""
+    """The lines that stand for a translation; on a terminal, without control characters."""
 
     nbest: int
     alignments: bool
     as_json: bool
+    terminal: bool = False
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
-            return json.dumps(_as_json(translation), ensure_ascii=False) + "\n"
+            return escaped(json.dumps(_as_json(translation), ensure_ascii=False)) + "\n"
         rows = []
         for candidate in translation.candidates:
-            columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [candidate.text]
+            text = escaped(candidate.text) if self.terminal else candidate.text
+            columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
             columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
             rows.append("\t".join(columns) + "\n")
         return "".join(rows)
@@ -133,14 +140,16 @@ def _as_json(translation: Translation) -> dict[str, object]:
 @contextmanager
 def _counter(watched: bool) -> Iterator[Callable[[], None]]:
     """Lines done, time and speed on standard error, where somebody sees them and nothing else is written there."""
+    if not watched:  # even a disabled bar of older versions of rich leaves an empty line
+        yield lambda: None
+        return
     columns = (TextColumn("{task.completed:,} lines"), TimeElapsedColumn(), TextColumn("{task.fields[speed_text]}"))
-    with Progress(*columns, console=Console(stderr=True), disable=not watched, transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None, speed_text="")
 
         def count() -> None:
-            if watched:
-                speed = progress.tasks[task].speed
-                progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
+            speed = progress.tasks[task].speed
+            progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
 
         yield count
 

@@ -108,7 +108,8 @@ def train_system(shop: Workshop, system: System) -> None:
         write_settings(folder, with_budget(shop, system))
     with open(folder / SAID, "a", encoding="utf-8") as file:
         try:
-            finished = train(folder, device=shop.device, resume=True, console=Console(file=file, width=120)).finished
+            console = Console(file=file, width=120, markup=False)
+            finished = train(folder, device=shop.device, resume=True, console=console).finished
         except RunError as error:
             if "not finite" not in str(error):
                 raise

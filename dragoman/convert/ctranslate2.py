@@ -12,7 +12,7 @@ from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
 from dragoman.convert.known import refuse_unknown
 from dragoman.errors import needs_package
-from dragoman.files import storage_errors
+from dragoman.files import storage_errors, write_atomically
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.codec import LANGUAGES_FILE
 
@@ -49,7 +49,7 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
         spec.save(str(folder))
         for name, raw in bundle.codec.to_files().items():
             if name != LANGUAGES_FILE:
-                (folder / name).write_bytes(raw)
+                write_atomically(folder / name, raw)
 
 
 def _stack(spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name: str, words: np.ndarray) -> None:

@@ -21,11 +21,11 @@ from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
 from dragoman.config import Config, make_config
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.files import leads_out, memory_bytes, parsed_json, read_regular
 from dragoman.model.sinusoids import sinusoids
 from dragoman.plain_weights import Shape, check_plain_weights
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.subword import MarianPieces
+from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 MUST_BE = {  # settings of older folders that change the model

@@ -14,7 +14,7 @@ from dragoman.bundle import Bundle
 from dragoman.convert.known import refuse_unknown
 from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.errors import ConversionError, needs_package
-from dragoman.files import storage_errors
+from dragoman.files import storage_errors, write_atomically
 
 LONGEST = 512  # positions that MarianMT keeps in a table
 
@@ -51,8 +51,8 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         for name, raw in bundle.codec.to_files().items():
             if name.endswith(".spm"):
                 for side in ("source.spm", "target.spm") if name == "shared.spm" else (name,):
-                    (folder / side).write_bytes(raw)
-        (folder / "vocab.json").write_text(json.dumps(target.ids, ensure_ascii=False), encoding="utf-8")
+                    write_atomically(folder / side, raw)
+        write_atomically(folder / "vocab.json", json.dumps(target.ids, ensure_ascii=False).encode())
         paths = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
         MarianTokenizer(*paths).save_pretrained(folder)
 

@@ -118,7 +118,7 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         codec, train = Codec.from_files(files, config.text.vocabulary), Store(folder / "train")
-    except (OSError, ValueError, BundleError) as error:
+    except (OSError, ValueError, BundleError, RecursionError) as error:
         raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
     if not len(train):
         raise CorpusError(

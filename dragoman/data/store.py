@@ -105,7 +105,7 @@ class Store:
             self._lengths = {name: _map(folder / f"{name}.lengths", _LENGTH) for name in _NAMES}
             self._ends = {name: _map(folder / f"{name}.ends", _PLACE) for name in _NAMES}
             self.lines = _map(folder / "lines", _PLACE)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, RecursionError) as error:
             raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
         for name in _NAMES:
             rows, found = len(self._ends[name]), len(self._values[name])

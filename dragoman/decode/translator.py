@@ -1,21 +1,21 @@
 """Text to text: what everything that translates goes through.
 
 Lines are taken in windows, sorted by length, translated in batches and put back in order. A text too long for the model
-is split at sentence ends and its parts are joined again. An empty line stays empty.
+is split at sentence ends and its parts are joined again. An empty line stays empty. What
+stands several times in a window is translated once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
 from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
-from dragoman.config import Config, DecodingConfig
+from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dragoman.decode.device_search import DeviceSearch
 
 WINDOW_LINES = 2048
+WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
+USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
 WIDER = 4  # times the beam, where numbers went astray
 STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
@@ -89,8 +92,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translations in the order of the lines, `first` of which came before; memory holds one window of them."""
         self._check(request)
-        lines = iter(lines)
-        while taken := list(islice(lines, window or WINDOW_LINES)):
+        # A window's candidates are all in memory: the more of them a line has, the fewer lines.
+        for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
             first += len(taken)
 
@@ -197,8 +200,9 @@ class Translator:
             )
         if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
             raise TranslationError(f"the prefix {request.prefix!r} holds a word that this model does not know.")
-        if request.nbest < 1:
-            raise ConfigError(f"nbest is {request.nbest}: it must be at least 1.")
+        for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
+            if not 1 <= asked <= MOST_HYPOTHESES:
+                raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
 
     def _target(self, text: str, request: Request) -> str:
         """The language to translate a text into; where nobody says, it depends on that of the text."""
@@ -209,9 +213,7 @@ class Translator:
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
-        found = self._found(parts, first, request)
-        if self._settings(request).keep_numbers and not (request.sampling or request.observer):
-            self._keep_numbers(parts, found, first, request)
+        found = self._found_once(parts, first, request)
         of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
         words_of_line: list[list[int]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
@@ -222,14 +224,38 @@ class Translator:
             for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
         ]
 
+    def _found_once(self, parts: list["_Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+        """The candidates of each part, best first; equal parts share theirs.
+
+        Not where they are drawn, since equal parts get different draws, nor where somebody looks on.
+        """
+        if request.sampling or request.observer:
+            return self._found(parts, first, request)
+        keys = []
+        for part in parts:
+            must_begin = bool(request.prefix) and part.number == 0  # with the prefix
+            # The text too: its digits are looked at, and two ways to write them may have the same ids.
+            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
+        unique = dict(zip(keys, parts, strict=True))
+        different = list(unique.values())
+        found = self._found(different, first, request)
+        if self._settings(request).keep_numbers:
+            self._keep_numbers(different, found, first, request)
+        of_key = dict(zip(unique, found, strict=True))
+        return [of_key[key] for key in keys]
+
     def _found(self, parts: list["_Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
         """The candidates of each part, best first."""
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
         lengths = [len(part.ids) for part in parts]
-        tokens = self._settings(request).batch_tokens or self.engine.batch_tokens
+        settings = self._settings(request)
+        tokens = settings.batch_tokens or self.engine.batch_tokens
+        beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
+        room = 1 if self.engine.searches_on_device else LEAST_ROOM
+        limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(_batches(lengths, tokens))
+        batches = list(_batches(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -246,7 +272,7 @@ class Translator:
         """Where the best candidate's digits are not those of its source, a wider search is asked, then stand-ins."""
         wrong = [row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)]
         settings = self._settings(request)
-        beam = WIDER * max(settings.beam, request.nbest)
+        beam = min(WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
         for row, more in zip(wrong, self._found([parts[row] for row in wrong], first, wider), strict=True):
             text, known = parts[row].text, {candidate.text: candidate for candidate in (*more, *found[row])}
@@ -377,15 +403,46 @@ def load(model: str | Path, device: str = "auto", engine: str = "auto", threads:
     return Translator(engines[0], codec, bundles[0].config, bundles[0], notes)
 
 
-def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Row numbers grouped by length under a budget of padded tokens, longest first (memory shows at once)."""
+def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
+    """So many lines at a time, fewer where they are long."""
+    window: list[str] = []
+    characters = 0
+    for line in lines:
+        window.append(line)
+        characters += len(line)
+        if len(window) == most or characters >= WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+class _Hypotheses(NamedTuple):
+    """What the hypotheses of a batch take: keys and values for `positions` in all."""
+
+    beam: int
+    positions: int
+    room: int  # positions of a hypothesis at least
+
+    def most_sentences(self, longest: int) -> int:
+        return max(1, self.positions // (self.beam * max(longest, self.room)))
+
+
+def _batches(lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None) -> Iterator[list[int]]:
+    """Row numbers grouped by length, longest first (memory shows at once).
+
+    A batch is limited by its padded tokens and, in a search, by what its hypotheses take.
+    """
     group: list[int] = []
-    longest = 0
+    most = 0
     for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
-        if group and (len(group) + 1) * max(longest, lengths[row]) > tokens:
-            yield group
-            group, longest = [], 0
+        if len(group) == most:
+            if group:
+                yield group
+            group, longest = [], max(1, lengths[row])
+            most = max(1, tokens // longest)
+            if hypotheses is not None:
+                most = min(most, hypotheses.most_sentences(longest))
         group.append(row)
-        longest = max(longest, lengths[row])
     if group:
         yield group

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FIRST_ROOM = 32
+# Positions by which the room grows. A step reads all of the room anyway, so copying it every 16 steps costs little,
+# and what is not needed is not allocated: with a beam of 1000 a position takes megabytes.
+ROOM_STEP = 16
 SPARSE = 0.75  # a grid with fewer live sentences than this is packed
 
 
@@ -27,9 +29,9 @@ class Grid:
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
         """One row for each sentence, nothing said yet."""
-        caches = np.zeros((arrays, sentences, heads, FIRST_ROOM, head_width), dtype=np.float32)
+        caches = np.zeros((arrays, sentences, heads, ROOM_STEP, head_width), dtype=np.float32)
         rows = np.arange(sentences)
-        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, FIRST_ROOM), dtype=np.int64))
+        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, ROOM_STEP), dtype=np.int64))
 
     @property
     def room(self) -> int:
@@ -77,10 +79,11 @@ class Grid:
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
         slots[order] = np.searchsorted(kept, groups[order]) * width + rank_within(groups[order])
-        room = self.room if self.length < self.room else 2 * self.room
+        room = self.room if self.length < self.room else self.room + ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
-        caches[:, slots, :, : self.length] = self.caches[:, sources, :, : self.length]
+        for new, old in zip(caches, self.caches, strict=True):  # one by one: NumPy copies what it selects
+            new[slots, :, : self.length] = old[sources, :, : self.length]
         writers = np.full((len(kept) * width, room), -1)  # an empty slot shares its past with nobody
         writers[slots, : self.length] = self.writers[sources, : self.length]
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman.errors import ConfigError, MissingPackageError
+from dragoman.errors import ConfigError, MissingPackageError, escaped
 from dragoman.inspect.sentence import KINDS, Inspection
 from dragoman.inspect.words import piece_label
 
@@ -84,7 +84,8 @@ def to_svg(figure: Figure) -> str:
         for t in figure.labels:
             turn = f' transform="rotate(-90 {t.x:.1f} {t.y:.1f})"' if t.anchor == "upright" else ""
             anchor = "start" if t.anchor == "upright" else t.anchor
-            yield f'<text x="{t.x:.1f}" y="{t.y:.1f}" text-anchor="{anchor}"{turn}>{html.escape(t.text)}</text>'
+            text = html.escape(escaped(t.text))  # XML allows no control characters
+            yield f'<text x="{t.x:.1f}" y="{t.y:.1f}" text-anchor="{anchor}"{turn}>{text}</text>'
         yield "</svg>"
 
     return "\n".join(lines()) + "\n"

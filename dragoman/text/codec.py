@@ -14,10 +14,10 @@ from typing import cast
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
-from dragoman.files import parsed_json
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
 from dragoman.text.vocabulary import Vocabulary, language_tag
+from dragoman.untrusted import parsed_json
 
 LANGUAGES_FILE = "languages.json"
 PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own

@@ -5,7 +5,6 @@ against the other. Line numbers count from 1. Both sides must end together: noth
 """
 
 import gzip
-import os
 import re
 import sys
 import zlib
@@ -17,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from dragoman.errors import CorpusError
+from dragoman.settings import environment_number
 
 MADE = "<BT>"  # in front of a source that a model made of its target
 LONGEST_LINE = 2**20  # bytes
@@ -114,7 +114,7 @@ def _read_tsv(path: str, before: int) -> Generator[Pair, None, int]:
 
 def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
     """Raw lines, as long as they look like text: no endless line, no archive that swells without end."""
-    longest = int(os.environ.get(LONGEST_LINE_VARIABLE, LONGEST_LINE))
+    longest = environment_number(LONGEST_LINE_VARIABLE, LONGEST_LINE, at_least=1, at_most=2**40)
     packed = Path(path).stat().st_size if str(path).endswith(".gz") else None
     number = total = 0
     while raw := file.readline(longest + 1):

@@ -21,8 +21,8 @@ import sentencepiece
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
-from dragoman.files import parsed_json
 from dragoman.text.vocabulary import Vocabulary
+from dragoman.untrusted import parsed_json
 
 SENTENCES_TO_LEARN_FROM = 2_000_000
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space

@@ -6,7 +6,6 @@ parts when it needs them. Rank 0 alone writes and speaks.
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.model.transformer import Transformer
+from dragoman.settings import environment_number
 
 _AHEAD, _FAILURES = "ahead", "failures"
 
@@ -117,7 +117,7 @@ ALONE = Ranks()
 
 def may_be_restarted() -> bool:
     """Whether torchrun starts lost ranks again: a run that is there already is then to be gone on with."""
-    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+    return environment_number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _own(device: torch.device) -> torch.device:
     """Each process of a machine has a GPU of its own."""
     if device.type != "cuda":
         return device
-    local, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    local, there = environment_number("LOCAL_RANK", 0), torch.cuda.device_count()
     if local >= there:
         raise ConfigError(f"there are {there} GPUs for {local + 1} processes: lower torchrun's --nproc-per-node.")
     torch.cuda.set_device(local)

@@ -9,6 +9,7 @@ from rich.console import Console
 from dragoman.bundle import UNFINISHED, Bundle, write_bundle
 from dragoman.config import Config
 from dragoman.data.prepare import Prepared, Sentences
+from dragoman.errors import escaped
 from dragoman.evaluate.metrics import Score, score
 from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
@@ -72,7 +73,7 @@ def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, c
         f"{progress.target_tokens:,} target tokens"
     )
     example = sentences.sources[0] if sentences.sources else data.train.source_text(0)
-    console.print(f"try: dragoman translate --model {folder} {_quoted(example)}")
+    console.print(f"try: dragoman translate --model {folder} {_quoted(escaped(example))}")
     return scores
 
 

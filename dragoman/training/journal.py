@@ -177,7 +177,7 @@ def _forget_after(log: Path, step: int) -> None:
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # a line cut off by a kill
         write_atomically(log, "".join(kept).encode())
 

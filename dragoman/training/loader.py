@@ -33,6 +33,7 @@ from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
 from dragoman.errors import RunError
+from dragoman.settings import environment_number
 from dragoman.text.codec import Codec
 
 STEPS_AHEAD = 32
@@ -166,7 +167,7 @@ class Loader:
     def _executor(self) -> Executor:
         if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
-            neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # ranks of this machine
+            neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)  # ranks of this machine
             processes = max(1, min(MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")

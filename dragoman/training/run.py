@@ -19,7 +19,7 @@ from rich.console import Console
 from dragoman.bundle import Bundle, read_bundle
 from dragoman.config import Config, Corpus
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
 from dragoman.files import storage_errors
 from dragoman.model.build import build_model, parameter_count
@@ -125,7 +125,7 @@ def _begin(
         return _nothing_to_do(folder, console)
     test = read_sentences(config.data.test)  # now, so that a wrong name does not show hours later
     for note in data.notes:
-        console.print(f"warning: {note}")
+        console.print(escaped(f"warning: {note}"))
     if config.model.architecture == "lexical":
         if ranks.size > 1:
             raise ConfigError("model.architecture=lexical counts in one process: start it without torchrun.")

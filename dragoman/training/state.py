@@ -142,7 +142,7 @@ class Checkpoints:
     def _progress(self, step: int) -> Progress:
         try:
             return Progress.from_json(json.loads((self._path(step) / PROGRESS).read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(f"{self._path(step) / PROGRESS} cannot be read ({error}): remove that folder.") from None
 
     def _load(self, step: int, name: str) -> dict[str, Tensor]:

@@ -1,0 +1,163 @@
+"""What the engine is asked for: equal texts once, and no more hypotheses at a time than memory is meant to hold."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dragoman.config import DecodingConfig, replace
+from dragoman.decode import translator as module
+from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.translation import Candidate
+from dragoman.decode.translator import Request, Translator, load
+
+
+class Counting:
+    """An engine that notes the sources it is given."""
+
+    on_one_core = None  # every batch comes through here
+
+    def __init__(self, engine: Any):
+        self._engine = self.whole = engine
+        self.sources: list[tuple[int, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def start(self, sources: Sequence[Sequence[int]]) -> Any:
+        self.sources += [tuple(source) for source in sources]
+        return self._engine.start(sources)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Translator:
+    translator = load("")
+    config = replace(translator.config, {"decoding.keep_numbers": False, "decoding.beam": 2})
+    return Translator(translator.engine, translator.codec, config)
+
+
+@pytest.fixture
+def counted(plain) -> tuple[Translator, Counting]:
+    engine = Counting(plain.engine)
+    engine.whole = engine
+    return Translator(engine, plain.codec, plain.config), engine
+
+
+def test_equal_lines_are_translated_once(counted, plain) -> None:
+    translator, engine = counted
+    lines = ["Ja.", "Ich habe Hunger.", "Ja.", "", "Ja.", "Ich habe Hunger."] * 5
+    said = translator(lines, Request(to="en"))
+    assert len(engine.sources) == len(set(engine.sources)) == 2
+    assert said == [plain(line, Request(to="en")) for line in lines]
+
+
+def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, plain) -> None:
+    translator, engine = counted
+    said = translator("Ich habe Hunger. " * 1000, Request(to="en"))
+    assert len(engine.sources) == 1
+    assert said == " ".join([plain("Ich habe Hunger.", Request(to="en"))] * 1000)
+
+
+def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
+    translator, engine = counted
+    monkeypatch.setattr(module, "digits_astray", lambda source, said: 1)
+    settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
+    request = Request(to="en", decoding=settings)
+    translator("Ich habe 12 Katzen.", request)
+    once = len(engine.sources)
+    engine.sources.clear()
+    translator(["Ich habe 12 Katzen."] * 7, request)
+    assert len(engine.sources) == once > 1
+
+
+def test_a_prefix_sets_the_first_part_of_a_line_apart(counted) -> None:
+    translator, engine = counted
+    first, *others = translator("Ja. Ja. Ja.", Request(to="en", prefix="No")).split()
+    assert len(engine.sources) == 2
+    assert first.startswith("No")
+    assert not any(word.startswith("No") for word in others)
+
+
+def test_languages_set_equal_texts_apart(counted) -> None:
+    translator, engine = counted
+    for to in ("en", "fr"):
+        translator(["Ja."] * 3, Request(to=to))
+    assert len(set(engine.sources)) == len(engine.sources) == 2
+
+
+@pytest.mark.parametrize("watched", ["drawn", "observed"])
+def test_what_is_drawn_or_observed_is_searched_every_time(counted, watched) -> None:
+    translator, engine = counted
+    drawn = Request(to="en", sampling=Sampling(temperature=3.0))
+    steps: list[object] = []
+    translator(["Ja."] * 4, drawn if watched == "drawn" else Request(to="en", observer=steps.append))
+    assert len(engine.sources) == 4
+
+
+@pytest.fixture
+def groups(plain, monkeypatch) -> list[int]:
+    """The number of sentences in each batch that would be searched."""
+    sizes: list[int] = []
+
+    def search(engine: object, group: list[object], first: int, request: Request) -> Any:
+        sizes.append(len(group))
+        return [[Hypothesis((), 0.0, (0.0,), True)] for _ in group]
+
+    monkeypatch.setattr(plain, "_search", search)
+    monkeypatch.setattr(module, "batches_at_once", lambda engine: 1)  # else more cores, smaller batches
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("beam", "nbest", "largest"), [(2, 1, 64), (4, 1, 32), (16, 1, 8), (2, 64, 2), (1000, 1, 1), (1, 1000, 1)]
+)
+def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(plain, groups, beam, nbest, largest) -> None:
+    lines = [f"Tom hat {number} Katzen." for number in range(300)]
+    plain(lines, Request(to="en", decoding=DecodingConfig(beam=beam), nbest=nbest))
+    assert sum(groups) == 300
+    assert max(groups) == largest  # 128 hypotheses of 32 positions, or one sentence
+
+
+def test_the_same_holds_where_translations_are_drawn(plain, groups) -> None:
+    plain(["Ja."] * 20, Request(to="en", decoding=DecodingConfig(beam=1), nbest=64, sampling=Sampling()))
+    assert groups == [2] * 10
+
+
+def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
+    lines = [f"Tom hat {number} Katzen" + " und einen Hund" * 15 for number in range(40)]
+    longest = max(len(ids) for ids in plain.codec.encode_source(lines, "en"))
+    plain(lines, Request(to="en", decoding=DecodingConfig(beam=4)))
+    assert longest > module.LEAST_ROOM
+    assert max(groups) in (plain.engine.batch_tokens // longest, plain.engine.batch_tokens // longest + 1)
+
+
+def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> None:
+    beams = []
+
+    def found(parts: list[object], first: int, request: Request) -> Any:
+        beams.append((request.decoding.beam, request.nbest))
+        return [(Candidate("1", 0.0),)] * len(parts)
+
+    monkeypatch.setattr(plain, "_found", found)
+    plain("Ich habe 12 Katzen.", Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)))
+    assert beams[:2] == [(600, 1), (1000, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("length", "nbest", "largest"),
+    [(10, 1, module.WINDOW_LINES), (10, 100, 20), (2**18, 1, 2), (2**20, 1, 1), (10, 1000, 2)],
+)
+def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
+    plain, monkeypatch, length, nbest, largest
+) -> None:
+    sizes: list[int] = []
+
+    def window(lines: list[str], first: int, request: Request) -> list[str]:
+        sizes.append(len(lines))
+        return lines
+
+    monkeypatch.setattr(plain, "_window", window)
+    lines = ["x" * length] * 2100 if length < 100 else ["x" * length] * 5
+    assert list(plain.stream(lines, Request(to="en", nbest=nbest))) == lines
+    assert max(sizes) == largest
