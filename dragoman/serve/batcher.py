@@ -27,7 +27,7 @@ from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
 SLICE_WORK = 12_000  # positions: about a second on two slow cores, and one sentence of each of 64 clients
-_CLOSING_S = 1.0  # for the engine to notice that it should stop
+_CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
 class BusyError(Exception):
@@ -111,6 +111,7 @@ class Batcher:
         self._queue: FairQueue[_Job] = FairQueue()
         self._lines: Counter[str] = Counter()  # of each client, asked for and not answered yet
         self._jobs: set[_Job] = set()  # likewise
+        self._requests = 0
         self._arrived = asyncio.Event()
         self._seconds_per_line, self._last_batch_s = 0.05, 0.0  # the first is a running mean
         self._progress = time.monotonic()  # of the last step of a search; set by the engine's thread
@@ -167,6 +168,7 @@ class Batcher:
         self._jobs.update(jobs)
         for job in jobs:
             self._queue.push(asked.client, asked, job)
+        self._requests += 1
         self._arrived.set()
         try:
             return list(await asyncio.gather(*(job.done for job in jobs)))
@@ -203,9 +205,11 @@ class Batcher:
         less work than a small one of the first to come and a large one of the rest.
         """
         latest = time.monotonic() + max(self.gather_s, 0.1 * self._last_batch_s)
-        seen, enough = 0, self.slice_work
-        while seen < (work := self._queue.work) < enough and time.monotonic() < latest and not self._stopped:
-            seen = work
+        seen = -1
+        while seen < self._requests and time.monotonic() < latest and not self._stopped:
+            if self._queue.first_work >= self.slice_work:  # whoever comes now is too late for this slice
+                break
+            seen = self._requests
             await asyncio.sleep(self.gather_s / 2)
 
     def _slice(self) -> list[list[_Job]]:

@@ -59,12 +59,16 @@ class _Client(Generic[J]):
 
 class FairQueue(Generic[J]):
     def __init__(self) -> None:
-        self.work = 0  # of all jobs together
         self._clocks = _Clocks()
         self._clients: dict[Hashable, _Client[J]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._clients)
+
+    @property
+    def first_work(self) -> int:
+        """Work of the first job of every request: what comes before any second job."""
+        return sum(jobs[0].work for mine in self._clients.values() for jobs in mine.jobs.values())
 
     def push(self, client: Hashable, request: Hashable, job: J) -> None:
         if client not in self._clocks:
@@ -75,7 +79,6 @@ class FairQueue(Generic[J]):
             mine.clocks.add(request)
             mine.jobs[request] = deque()
         mine.jobs[request].append(job)
-        self.work += job.work
 
     def peek(self) -> J:
         """The job that `pop` takes next."""
@@ -87,7 +90,6 @@ class FairQueue(Generic[J]):
         mine = self._clients[client]
         request = mine.clocks.next()
         job = mine.jobs[request].popleft()
-        self.work -= job.work
         self._clocks.charge(client, job.work)
         mine.clocks.charge(request, job.work)
         if not mine.jobs[request]:
@@ -100,7 +102,7 @@ class FairQueue(Generic[J]):
         if mine is None or request not in mine.clocks:
             return
         mine.clocks.remove(request)
-        self.work -= sum(job.work for job in mine.jobs.pop(request))
+        del mine.jobs[request]
         if not mine.jobs:
             self._clocks.remove(client)
             del self._clients[client]

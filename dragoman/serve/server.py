@@ -28,7 +28,7 @@ from dragoman.serve.connection import Connection, ConnectionLimits, bare_answer
 
 _SPARE_FILES = 16  # left for whatever else the process opens
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_LAST_ANSWERS_S = 1.0  # of the grace period, for those who did not get their translation
+_LAST_S = 1.5  # of the grace period, for whatever it takes to end
 _LOG_EVERY_S = 60.0  # an attack must not fill the log as well
 
 
@@ -132,7 +132,7 @@ class Server(uvicorn.Server):
             os._exit(128 + sig)
         self.should_exit = True
         # A thread that is stuck in a call keeps a process alive, so another one ends it.
-        timer = threading.Timer(self.grace_s, self._end)
+        timer = threading.Timer(self._from_end(0.2), self._end)
         timer.daemon = True
         timer.start()
 
@@ -142,15 +142,19 @@ class Server(uvicorn.Server):
         os._exit(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what was accepted. Near the end of the grace period tell the rest so, then hang up."""
+        """Finish what was accepted. When the grace period nears its end, tell the rest so, then hang up."""
         self.service.stopping = True
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
-        loop, last_answers_s = asyncio.get_running_loop(), min(_LAST_ANSWERS_S, self.grace_s / 2)
-        loop.call_later(self.grace_s - last_answers_s, self.service.batcher.stop)
-        loop.call_later(self.grace_s - last_answers_s / 2, self._hang_up)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._from_end(1.0), self.service.batcher.stop)
+        loop.call_later(self._from_end(0.6), self._hang_up)
         await super().shutdown(sockets)
+
+    def _from_end(self, share: float) -> float:
+        """Seconds from the signal to the point where this share of the time to end is left."""
+        return self.grace_s - share * min(_LAST_S, self.grace_s / 2)
 
     def _hang_up(self) -> None:
         for connection in list(self.server_state.connections):
