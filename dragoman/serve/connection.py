@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _PIPELINED = 16  # requests of one connection that may wait for the answer to the one before
 
@@ -40,6 +40,7 @@ class Connection(HttpToolsProtocol):
         self._limits, self._closed = limits, closed
         self._head: _Head | None = None
         self._in_body = False
+        self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
         self._receiving: asyncio.TimerHandle | None = None  # time for the client to send what it began
         self._sending: asyncio.TimerHandle | None = None  # time for it to take its answer
@@ -53,6 +54,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)  # which calls resume_writing
+        for cycle in self._unanswered:  # uvicorn tells only the last one
+            cycle.disconnected = True
+            cycle.message_event.set()
         self._closed()
 
     # What the client sends
@@ -84,13 +88,18 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        super().on_headers_complete()  # which raises where the path is no path
+        self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        self._unanswered.append(self.cycle)
         self._head, self._in_body = None, True
         self._wait_for_more()
-        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._in_body = False
-        self._stop_waiting()
+        if self.cycle.response_complete:  # it was answered early, and uvicorn has no timer any more
+            self._wait_for_more()
+        else:
+            self._stop_waiting()
         super().on_message_complete()
 
     def _begin_head(self) -> None:
@@ -141,13 +150,15 @@ class Connection(HttpToolsProtocol):
         self.refuse(*self._refusal)
 
     def refuse(self, status: int, message: str) -> None:
-        """Answer what is being read, unless an answer is due before or under way, and close."""
+        """Answer what is being read, unless an answer is under way or another is due before, and close."""
         if self.transport.is_closing():
             return
-        cycle, reading_body = self.cycle, self._in_body
-        idle = cycle is None or cycle.response_complete
-        unanswered = reading_body and not self.pipeline and not cycle.response_started
-        if unanswered or (idle and not reading_body):
+        last = self.cycle  # of the request that is being read, if its head is complete
+        if self._in_body:
+            free = not self.pipeline and not last.response_started
+        else:
+            free = last is None or (last.response_complete and self._head is not None)
+        if free:
             self.transport.write(bare_answer(status, message))
         self.transport.close()
 

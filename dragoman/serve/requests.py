@@ -3,6 +3,7 @@
 Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the rest of a request.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -15,6 +16,7 @@ from dragoman.serve.server import client_of
 from dragoman.serve.service import Service
 
 M = TypeVar("M", bound=BaseModel)
+logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every bad form, and clients send those
 _FIELDS = 200
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 

@@ -185,6 +185,16 @@ def test_a_client_that_leaves_is_not_worked_for_any_more(service, endless) -> No
         wait_until(lambda: ("/v1/translate", 499) in service.metrics.requests)
 
 
+def test_a_client_that_leaves_with_several_requests_is_not_worked_for_either(service, endless, capfd) -> None:
+    with running(service) as address:
+        with connect(address) as connection:
+            connection.sendall(post("/v1/translate", {"text": "eins"}) * 3)
+            wait_until(lambda: endless.steps)
+        wait_until(lambda: service.batcher.abandoned == 1)
+        wait_until(lambda: service.batcher.waiting == 0)
+    assert capfd.readouterr().err == ""
+
+
 def test_attention_is_ended_inside_the_search_too(service, monkeypatch) -> None:
     steps = []
 
@@ -508,5 +518,5 @@ def test_running_out_of_open_files_is_told_and_passes(trained) -> None:
 
 def test_too_few_open_files_are_told_at_start(service, monkeypatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
-    with pytest.raises(ConfigError, match="20 open files are too few to serve, .*: raise ulimit -n"):
+    with pytest.raises(ConfigError, match=r"20 open files are too few to serve, .*: raise ulimit -n"):
         Server(create_app(service))
