@@ -249,9 +249,8 @@ def main() -> int:
     start, middle, end = memory[0], memory[len(memory) // 2], memory[-1]
     print(f"honest requests  {len(tally.times):8,}   failed {failed} {dict(tally.failures) or ''}")
     print(f"p50 {p50:.2f} s   p99 {p99:.2f} s   longest {max(tally.times):.2f} s")
-    print(
-        f"memory {start:.0f} MiB at the start, {middle:.0f} in the middle, {end:.0f} at the end, {max(memory):.0f} at most"
-    )
+    print(f"memory in MiB: {start:.0f} at the start, {middle:.0f} in the middle, {end:.0f} at the end")
+    print(f"               {max(memory):.0f} at most")
     print(f"SIGTERM: ended after {stopped_s:.1f} s with status {server.returncode}")
     for outcome, times in sorted(tally.attacks.items()):
         print(f"{times:6} x {outcome}")

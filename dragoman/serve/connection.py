@@ -47,7 +47,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Without a buffer we are told of every byte that the client does not take.
+        # Without a buffer we are told of every byte that the client does not take, and `send_s` runs.
         transport.set_write_buffer_limits(high=0)
         self._wait_for_more()
 

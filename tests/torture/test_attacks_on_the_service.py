@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
-from dragoman.serve.server import Server
+from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Limits, Service
 from tests.serving import running
 
@@ -341,6 +342,26 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service, monkeypatch, keep) -
         wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)  # the answer is no longer held
         assert len(heard(connection)) < 40 * 2**20
         assert get(address) == 200
+
+
+@pytest.mark.parametrize("keep", [b"keep-alive", b"close"])
+def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(service, monkeypatch, keep) -> None:
+    """These wait in a buffer of ours, which is below the size that makes asyncio complain."""
+
+    def with_small_buffers(host: str, port: int) -> socket.socket:
+        listener = listen(host, port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return listener
+
+    monkeypatch.setattr("tests.serving.listen", with_small_buffers)
+    monkeypatch.setitem(pages._FILES, "small.bin", bytes(60_000))
+    with running(service, replace(QUICK, per_client=1)) as address, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.bind(("127.0.0.2", 0))
+        deaf.connect(("127.0.0.1", int(address.rpartition(":")[2])))
+        deaf.sendall(b"GET /static/small.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
+        wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)
+        wait_until(lambda: get(address, source="127.0.0.2") == 200)  # it may have one connection, so that one is gone
 
 
 def test_one_client_cannot_take_all_connections(service) -> None:
