@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-all fuzz torture check bench bench-serve clean
+.PHONY: setup demo train-demo test test-all fuzz torture check bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -42,7 +42,8 @@ fuzz: setup
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
 
 torture: setup fuzz
-	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 $(BIN)/python -m pytest tests/torture
+	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 DRAGOMAN_HTTP_CASES=10000 \
+	    $(BIN)/python -m pytest tests/torture tests/fuzz/test_http.py
 
 check: setup
 	$(BIN)/ruff check .
@@ -59,6 +60,10 @@ bench: setup
 bench-serve: setup
 	test -e runs/demo/manifest.json || $(MAKE) train-demo
 	$(BIN)/python benchmarks/serve.py --model runs/demo
+
+# The service under attack for ten minutes, with the packaged model.
+soak: setup
+	$(BIN)/python benchmarks/soak.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

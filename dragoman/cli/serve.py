@@ -1,8 +1,6 @@
 """`dragoman serve`"""
 
 import gc
-import signal
-import socket
 import sys
 from typing import Annotated
 
@@ -10,7 +8,7 @@ import typer
 
 from dragoman.bundle import BUNDLED
 from dragoman.cli.options import Device, EngineName
-from dragoman.errors import ConfigError, MissingPackageError
+from dragoman.errors import MissingPackageError
 
 
 def command(
@@ -26,49 +24,47 @@ def command(
     queue: Annotated[int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")] = 1024,
     time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds for a request.")] = 30,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters in a request.")] = 5000,
+    max_work: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Positions of the model in a request: pieces of the text, and of its translation times the beam.",
+        ),
+    ] = 150_000,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Open connections; fewer where the system allows fewer open files.")
+    ] = 1000,
+    max_connections_per_client: Annotated[
+        int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
+    ] = 100,
+    grace: Annotated[
+        int, typer.Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C.")
+    ] = 10,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may call the service; may be repeated.")
     ] = None,
     engine: EngineName = "auto",
     device: Device = "auto",
 ) -> None:
-    """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), LibreTranslate's doors beside it.
+    """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), a LibreTranslate-compatible API.
 
     Example: `dragoman serve --port 8000`
     """
     try:
-        import uvicorn
-
         from dragoman.serve.app import create_app
+        from dragoman.serve.connection import ConnectionLimits
+        from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "starlette", "pydantic"):
+        if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "pydantic"):
             raise
         raise MissingPackageError("serving needs FastAPI and uvicorn: pip install 'dragoman[serve]'.") from None
 
-    listener = _listen(host, port)
-    limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters)
+    listener = listen(host, port)
+    limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work)
     app = create_app(Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ())
+    server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     gc.freeze()  # what is loaded now stays: no need to look through all of it for garbage, over and over
-    settings = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=time_limit + 1,
-    )
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    for ending in (signal.SIGINT, signal.SIGTERM):  # uvicorn finishes what it accepted, then raises the signal again
-        signal.signal(ending, lambda *_: None)
-    uvicorn.Server(settings).run(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket, taken before the model is read: a port in use shows at once."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port.") from None
+    server.run(sockets=[listener])

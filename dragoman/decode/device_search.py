@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import pad
-from dragoman.decode.hypotheses import Hypothesis, Limits
+from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.penalties import LENGTH_PENALTIES
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.kernels import usable
@@ -53,7 +53,7 @@ class DeviceSearch:
         self._beams: dict[Room, Beams] = {}
 
     @torch.inference_mode()
-    def __call__(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+    def __call__(self, sources: Sequence[Sequence[int]], on_step: OnStep | None = None) -> list[list[Hypothesis]]:
         self._refresh()
         limits = Limits(self._engine, sources, self._settings, None)
         longest = int(limits.longest.max())
@@ -66,6 +66,8 @@ class DeviceSearch:
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
                 continue
+            if on_step is not None:  # as often as the host looks: asking more often would make the GPU wait
+                on_step()
             done = beams.done[: len(searched)].cpu().numpy()
             alive = np.flatnonzero(~done)
             if not len(alive):

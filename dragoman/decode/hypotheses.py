@@ -3,7 +3,7 @@
 N sentences, R rows (live hypotheses of all sentences), t steps so far, S source pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +13,9 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
 from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
+
+OnStep = Callable[[], None]
+"""Called before every step of a search, on the thread that searches. What it raises ends the search."""
 
 
 class Hypothesis(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import rng
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, Rows, require_attention
+from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
 from dragoman.engine.interface import Engine
 
 
@@ -31,6 +31,7 @@ def sample(
     prefixes: Sequence[Sequence[int]] | None = None,
     attention: bool = False,
     keys: Sequence[int] | None = None,
+    on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence `nbest` translations drawn from the model; `keys` make a sentence's draws its own."""
     require_attention(engine, attention)
@@ -42,6 +43,8 @@ def sample(
     state, rows, live = engine.start(sources), Rows.first(sentences), np.arange(len(sentences))
     parents, last = sentences, np.full(len(sentences), engine.target.bos)
     while len(rows.sentences):
+        if on_step is not None:
+            on_step()
         forced = limits.forced(rows)
         forbid = limits.forbidden(rows, forced)
         step = engine.step(state, parents, last, None, attention=attention, forbid=forbid)

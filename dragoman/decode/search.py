@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, Rows, require_attention
+from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
 from dragoman.engine.interface import Engine, top_k
 
 
@@ -43,6 +43,7 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     attention: bool = False,
     observer: Observer | None = None,
+    on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """For each sentence its `nbest` hypotheses, best first."""
     attention = attention or settings.coverage_penalty > 0
@@ -53,6 +54,8 @@ def beam_search(
     parents, last = np.arange(len(sources)), np.full(len(sources), engine.target.bos)
     number = 0
     while len(rows.sentences):
+        if on_step is not None:
+            on_step()
         forced = limits.forced(rows)
         k = None if (forced >= 0).any() else beam + 1  # one more than the beam: one of them may be the end
         step = engine.step(state, parents, last, k, attention=attention, forbid=limits.forbidden(rows, forced))

@@ -6,7 +6,7 @@ stands several times in a window is translated once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling, sample
@@ -54,6 +54,7 @@ class Request:
     alignments: bool = False
     sampling: Sampling | None = None
     observer: Observer | None = None
+    on_step: OnStep | None = field(default=None, compare=False)  # called before every step of every search
 
 
 class Translator:
@@ -96,6 +97,67 @@ class Translator:
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
             first += len(taken)
+
+    def split(self, lines: Sequence[str], request: Request = Request()) -> list["Part"]:
+        """First stage: the lines as ids, long ones in several parts, empty ones left out."""
+        self._check(request)
+        return self._parts(list(lines), request)
+
+    def search(self, parts: list["Part"], request: Request = Request(), first: int = 0) -> list[tuple[Candidate, ...]]:
+        """Second stage: the candidates of each part, best first."""
+        return self._found(parts, first, request)
+
+    def repair(
+        self, parts: list["Part"], found: list[tuple[Candidate, ...]], request: Request = Request(), first: int = 0
+    ) -> list[tuple[Candidate, ...]]:
+        """Third stage, for parts whose numbers went astray: the candidates of wider searches, and of stand-ins."""
+        found = list(found)
+        self._keep_numbers(parts, found, first, request)
+        return found
+
+    def join(
+        self, lines: Sequence[str], parts: list["Part"], found: Sequence[tuple[Candidate, ...]]
+    ) -> list[Translation]:
+        """Last stage: a translation for each line from the candidates of its parts."""
+        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
+        words_of_line: list[list[int]] = [[] for _ in lines]
+        for part, candidates in zip(parts, found, strict=True):
+            of_line[part.line].append(candidates)
+            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
+        return [
+            Translation(text, joined(candidates, words))
+            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
+        ]
+
+    def longest_targets(self, parts: Sequence["Part"], request: Request = Request()) -> np.ndarray:
+        """The most pieces that the translation of each part may have. (N,)"""
+        return Limits(self.engine, [part.ids for part in parts], self._settings(request), None).longest
+
+    def search_work(self, parts: Sequence["Part"], request: Request = Request()) -> list[int]:
+        """Positions that the model computes at most to search for each part.
+
+        These are its source pieces, and for every hypothesis of the beam as many target pieces as it may have. A
+        position of the target takes 2 x layers x width numbers in the KV cache.
+        """
+        longest = self.longest_targets(parts, request)
+        width = max(self._settings(request).beam, request.nbest)
+        return [len(part.ids) + width * int(length) for part, length in zip(parts, longest, strict=True)]
+
+    def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
+        """Some of the `search_work` for the parts of these lines, counted without splitting them."""
+        settings = self._settings(request)
+        to = request.to or self.codec.languages.default_target(request.source_language)
+        pieces = sum(map(len, self.codec.encode_source([line for line in lines if line.strip()], to)))
+        return int(pieces * (1 + max(settings.beam, request.nbest) * min(1.0, settings.max_length_ratio)))
+
+    def repair_work(self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()) -> int:
+        """Positions that a repair computes at most; 0 where there is nothing to repair."""
+        if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
+            return 0
+        beam = self._settings(request).beam
+        wider = replace(request, nbest=WIDER * max(beam, request.nbest))
+        once = replace(request, nbest=1)  # each stand-in, and the forced translation
+        return self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
 
     def score(self, sources: Sequence[str], targets: Sequence[str], to: str = "") -> list[np.ndarray]:
         """Log-probability of each piece of each target, its end included, given its source."""
@@ -214,17 +276,12 @@ class Translator:
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
         found = self._found_once(parts, first, request)
-        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
-        words_of_line: list[list[int]] = [[] for _ in lines]
-        for part, candidates in zip(parts, found, strict=True):
-            of_line[part.line].append(candidates)
-            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
-        return [
-            Translation(text, joined(candidates, words))
-            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
-        ]
+        return self.join(lines, parts, found)
 
-    def _found_once(self, parts: list["_Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+    def _keeps_numbers(self, request: Request) -> bool:
+        return self._settings(request).keep_numbers and not (request.sampling or request.observer)
+
+    def _found_once(self, parts: list["Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
         """The candidates of each part, best first; equal parts share theirs.
 
         Not where they are drawn, since equal parts get different draws, nor where somebody looks on.
@@ -239,12 +296,12 @@ class Translator:
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
         found = self._found(different, first, request)
-        if self._settings(request).keep_numbers:
+        if self._keeps_numbers(request):
             self._keep_numbers(different, found, first, request)
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
 
-    def _found(self, parts: list["_Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+    def _found(self, parts: list["Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
         """The candidates of each part, best first."""
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
         lengths = [len(part.ids) for part in parts]
@@ -267,7 +324,7 @@ class Translator:
         return found
 
     def _keep_numbers(
-        self, parts: list["_Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
+        self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
         """Where the best candidate's digits are not those of its source, a wider search is asked, then stand-ins."""
         wrong = [row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)]
@@ -284,10 +341,10 @@ class Translator:
                 found[row] = (right, *found[row])[: request.nbest]
 
     def _with_stand_ins(
-        self, parts: list["_Part"], rows: list[int], first: int, request: Request
+        self, parts: list["Part"], rows: list[int], first: int, request: Request
     ) -> Iterator[tuple[int, Candidate]]:
         """Rows whose texts are translated well with other numbers; these translations, the right numbers put back."""
-        tries: list[tuple[int, dict[str, str], _Part]] = []
+        tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
             for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
                 text = with_others(parts[row].text, others)
@@ -304,7 +361,7 @@ class Translator:
                 if forced.text == text:
                     yield row, forced
 
-    def _parts(self, lines: list[str], request: Request) -> list["_Part"]:
+    def _parts(self, lines: list[str], request: Request) -> list["Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
         longest, encode = self._longest(request), self.codec.encode_source
         by_sentence = self._settings(request).by_sentence
@@ -312,17 +369,17 @@ class Translator:
         for row, text in enumerate(lines):
             if text.strip():
                 rows_into.setdefault(self._target(text, request), []).append(row)
-        parts: list[_Part] = []
+        parts: list[Part] = []
         for to, rows in rows_into.items():
             for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(_Part(row, 0, ids, to, lines[row]))
+                    parts.append(Part(row, 0, ids, to, lines[row]))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
                 fitting = [part for text in texts for part in split_to_fit(text, fits) if part.strip()]
                 parts += [
-                    _Part(row, number, part, to, text)
+                    Part(row, number, part, to, text)
                     for number, (part, text) in enumerate(zip(encode(fitting, to), fitting, strict=True))
                 ]
         return parts
@@ -330,7 +387,7 @@ class Translator:
     def _fits(self, text: str, to: str, longest: int) -> bool:
         return len(self.codec.encode_source([text], to)[0]) <= longest
 
-    def _search(self, engine: Engine, parts: Sequence["_Part"], first: int, request: Request) -> list[list[Hypothesis]]:
+    def _search(self, engine: Engine, parts: Sequence["Part"], first: int, request: Request) -> list[list[Hypothesis]]:
         sources, settings = [part.ids for part in parts], self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
@@ -341,13 +398,15 @@ class Translator:
             return sample(
                 engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
+                on_step=request.on_step,
             )  # fmt: skip
         host_is_needed = prefixes or request.alignments or request.observer
         if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
-            return self._device_search(settings, request.nbest)(sources)
+            return self._device_search(settings, request.nbest)(sources, request.on_step)
         return beam_search(
             engine, sources, settings,
             nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
+            on_step=request.on_step,
         )  # fmt: skip
 
     def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
@@ -370,7 +429,7 @@ class Translator:
         return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A line, or a piece of one too long, on its way to the model."""
 
     line: int

@@ -1,15 +1,15 @@
-"""The service's own doors: /v1/..., health and figures."""
+"""The service's own routes: /v1/..., health and figures."""
 
 import resource
 import sys
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
-from dragoman.serve.doors import REFUSALS, body_of, read_json, require_key, service_of, written
 from dragoman.serve.models import NAMES
+from dragoman.serve.requests import REFUSALS, body_of, client_address, read_json, require_key, service_of, written
 
 router = APIRouter(tags=["dragoman"])
 _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
@@ -32,6 +32,7 @@ async def translate(request: Request) -> Response:
         beam=body.beam,
         nbest=body.nbest,
         alignments=body.alignments,
+        client=client_address(request),
     )
     return written(schemas.TranslateResponse(translations=found))
 
@@ -46,9 +47,10 @@ async def attention(request: Request) -> Response:
     """Every layer and head for one text, its beam and its positions, as the page's viewer takes them."""
     require_key(request)
     body = await read_json(request, schemas.AttentionRequest)
-    return JSONResponse(
-        await service_of(request).attention(body.text, body.source, body.target or "", body.translation)
+    found = await service_of(request).attention(
+        body.text, body.source, body.target or "", body.translation, client_address(request)
     )
+    return JSONResponse(found)
 
 
 @router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
@@ -74,7 +76,15 @@ async def models(request: Request) -> Response:
 
 @router.get("/healthz", response_model=schemas.Health)
 async def health() -> Response:
-    """Whether the service is up."""
+    """Whether the process is alive; it answers even while the engine is stuck."""
+    return written(schemas.Health(status="ok"))
+
+
+@router.get("/readyz", response_model=schemas.Health, responses={503: REFUSALS[503]})
+async def readiness(request: Request) -> Response:
+    """Whether requests should be sent here: 503 while the engine is stuck or the service is stopping."""
+    if reason := service_of(request).unready:
+        raise HTTPException(503, reason)
     return written(schemas.Health(status="ok"))
 
 
@@ -88,6 +98,8 @@ async def metrics(request: Request) -> Response:
         "queue_lines": service.batcher.waiting,
         "batches_total": service.batcher.batches,
         "lines_total": service.batcher.lines,
+        "abandoned_batches_total": service.batcher.abandoned,
+        "engine_stuck_seconds": service.batcher.stuck_for(),
         "memory_peak_bytes": largest,
     }
     return Response(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from dragoman.serve import api, libre, pages, wrong
+from dragoman.serve import api, errors, libre, pages
 from dragoman.serve.guard import Guard
 from dragoman.serve.service import Service
 from dragoman.version import __version__
@@ -17,7 +17,7 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.batcher.start()
         yield
-        await service.batcher.close()
+        await service.close()
 
     app = FastAPI(
         title="dragoman",
@@ -26,11 +26,12 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours is /docs
         redoc_url=None,
+        redirect_slashes=False,  # such a redirect would lead to whatever host the client named
     )
     app.state.service = service
     for part in (api, libre, pages):
         app.include_router(part.router)
-    wrong.install(app)
+    errors.install(app)
     limits = service.limits
     app.add_middleware(
         Guard, max_body_bytes=limits.max_body_bytes, time_limit_s=limits.time_limit_s, metrics=service.metrics

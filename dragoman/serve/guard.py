@@ -15,6 +15,7 @@ HEADERS = [
     (b"x-frame-options", b"DENY"),
 ]
 _DRAINED_BYTES = 8 * 2**20  # so much of a body too large is read and thrown away, so that its client hears the answer
+_CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
 class Guard:
@@ -27,32 +28,50 @@ class Guard:
             await self.app(scope, receive, send)
             return
         started, status, size = time.monotonic(), 0, 0
+        time_limit = asyncio.timeout(self.time_limit_s)
+        watching: asyncio.Task[None] | None = None
 
         async def limited_receive() -> Message:
-            nonlocal size
+            nonlocal size, status, watching
             message = await receive()
+            if message["type"] == "http.disconnect":
+                status = _CLIENT_LEFT
+                raise HTTPException(400, "the client left before the request was complete.")
             size += len(message.get("body", b""))
             if size > self.max_body_bytes:
                 while message.get("more_body") and size <= _DRAINED_BYTES:
                     message = await receive()
                     size += len(message.get("body", b""))
                 raise HTTPException(413, f"the body is larger than {self.max_body_bytes:,} bytes.")
+            if not message.get("more_body") and watching is None:
+                watching = asyncio.create_task(watch())
             return message
+
+        async def watch() -> None:
+            """Cancel the work for a client that leaves, by the same means as at the time limit."""
+            nonlocal status
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not status:
+                status = _CLIENT_LEFT
+                time_limit.reschedule(asyncio.get_running_loop().time())
 
         async def watched_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = status or message["status"]
                 message["headers"] = [*message.get("headers", []), *HEADERS]
             await send(message)
 
         try:
-            async with asyncio.timeout(self.time_limit_s):
+            async with time_limit:
                 await self.app(scope, limited_receive, watched_send)
         except TimeoutError:
             if not status:
                 answer = JSONResponse({"error": f"this took longer than {self.time_limit_s:g} s."}, 504)
                 await answer(scope, receive, watched_send)
         finally:
+            if watching is not None:
+                watching.cancel()
             route = scope.get("route")
             self.metrics.answered(getattr(route, "path", "other"), status or 500, time.monotonic() - started)

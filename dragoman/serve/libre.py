@@ -1,4 +1,4 @@
-"""LibreTranslate's doors, so that its clients work unchanged: /translate, /detect, /languages.
+"""A LibreTranslate-compatible API: /translate, /detect, /languages. LibreTranslate's clients work unchanged.
 
 Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error": …}` with 400 or 403.
 """
@@ -9,21 +9,31 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
-from dragoman.serve.doors import FORMS, REFUSALS, body_of, key_of, read_form, read_json, service_of, written
 from dragoman.serve.models import AUTO, NAMES
+from dragoman.serve.requests import (
+    FORMS,
+    REFUSALS,
+    body_of,
+    client_address,
+    key_of,
+    read_form,
+    read_json,
+    service_of,
+    written,
+)
 
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])
 _BODIES = ("application/json", *FORMS)
 _REFUSALS: dict[int | str, dict[str, Any]] = {403: REFUSALS[401]}
-_REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 504)}
+_REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 503, 504)}
 
 
 async def _read(request: Request, schema: type[K]) -> K:
     """A body of either form, its key checked."""
     read = read_form if request.headers.get("content-type", "").startswith(FORMS) else read_json
     body = await read(request, schema, 400)
-    if not service_of(request).knows(body.api_key or key_of(request)):
+    if not service_of(request).knows(body.api_key.encode() or key_of(request)):
         raise HTTPException(403, "the API key is missing or wrong.")
     return body
 
@@ -38,7 +48,9 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     body = await _read(request, schemas.LibreRequest)
     texts = [body.q] if isinstance(body.q, str) else body.q
-    found = await service_of(request).translate(texts, body.source, body.target, nbest=1 + body.alternatives)
+    found = await service_of(request).translate(
+        texts, body.source, body.target, nbest=1 + body.alternatives, client=client_address(request)
+    )
     answers = [
         schemas.LibreResponse(
             translatedText=entry.text,

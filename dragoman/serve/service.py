@@ -1,16 +1,21 @@
-"""What all doors share: limits, the way of a text to its model and back, attention."""
+"""What all routes share: limits, the way of a text to its model and back, attention."""
 
+import asyncio
 import hmac
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException
 
+from dragoman.decode.hypotheses import OnStep
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import Request
+from dragoman.decode.translator import Part, Request
 from dragoman.decode.words import word_probabilities
+from dragoman.errors import ConfigError
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
 from dragoman.inspect.words import Axis
@@ -20,13 +25,36 @@ from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
 from dragoman.text.segments import split_sentences
 
+T = TypeVar("T")
+_SHORT = 300  # characters: splitting them takes milliseconds, and so does handing them to a thread
+_SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
+
 
 @dataclass(frozen=True)
 class Limits:
+    """`max_work` is in positions (`Translator.search_work`).
+
+    Sentences of 20 characters need 38,000 for 5,000 characters with the packaged model and its beam of 4, a list of
+    1,000 words 107,000. 5,000 digits need 195,000 with a beam of 16, 5,000 times U+FDFA 2,000,000.
+    """
+
     queue_lines: int = 1024
     time_limit_s: float = 30.0
     max_characters: int = 5000
     max_body_bytes: int = 256 * 1024
+    max_work: int = 150_000
+    stuck_after_s: float = 10.0
+
+
+class _Text(NamedTuple):
+    """A text on its way through its model."""
+
+    route: Route
+    request: Request
+    sentences: list[str]
+    gaps: list[str]
+    parts: list[Part]
+    work: list[int]
 
 
 class Service:
@@ -38,15 +66,33 @@ class Service:
         device: str = "auto",
         engine: str = "auto",
     ):
+        if api_key != api_key.strip() or not api_key.isprintable():
+            raise ConfigError("the API key has blanks around it or control characters: no header can hold them.")
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
         self.limits, self.metrics = limits, Metrics()
         self.batcher = Batcher(thread, limits.queue_lines)
+        self.stopping = False
+        self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self._api_key = api_key.encode()
 
-    def knows(self, key: str) -> bool:
+    def knows(self, key: bytes) -> bool:
         """Whether a client may come in; the comparison takes as long for any key."""
-        return not self._api_key or hmac.compare_digest(key.encode("utf-8", "replace"), self._api_key)
+        return not self._api_key or hmac.compare_digest(key, self._api_key)
+
+    @property
+    def unready(self) -> str:
+        """Why no request should be sent here now; empty: nothing speaks against it."""
+        if self.stopping:
+            return "the service is stopping."
+        if (seconds := self.batcher.stuck_for()) > self.limits.stuck_after_s:
+            return f"the engine has made no progress for {seconds:.0f} s."
+        return ""
+
+    async def close(self) -> None:
+        self.stopping = True
+        await self.batcher.close()
+        self._splitting.shutdown(wait=False, cancel_futures=True)
 
     async def translate(
         self,
@@ -57,30 +103,86 @@ class Service:
         beam: int | None = None,
         nbest: int = 1,
         alignments: bool = False,
+        client: str = "",
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
         self._check_size(texts)
-        routes = [self.models.route(text, source, target) for text in texts]
-        cut = [split_sentences(text) for text in texts]
+        planned = await self._aside(texts, partial(self._split, texts, source, target, beam, nbest, alignments))
         lines = [
-            Line(route.model.translator, _request(route, beam, nbest, alignments), sentence)
-            for route, (sentences, _) in zip(routes, cut, strict=True)
-            for sentence in sentences
+            Line(text.route.model.translator, text.request, part, work)
+            for text in planned
+            for part, work in zip(text.parts, text.work, strict=True)
         ]
-        found = iter(await self.batcher.translate(lines))
-        return [
-            _translated(route, [next(found) for _ in sentences], gaps, alignments)
-            for route, (sentences, gaps) in zip(routes, cut, strict=True)
-        ]
+        spare = self.limits.max_work - sum(line.work for line in lines)
+        found = iter(await self.batcher.translate(lines, client, spare))
+        answers = []
+        for text in planned:
+            candidates = [next(found) for _ in text.parts]
+            sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
+            answers.append(_translated(text.route, sentences, text.gaps, alignments))
+        return answers
 
-    async def attention(self, text: str, source: str, target: str, translation: str | None) -> dict[str, Any]:
+    async def attention(
+        self, text: str, source: str, target: str, translation: str | None, client: str = ""
+    ) -> dict[str, Any]:
         """What the page's viewer takes."""
         self._check_size([text, translation or ""])
+        check = partial(self._check_attention, text, source, target, translation)
+        route, request, work = await self._aside([text, translation or ""], check)
+
+        def inspect(on_step: OnStep) -> dict[str, Any]:
+            watched = replace(request, on_step=on_step)
+            return payload(inspect_sentence(route.model.translator, text, translation, watched))
+
+        return await self.batcher.run(inspect, work, client)
+
+    async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
+        """Do what takes time for long texts beside the event loop. A short one may become 18 times as long."""
+        whole = "".join(texts)
+        if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
+            return function()
+        return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
+
+    def _split(
+        self, texts: Sequence[str], source: str, target: str, beam: int | None, nbest: int, alignments: bool
+    ) -> list[_Text]:
+        """Texts in the parts that the model takes. Those that would be too much work are refused."""
+        planned: list[_Text] = []
+        total = 0
+        for text in texts:
+            route = self.models.route(text, source, target)
+            translator, request = route.model.translator, _request(route, beam, nbest, alignments)
+            sentences, gaps = split_sentences(text)
+            # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and counting them does not.
+            self._check_work(total + translator.least_work(sentences, request))
+            # A part knows its languages by now. Without them in the request, parts of all languages share a search.
+            parts, request = translator.split(sentences, request), replace(request, to="", source_language="")
+            work = translator.search_work(parts, request)
+            total += sum(work)
+            self._check_work(total)
+            planned.append(_Text(route, request, sentences, gaps, parts, work))
+        return planned
+
+    def _check_attention(
+        self, text: str, source: str, target: str, translation: str | None
+    ) -> tuple[Route, Request, int]:
+        """How to look inside, and the work of it. What would show too many weights is refused."""
         route = self.models.route(text, source, target)
-        request = _request(route, None, 1, False)
-        return await self.batcher.run(
-            lambda: payload(inspect_sentence(route.model.translator, text, translation, request))
-        )
+        translator, request = route.model.translator, _request(route, None, 1, False)
+        part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
+        read = len(part.ids)
+        if translation is None:
+            said = int(translator.longest_targets([part], request)[0])
+        else:
+            said = len(translator.codec.encode_target([translation])[0])
+        model = translator.config.model
+        weights = model.heads * (model.encoder_layers * read**2 + model.decoder_layers * said * (said + read))
+        if weights > _SHOWN_WEIGHTS:
+            raise HTTPException(
+                413,
+                f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: send a shorter text.",
+            )
+        return route, request, translator.search_work([part], request)[0] + read + said
 
     def _check_size(self, texts: Sequence[str]) -> None:
         characters, most = sum(map(len, texts)), self.limits.max_characters
@@ -88,6 +190,15 @@ class Service:
             raise HTTPException(413, f"{characters:,} characters are more than the {most:,} taken at once: send less.")
         self.metrics.texts += len(texts)
         self.metrics.characters += characters
+
+    def _check_work(self, work: int) -> None:
+        if work > (most := self.limits.max_work):
+            raise HTTPException(
+                413,
+                f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
+                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask for a "
+                "smaller beam and nbest.",
+            )
 
 
 def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Request:

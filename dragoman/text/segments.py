@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
-_GAP = re.compile(r"\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”’)]))\s+")
+# A gap begins where its white space does. To try every place of a long run would take quadratic time.
+_GAP = re.compile(r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”’)]))\s+")
+_LONGEST_WORD = 100  # characters
 _ABBREVIATIONS = frozenset(
     ["bzw", "ca", "dr", "etc", "fr", "hr", "mr", "mrs", "ms", "nr", "prof", "sog", "st", "usw", "vgl", "vs"]
 )
@@ -62,5 +64,6 @@ def _ends(before: str, after: str) -> bool:
     """Whether a sentence ends between the two."""
     if not after or after.islower():
         return False
-    last = re.split(r"[\s.]", before.rstrip("\"'»”’)").removesuffix("."))[-1].lower()
+    # The last word is enough. To split all that came before at every gap would take quadratic time.
+    last = re.split(r"[\s.]", before[-_LONGEST_WORD:].rstrip("\"'»”’)").removesuffix("."))[-1].lower()
     return not before.endswith(".") or (len(last) > 1 and not last.isdigit() and last not in _ABBREVIATIONS)

@@ -13,8 +13,10 @@ from tests.serving import running
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 ASKED = ["/v1/translate", "/v1/attention", "/translate", "/detect"]
-DOORS = [(door, mode) for door in ASKED for mode in GenerationMode]
-DOORS += [(door, GenerationMode.POSITIVE) for door in ("/v1/models", "/healthz", "/metrics", "/languages")]
+ROUTES = [(route, mode) for route in ASKED for mode in GenerationMode]
+ROUTES += [
+    (route, GenerationMode.POSITIVE) for route in ("/v1/models", "/healthz", "/readyz", "/metrics", "/languages")
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,18 +25,18 @@ def document(trained):
         yield schemathesis.openapi.from_url(f"{address}/openapi.json")
 
 
-def test_every_door_is_asked(document) -> None:
-    assert {result.ok().path for result in document.get_all_operations()} == {door for door, _ in DOORS}
+def test_every_route_is_asked(document) -> None:
+    assert {result.ok().path for result in document.get_all_operations()} == {route for route, _ in ROUTES}
 
 
-@pytest.mark.parametrize(("door", "mode"), DOORS)
-def test_no_question_breaks_the_service(document, door, mode) -> None:
-    (operation,) = (found for result in document.get_all_operations() if (found := result.ok()).path == door)
+@pytest.mark.parametrize(("route", "mode"), ROUTES)
+def test_no_question_breaks_the_service(document, route, mode) -> None:
+    (operation,) = (found for result in document.get_all_operations() if (found := result.ok()).path == route)
 
     @given(case=operation.as_strategy(generation_mode=mode), known=st.booleans())
     @settings(max_examples=settings().max_examples // 3, suppress_health_check=list(HealthCheck), deadline=None)
     def ask(case, known: bool) -> None:
-        if known and isinstance(case.body, dict) and door != "/detect":
+        if known and isinstance(case.body, dict) and route != "/detect":
             case.body |= {"source": "de", "target": "en"}  # else few questions come as far as the model
         case.call_and_validate(checks=CHECKS)
 

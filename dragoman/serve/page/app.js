@@ -7,7 +7,7 @@ const state = { models: [], names: {}, asked: null, timer: 0, result: null, chos
 async function call(path, body, signal) {
   const answer = await fetch(path, {
     method: body ? "POST" : "GET", signal, body: body && JSON.stringify(body),
-    headers: { "Content-Type": "application/json", ...(state.key && { "X-API-Key": state.key }) },
+    headers: { "Content-Type": "application/json", ...(state.key && { "X-API-Key": asBytes(state.key) }) },
   });
   if (answer.status === 401) {
     await askForKey();
@@ -16,6 +16,11 @@ async function call(path, body, signal) {
   const said = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(said.error), { again: Number(answer.headers.get("Retry-After")) });
   return said;
+}
+
+// A header holds bytes, one for each character. The service takes keys in UTF-8.
+function asBytes(key) {
+  return String.fromCharCode(...new TextEncoder().encode(key));
 }
 
 function askForKey() {

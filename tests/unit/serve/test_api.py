@@ -1,4 +1,4 @@
-"""Every door of the service, and every way to knock wrongly."""
+"""Every route of the service, and every way to ask wrongly."""
 
 import json
 import re
@@ -159,7 +159,7 @@ def test_a_script_in_the_text_stays_text(client) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_libretranslates_clients_find_their_doors(client) -> None:
+def test_libretranslates_clients_work_unchanged(client) -> None:
     asked = {"q": "eins zwei", "source": "de", "target": "en"}
     assert client.post("/translate", json=asked).json() == {"translatedText": "one two"}
     assert client.post("/translate", data=asked).json() == {"translatedText": "one two"}
@@ -227,7 +227,7 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
 
     service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
     translator = service.models.models[0].translator
-    monkeypatch.setattr(translator, "translate", lambda texts, request: time.sleep(0.8) or [])
+    monkeypatch.setattr(translator, "search", lambda parts, request: time.sleep(0.8) or [()])
     with TestClient(create_app(service)) as client:
         answer = translate(client, text="eins")
         assert answer.status_code == 504
@@ -236,7 +236,7 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
     service = Service([str(trained)], device="cpu")
     with TestClient(create_app(service)) as client:
         monkeypatch.setattr(service.batcher, "queue_lines", 0)
-        monkeypatch.setattr(service.batcher, "_others", 1)
+        service.batcher._lines["somebody else"] = 1
         answer = translate(client, text="eins")
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import Request
-from dragoman.serve.batcher import Batcher, BusyError, Line
+from dragoman.decode.translation import Candidate
+from dragoman.decode.translator import Part, Request
+from dragoman.serve.batcher import Batcher, BusyError, Line, StoppingError
+
+WORK = 10  # of a line
 
 
 class Shouter:
@@ -17,17 +19,30 @@ class Shouter:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.repaired: list[list[str]] = []
         self.threads: set[int] = set()
+        self.steps = 0
         self.free = threading.Event()
         self.free.set()
 
-    def translate(self, texts: list[str], request: Request) -> list[Translation]:
+    def search(self, parts: list[Part], request: Request) -> list[tuple[Candidate, ...]]:
         self.free.wait(10)
+        texts = [part.text for part in parts]
         if "bad" in texts:
             raise RuntimeError("broken")
+        while "endless" in texts:
+            request.on_step()
+            self.steps += 1
         self.batches.append(texts)
         self.threads.add(threading.get_ident())
-        return [Translation(text, (Candidate(text.upper(), 0.0),)) for text in texts]
+        return [(Candidate(text.upper(), 0.0),) for text in texts]
+
+    def repair_work(self, part: Part, candidates: tuple[Candidate, ...], request: Request) -> int:
+        return 40 if part.text.startswith("wrong") else 0
+
+    def repair(self, parts, found, request: Request) -> list[tuple[Candidate, ...]]:
+        self.repaired.append([part.text for part in parts])
+        return [(Candidate(best.text + "!", 0.0),) for (best,) in found]
 
 
 def with_batcher(story, **options) -> None:
@@ -42,8 +57,16 @@ def with_batcher(story, **options) -> None:
     asyncio.run(run())
 
 
-async def ask(batcher: Batcher, shouter: Shouter, *texts: str, request: Request = Request()) -> list[str]:
-    return [found.text for found in await batcher.translate([Line(shouter, request, text) for text in texts])]
+async def ask(
+    batcher: Batcher,
+    shouter: Shouter,
+    *texts: str,
+    request: Request = Request(),
+    client: str = "",
+    repair_work: int = 0,
+) -> list[str]:
+    lines = [Line(shouter, request, Part(0, 0, [], "", text), WORK) for text in texts]
+    return [best.text for best, *_ in await batcher.translate(lines, client, repair_work)]
 
 
 def test_many_clients_share_a_batch_and_each_gets_its_own() -> None:
@@ -68,13 +91,13 @@ def test_different_wishes_go_in_different_batches() -> None:
     assert sorted(map(sorted, shouter.batches)) == [["0", "2", "4"], ["1", "3", "5"]]
 
 
-def test_a_batch_has_a_largest_size() -> None:
+def test_a_slice_has_a_largest_amount_of_work() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
         await ask(batcher, shouter, *map(str, range(25)))
 
-    with_batcher(story, batch_lines=10)
+    with_batcher(story, slice_work=10 * WORK)
     assert [len(batch) for batch in shouter.batches] == [10, 10, 5]
 
 
@@ -115,27 +138,139 @@ def test_who_no_longer_waits_is_not_worked_for() -> None:
     assert shouter.batches == [["first"], ["last"]]
 
 
-def test_closing_finishes_what_was_accepted() -> None:
+def test_stopping_tells_those_who_wait_and_ends_the_search_under_way() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        asked = [asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "next", "last")]
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        await batcher.close()
+        for task in asked:
+            with pytest.raises(StoppingError):
+                await task
+        with pytest.raises(StoppingError):
+            await ask(batcher, shouter, "too late")
+
+    with_batcher(story, slice_work=WORK)
+    assert shouter.batches == []
+
+
+def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        both = [asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "beside it")]
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        both[0].cancel()
+        seen = shouter.steps
+        while shouter.steps == seen:  # somebody still waits for the other line
+            await asyncio.sleep(0.01)
+        assert batcher.abandoned == 0
+        both[1].cancel()
+        assert await ask(batcher, shouter, "after that") == ["AFTER THAT"]
+        assert batcher.abandoned == 1
+
+    with_batcher(story)
+    assert shouter.batches == [["after that"]]
+
+
+def test_who_asks_for_little_overtakes_who_asks_for_much() -> None:
+    shouter, answered = Shouter(), []
+
+    async def story(batcher: Batcher) -> None:
+        async def client(name: str, *texts: str) -> None:
+            await ask(batcher, shouter, *texts, client=name)
+            answered.append(name)
+
+        shouter.free.clear()
+        greedy = asyncio.create_task(client("greedy", *map(str, range(40))))
+        await asyncio.sleep(0.05)
+        others = [asyncio.create_task(client(name, name)) for name in ("modest", "shy")]
+        await asyncio.sleep(0.05)
+        shouter.free.set()
+        await asyncio.gather(greedy, *others)
+
+    with_batcher(story, slice_work=4 * WORK)
+    assert answered == ["modest", "shy", "greedy"]
+    assert shouter.batches[1][:2] == ["modest", "shy"]  # the very next slice
+
+
+def test_requests_of_one_client_take_turns_too() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
         shouter.free.clear()
-        asked = [asyncio.create_task(ask(batcher, shouter, str(i))) for i in range(5)]
-        await asyncio.sleep(0.02)
-        closing = asyncio.create_task(batcher.close())
+        long = asyncio.create_task(ask(batcher, shouter, *(f"long {i}" for i in range(20)), client="one"))
         await asyncio.sleep(0.05)
-        assert not any(task.done() for task in asked)
+        short = asyncio.create_task(ask(batcher, shouter, "short", client="one"))
+        await asyncio.sleep(0.05)
         shouter.free.set()
-        await closing
-        assert [await task for task in asked] == [[str(i)] for i in range(5)]
+        await asyncio.gather(long, short)
 
-    asyncio.run(_closed_by_story(story))
+    with_batcher(story, slice_work=2 * WORK)
+    assert "short" in shouter.batches[1]
 
 
-async def _closed_by_story(story) -> None:
-    batcher = Batcher(ThreadPoolExecutor(1))
-    batcher.start()
-    await story(batcher)
+def test_a_full_queue_still_takes_a_client_with_less_than_its_share() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        shouter.free.clear()
+        greedy = asyncio.create_task(ask(batcher, shouter, *map(str, range(10)), client="greedy"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError):
+            await ask(batcher, shouter, "more", client="greedy")
+        modest = asyncio.create_task(ask(batcher, shouter, "modest", client="modest"))
+        await asyncio.sleep(0.05)
+        shouter.free.set()
+        await asyncio.gather(greedy, modest)
+
+    with_batcher(story, queue_lines=10)
+
+
+def test_repairs_are_work_of_their_own_and_end_with_what_the_request_may_use() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        texts = ["right", "wrong 1", "wrong 2", "wrong 3"]
+        answers = await ask(batcher, shouter, *texts, repair_work=100)  # two repairs of 40
+        assert answers == ["RIGHT", "WRONG 1!", "WRONG 2!", "WRONG 3"]
+        assert await ask(batcher, shouter, "wrong") == ["WRONG"]
+
+    with_batcher(story)
+    assert shouter.repaired == [["wrong 1", "wrong 2"]]
+
+
+def test_a_repair_larger_than_a_slice_is_left_out() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        assert await ask(batcher, shouter, "wrong", repair_work=1000) == ["WRONG"]
+
+    with_batcher(story, slice_work=39)
+
+
+def test_a_stuck_engine_shows_and_an_idle_one_does_not() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        await asyncio.sleep(0.05)
+        assert batcher.stuck_for() == 0
+        shouter.free.clear()
+        stuck = asyncio.create_task(ask(batcher, shouter, "first"))
+        await asyncio.sleep(0.2)
+        assert batcher.stuck_for() > 0.1
+        shouter.free.set()
+        await stuck
+        assert batcher.stuck_for() == 0
+        slow = asyncio.create_task(ask(batcher, shouter, "endless"))
+        await asyncio.sleep(0.5)
+        assert batcher.stuck_for() < 0.4  # it goes on and on, but it goes
+        slow.cancel()
+
+    with_batcher(story)
 
 
 def test_a_failure_reaches_those_it_concerns_and_the_queue_goes_on() -> None:
@@ -145,7 +280,7 @@ def test_a_failure_reaches_those_it_concerns_and_the_queue_goes_on() -> None:
         with pytest.raises(RuntimeError, match="broken"):
             await ask(batcher, shouter, "bad")
         assert await ask(batcher, shouter, "good") == ["GOOD"]
-        assert await batcher.run(lambda: 7) == 7
+        assert await batcher.run(lambda on_step: 7, WORK) == 7
 
     with_batcher(story)
 

@@ -1,8 +1,9 @@
-"""What every door does first: find the service, read the body, ask for the key.
+"""What every route does first: find the service, read the body, ask for the key.
 
-Doors take the bare request and check bodies themselves: FastAPI's own way costs more than all the rest of a request.
+Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the rest of a request.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -11,18 +12,21 @@ from fastapi import HTTPException, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from dragoman.serve import schemas
+from dragoman.serve.server import client_of
 from dragoman.serve.service import Service
 
 M = TypeVar("M", bound=BaseModel)
+logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every bad form, and clients send those
 _FIELDS = 200
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "The request asks for what cannot be: an unknown language, say."},
     401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
-    413: {"model": schemas.Error, "description": "The body or the texts are too large."},
+    413: {"model": schemas.Error, "description": "The body or the texts are too large, or too much work."},
     422: {"model": schemas.Error, "description": "The body is not JSON, or a field is missing or wrong."},
     429: {"model": schemas.Error, "description": "The queue is full; Retry-After says when to come again."},
+    503: {"model": schemas.Error, "description": "The service is stopping, or its engine is stuck."},
     504: {"model": schemas.Error, "description": "The time limit passed."},
 }
 
@@ -38,8 +42,15 @@ def require_key(request: Request) -> None:
         raise HTTPException(401, "the API key is missing or wrong.", {"WWW-Authenticate": "Bearer"})
 
 
-def key_of(request: Request) -> str:
-    return request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+def key_of(request: Request) -> bytes:
+    """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
+    shown = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    return shown.encode("latin-1")
+
+
+def client_address(request: Request) -> str:
+    """Who asks, for the fair queue."""
+    return client_of(request.client.host if request.client else "")
 
 
 def body_of(schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dragoman.errors import DragomanError
-from dragoman.serve.batcher import BusyError
+from dragoman.serve.batcher import BusyError, StoppingError
 
 
 def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -34,6 +34,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(BusyError)
     async def busy(request: Request, error: BusyError) -> JSONResponse:
         return _answer(429, str(error), {"Retry-After": str(error.retry_after_s)})
+
+    @app.exception_handler(StoppingError)
+    async def stopping(request: Request, error: StoppingError) -> JSONResponse:
+        return _answer(503, str(error))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:

@@ -1,0 +1,108 @@
+"""Who is served next: start-time fair queueing (Goyal et al. 1996) over clients, and over the
+requests of a client.
+
+Each client has a clock that runs as work is done for it. The one whose clock is furthest behind is
+next. So a client with little work overtakes one with much, whoever came first.
+"""
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
+_REMEMBERED = 1000  # clocks of clients that do not wait just now
+
+
+class Job(Protocol):
+    @property
+    def work(self) -> int: ...
+
+
+J = TypeVar("J", bound=Job)
+
+
+class _Clocks:
+    """A clock for each of those who wait; the one furthest behind is next, the first to come among equals."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, int] = {}
+        self._gone: dict[Hashable, int] = {}
+        self._now = 0
+
+    def __contains__(self, who: Hashable) -> bool:
+        return who in self._waiting
+
+    def add(self, who: Hashable) -> None:
+        """Start level with those who are served now, or where `who` was before: waiting earns no credit."""
+        self._waiting[who] = max(self._now, self._gone.pop(who, 0))
+
+    def next(self) -> Hashable:
+        return min(self._waiting, key=self._waiting.__getitem__)
+
+    def charge(self, who: Hashable, work: int) -> None:
+        self._now = self._waiting[who]
+        self._waiting[who] += work
+
+    def remove(self, who: Hashable) -> None:
+        """Remember a clock that is ahead: else one large job after another would each time pass for the first."""
+        self._gone[who] = self._waiting.pop(who)
+        if len(self._gone) > _REMEMBERED:
+            self._gone = {who: clock for who, clock in self._gone.items() if clock > self._now}
+
+
+class _Client(Generic[J]):
+    """The requests of one client."""
+
+    def __init__(self) -> None:
+        self.clocks = _Clocks()
+        self.jobs: dict[Hashable, deque[J]] = {}
+
+
+class FairQueue(Generic[J]):
+    def __init__(self) -> None:
+        self._clocks = _Clocks()
+        self._clients: dict[Hashable, _Client[J]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._clients)
+
+    @property
+    def first_work(self) -> int:
+        """Work of the first job of every request: what comes before any second job."""
+        return sum(jobs[0].work for mine in self._clients.values() for jobs in mine.jobs.values())
+
+    def push(self, client: Hashable, request: Hashable, job: J) -> None:
+        if client not in self._clocks:
+            self._clocks.add(client)
+            self._clients[client] = _Client()
+        mine = self._clients[client]
+        if request not in mine.clocks:
+            mine.clocks.add(request)
+            mine.jobs[request] = deque()
+        mine.jobs[request].append(job)
+
+    def peek(self) -> J:
+        """The job that `pop` takes next."""
+        mine = self._clients[self._clocks.next()]
+        return mine.jobs[mine.clocks.next()][0]
+
+    def pop(self) -> J:
+        client = self._clocks.next()
+        mine = self._clients[client]
+        request = mine.clocks.next()
+        job = mine.jobs[request].popleft()
+        self._clocks.charge(client, job.work)
+        mine.clocks.charge(request, job.work)
+        if not mine.jobs[request]:
+            self.discard(client, request)
+        return job
+
+    def discard(self, client: Hashable, request: Hashable) -> None:
+        """Forget what is left of a request."""
+        mine = self._clients.get(client)
+        if mine is None or request not in mine.clocks:
+            return
+        mine.clocks.remove(request)
+        del mine.jobs[request]
+        if not mine.jobs:
+            self._clocks.remove(client)
+            del self._clients[client]

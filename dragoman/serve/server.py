@@ -1,0 +1,181 @@
+"""The service on a socket: uvicorn, with bounds on who may connect and on how long stopping may take.
+
+uvicorn accepts every connection, and ends when the last client lets it. Here connections are
+accepted up to a number, which depends on how many files the process may open, and up to a number of
+each client. A signal ends the process within a grace period, whatever the engine and the clients do.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from dragoman.errors import ConfigError
+from dragoman.serve.connection import Connection, ConnectionLimits, bare_answer
+
+_SPARE_FILES = 16  # left for whatever else the process opens
+_OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_LAST_S = 1.5  # of the grace period, for whatever it takes to end
+_LOG_EVERY_S = 60.0  # an attack must not fill the log as well
+
+
+def client_of(host: str) -> str:
+    """Who counts as one client: an address, or in IPv6 the network that one household gets.
+
+    >>> client_of("2001:db8::1") == client_of("2001:db8::ffff:2")
+    True
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 6 and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address), 64), strict=False))
+    return host
+
+
+class Server(uvicorn.Server):
+    def __init__(self, app: FastAPI, limits: ConnectionLimits = ConnectionLimits(), grace_s: float = 10.0):
+        super().__init__(
+            uvicorn.Config(
+                app,
+                ws="none",
+                log_level="error",  # clients' mistakes are answered, not logged
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=limits.idle_s,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=grace_s,  # type: ignore[arg-type]
+            )
+        )
+        self.service = app.state.service
+        self.limits, self.grace_s = _within_open_files(limits), grace_s
+        self._connected: Counter[str] = Counter()  # connections of each client
+        self._closed = asyncio.Event()  # set as one is
+        self._logged: dict[str, float] = {}
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        self.servers = []  # uvicorn's way to accept is not taken
+        self._accepting = [asyncio.create_task(self._accept(listener)) for listener in sockets or ()]
+        self.started = True
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Take connections while there is room; beyond it they wait in the kernel's queue."""
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        while True:
+            self._closed.clear()
+            if self._connected.total() >= self.limits.connections:
+                self._log("full", f"all {self.limits.connections} connections are taken: new ones wait.")
+                await self._closed.wait()
+                continue
+            try:
+                connection, (host, *_) = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    self._log("files", f"no connection can be accepted ({error.strerror}): new ones wait.")
+                    await asyncio.sleep(0.1)
+                continue  # else the client left before it was accepted
+            await self._take(connection, client_of(host))
+
+    async def _take(self, connection: socket.socket, client: str) -> None:
+        if self._connected[client] >= self.limits.per_client:
+            self._log("client", f"{client} has {self.limits.per_client} connections: more are refused.")
+            with connection, suppress(OSError):
+                connection.send(bare_answer(429, f"you have {self.limits.per_client} connections open: close one."))
+            return
+        self._connected[client] += 1
+        make = partial(
+            Connection,
+            self.limits,
+            partial(self._release, client),
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(make, connection)
+        except OSError:  # the client has left already
+            connection.close()
+            self._release(client)
+
+    def _release(self, client: str) -> None:
+        self._connected[client] -= 1
+        if not self._connected[client]:
+            del self._connected[client]
+        self._closed.set()
+
+    def _log(self, kind: str, line: str) -> None:
+        now = time.monotonic()
+        if now - self._logged.get(kind, -_LOG_EVERY_S) >= _LOG_EVERY_S:
+            self._logged[kind] = now
+            print(f"dragoman: {line}", file=sys.stderr, flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM or SIGINT: stop within the grace period. A second one: at once."""
+        if self.should_exit:
+            os._exit(128 + sig)
+        self.should_exit = True
+        # A thread that is stuck in a call keeps a process alive, so another one ends it.
+        timer = threading.Timer(self._from_end(0.2), self._end)
+        timer.daemon = True
+        timer.start()
+
+    def _end(self) -> None:
+        line = f"dragoman: the service did not stop within {self.grace_s:g} s: it is ended."
+        print(line, file=sys.stderr, flush=True)
+        os._exit(1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what was accepted. When the grace period nears its end, tell the rest so, then hang up."""
+        self.service.stopping = True
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._from_end(1.0), self.service.batcher.stop)
+        loop.call_later(self._from_end(0.6), self._hang_up)
+        await super().shutdown(sockets)
+
+    def _from_end(self, share: float) -> float:
+        """Seconds from the signal to the point where this share of the time to end is left."""
+        return self.grace_s - share * min(_LAST_S, self.grace_s / 2)
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket, taken before the model is read: a port in use shows at once."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port.") from None
+
+
+def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
+    """No more connections than files may be opened, and no more than half of them for one client."""
+    may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    room = may_open - opened - _SPARE_FILES if may_open != resource.RLIM_INFINITY else limits.connections
+    if room < 1:
+        raise ConfigError(f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit -n.")
+    connections = min(limits.connections, room)
+    return replace(limits, connections=connections, per_client=max(1, min(limits.per_client, connections // 2)))

@@ -1,0 +1,543 @@
+"""What strangers may send to the service, and what it must not do to the others.
+
+Waits are bounded by `HANG`, which only a service that hangs reaches.
+"""
+
+import contextlib
+import gzip
+import json
+import random
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+import dragoman
+from dragoman.errors import ConfigError
+from dragoman.serve import pages
+from dragoman.serve.app import create_app
+from dragoman.serve.connection import ConnectionLimits
+from dragoman.serve.server import Server, listen
+from dragoman.serve.service import Limits, Service
+from tests.serving import running
+
+HANG = 60.0
+SWELLING = "\ufdfa" * 5000  # 15 kB that become 90,000 characters as they are normalised
+DIGITS = "".join(random.Random(1).choices("0123456789", k=5000))
+QUICK = ConnectionLimits(receive_s=0.4, idle_s=0.4, send_s=0.4)
+EXAMPLES = Path(__file__).parents[2] / "examples" / "valid.de.gz"
+
+
+def wait_until(true) -> None:
+    latest = time.monotonic() + HANG
+    while not true():
+        assert time.monotonic() < latest, "the service hangs"
+        time.sleep(0.01)
+
+
+def connect(address: str, source: str = "127.0.0.1") -> socket.socket:
+    port = int(address.rpartition(":")[2].strip("/"))
+    return socket.create_connection(("127.0.0.1", port), timeout=HANG, source_address=(source, 0))
+
+
+def post(path: str, question: dict) -> bytes:
+    body = json.dumps(question).encode()
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that comes until the service closes the connection."""
+    said = b""
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(65_536):
+            said += more
+    return said
+
+
+def get(address: str, path: str = "/healthz", source: str = "127.0.0.1") -> int:
+    """The status of an answer."""
+    with connect(address, source) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        return int(heard(connection).split(b" ", 2)[1])
+
+
+class Endless:
+    """In place of a translator's search: steps and steps, unless the hook ends it."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __call__(self, parts, request):
+        while True:
+            request.on_step()
+            self.steps += 1
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def service(trained) -> Service:
+    return Service([str(trained)], device="cpu")
+
+
+@pytest.fixture
+def endless(service, monkeypatch) -> Endless:
+    search = Endless()
+    monkeypatch.setattr(service.models.models[0].translator, "search", search)
+    return search
+
+
+# Work
+
+
+@pytest.mark.parametrize(
+    "question", [{"text": SWELLING}, {"text": DIGITS, "beam": 16, "nbest": 10}], ids=["swelling", "wide"]
+)
+def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch, question) -> None:
+    asked = []
+    translator = service.models.models[0].translator
+    monkeypatch.setattr(translator, "search", lambda *_: asked.append(1))
+    with TestClient(create_app(service)) as client:
+        answer = client.post("/v1/translate", json=question)
+        assert answer.status_code == 413
+        assert re.search(r"[\d,]+ positions .* 150,000 are allowed", answer.json()["error"])
+        assert "\n" not in answer.json()["error"]
+        libre = client.post("/translate", json={"q": SWELLING, "source": "de", "target": "en"})
+        assert libre.status_code == 413
+    assert asked == []
+
+
+def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch) -> None:
+    """Splitting it would take seconds."""
+    monkeypatch.setattr(service.models.models[0].translator, "split", lambda *_: pytest.fail("it was split"))
+    with TestClient(create_app(service)) as client:
+        assert client.post("/v1/translate", json={"text": SWELLING}).status_code == 413
+
+
+def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks() -> None:
+    service = Service([dragoman.bundle.BUNDLED])
+    with gzip.open(EXAMPLES, "rt", encoding="utf-8") as file:
+        prose = file.read()[:5000]
+
+    def work(text: str, beam: int | None = None, nbest: int = 1) -> int:
+        planned = service._split([text], "de", "en", beam, nbest, False)
+        return sum(sum(text.work) for text in planned)
+
+    assert work(prose) < service.limits.max_work / 3
+    assert work(prose.replace("\n", " ")) < service.limits.max_work / 3
+    assert work("Hund\n" * 1000) < service.limits.max_work
+    assert work(DIGITS) < service.limits.max_work
+    for attack in ((SWELLING,), (DIGITS, 16, 10), ("\U0001f9d1" * 5000,)):
+        with pytest.raises(Exception, match="are allowed"):
+            work(*attack)
+
+
+def test_attention_to_a_text_that_swells_is_refused(service) -> None:
+    with TestClient(create_app(service)) as client:
+        answer = client.post("/v1/attention", json={"text": "eins", "translation": SWELLING[:2000]})
+        assert answer.status_code == 413
+        assert "attention weights" in answer.json()["error"]
+
+
+def test_a_text_of_blanks_or_of_list_numbers_is_split_at_once(service, monkeypatch) -> None:
+    """Both took time that grows with the square of their length: this one would take minutes."""
+    from dragoman.text.segments import split_sentences
+
+    for text in ("a" + " " * 200_000, "1. " * 60_000):
+        done = threading.Thread(target=split_sentences, args=[text], daemon=True)
+        done.start()
+        done.join(HANG)
+        assert not done.is_alive()
+
+
+# Waiting
+
+
+def test_a_request_that_timed_out_is_ended_inside_the_search(trained, monkeypatch) -> None:
+    service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
+    search = Endless()
+    monkeypatch.setattr(service.models.models[0].translator, "search", search)
+    with TestClient(create_app(service)) as client:
+        assert client.post("/v1/translate", json={"text": "eins"}).status_code == 504
+        wait_until(lambda: service.batcher.abandoned == 1)
+        steps = search.steps
+        monkeypatch.undo()
+        assert client.post("/v1/translate", json={"text": "eins"}).status_code == 200
+    assert search.steps == steps > 0
+
+
+def test_a_client_that_leaves_is_not_worked_for_any_more(service, endless) -> None:
+    with running(service) as address:
+        with connect(address) as connection:
+            connection.sendall(post("/v1/translate", {"text": "eins"}))
+            wait_until(lambda: endless.steps)
+        wait_until(lambda: service.batcher.abandoned == 1)
+        assert service.batcher.waiting == 0
+        assert get(address, "/metrics") == 200
+        wait_until(lambda: ("/v1/translate", 499) in service.metrics.requests)
+
+
+def test_a_client_that_leaves_with_several_requests_is_not_worked_for_either(service, endless, capfd) -> None:
+    with running(service) as address:
+        with connect(address) as connection:
+            connection.sendall(post("/v1/translate", {"text": "eins"}) * 3)
+            wait_until(lambda: endless.steps)
+        wait_until(lambda: service.batcher.abandoned == 1)
+        wait_until(lambda: service.batcher.waiting == 0)
+    assert capfd.readouterr().err == ""
+
+
+def test_attention_is_ended_inside_the_search_too(service, monkeypatch) -> None:
+    steps = []
+
+    def inspect(translator, text, translation, request):
+        while True:
+            request.on_step()
+            steps.append(1)
+            time.sleep(0.001)
+
+    monkeypatch.setattr("dragoman.serve.service.inspect_sentence", inspect)
+    with running(service) as address:
+        with connect(address) as connection:
+            connection.sendall(post("/v1/attention", {"text": "eins"}))
+            wait_until(lambda: steps)
+        wait_until(lambda: service.batcher.abandoned == 1)
+
+
+def test_others_overtake_a_request_with_much_work(service, monkeypatch) -> None:
+    translator = service.models.models[0].translator
+    search, slices = translator.search, []
+    free = threading.Event()
+
+    def slow(parts, request):
+        slices.append([part.text for part in parts])
+        assert free.wait(HANG)
+        return search(parts, request)
+
+    monkeypatch.setattr(translator, "search", slow)
+    service.batcher.slice_work = 2000
+    with running(service) as address, connect(address) as greedy, connect(address, "127.0.0.2") as modest:
+        greedy.sendall(post("/v1/translate", {"text": "neun\n" * 300}))
+        wait_until(lambda: slices)
+        modest.sendall(post("/v1/translate", {"text": "eins zwei"}))
+        wait_until(lambda: len(service.batcher._lines) == 2)
+        free.set()
+        assert b"one two" in modest.recv(65_536)
+        assert "eins zwei" in slices[1]
+        assert service.batcher.waiting > 200  # most of the other request is still to come
+
+
+def test_readiness_tells_what_liveness_does_not(trained, monkeypatch) -> None:
+    service = Service([str(trained)], Limits(stuck_after_s=0.1), device="cpu")
+    stuck = threading.Event()
+    monkeypatch.setattr(service.models.models[0].translator, "search", lambda *_: stuck.wait(HANG))
+    with running(service) as address, connect(address) as connection:
+        assert get(address, "/readyz") == 200
+        connection.sendall(post("/v1/translate", {"text": "eins"}))
+        wait_until(lambda: get(address, "/readyz") == 503)
+        assert get(address, "/healthz") == 200
+        stuck.set()
+        wait_until(lambda: get(address, "/readyz") == 200)
+        service.stopping = True
+        assert get(address, "/readyz") == 503
+
+
+# Connections
+
+
+def sent_before_the_end(connection: socket.socket, piece: bytes, most: int) -> int:
+    """How many bytes the service lets itself be sent."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < most:
+            sent += connection.send(piece)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("beginning", "piece"),
+    [
+        (b"GET / HTTP/1.1\r\n", b"X-A: b\r\n" * 1000),
+        (b"GET / HTTP/1.1\r\nX-A: ", b"a" * 10_000),
+        (b"GET /", b"a" * 10_000),
+        (b"GET / HTTP/1.1\r\n", b"a" * 10_000),
+    ],
+    ids=["many headers", "a long header", "a long path", "a long name"],
+)
+def test_a_huge_head_is_not_read(service, beginning, piece) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(beginning)
+        sent = sent_before_the_end(connection, piece, 300 * 2**20)
+        assert sent < 30 * 2**20  # what the kernel holds for both sides
+        assert get(address) == 200
+
+
+def test_a_head_that_is_a_little_too_large_hears_why(service) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nX-A: " + b"a" * 33_000)
+        said = heard(connection)
+        assert said.startswith(b"HTTP/1.1 431 ")
+        assert "32,768 bytes" in json.loads(said.partition(b"\r\n\r\n")[2])["error"]
+
+
+def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
+    with running(service) as address:
+        with connect(address) as connection:
+            connection.sendall(b"POST /detect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+            connection.sendall(b"X-A: b\r\n" * 10_000 + b"\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
+            said = heard(connection)
+            assert said.startswith(b"HTTP/1.1 400 ")
+            assert said.count(b"HTTP/1.1 ") == 2
+        with connect(address) as connection:
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 5000)
+            assert heard(connection).count(b"HTTP/1.1 200 ") <= 20
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"G", b"\r\n\r\n", b"GET /healthz HTTP/1.1\r\n", post("/v1/translate", {"text": "eins"})[:-1]],
+    ids=["nothing", "a letter", "empty lines", "half a head", "half a body"],
+)
+def test_who_does_not_go_on_is_hung_up_on(service, beginning) -> None:
+    with running(service, QUICK) as address, connect(address) as connection:
+        connection.sendall(beginning)
+        assert heard(connection).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"GET /healthz HTTP/1.1\r\n", b"POST /detect HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"]
+)
+def test_who_sends_one_byte_after_another_is_hung_up_on(service, beginning) -> None:
+    with running(service, QUICK) as address, connect(address) as connection:
+        connection.sendall(beginning)
+        with contextlib.suppress(OSError):
+            for _ in range(int(HANG / 0.05)):
+                connection.send(b"X")
+                time.sleep(0.05)
+            pytest.fail("the service waits forever")
+
+
+def test_an_idle_connection_is_closed(service) -> None:
+    with running(service, QUICK) as address, connect(address) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        said = heard(connection)
+        assert said.startswith(b"HTTP/1.1 200 ")
+        assert said.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("keep", [b"keep-alive", b"close"])
+def test_who_does_not_take_an_answer_is_hung_up_on(service, monkeypatch, keep) -> None:
+    monkeypatch.setitem(pages._FILES, "large.bin", bytes(40 * 2**20))
+    with running(service, QUICK) as address, connect(address) as connection:
+        connection.sendall(b"GET /static/large.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
+        wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)  # the answer is no longer held
+        assert len(heard(connection)) < 40 * 2**20
+        assert get(address) == 200
+
+
+@pytest.mark.parametrize("keep", [b"keep-alive", b"close"])
+def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(service, monkeypatch, keep) -> None:
+    """These wait in a buffer of ours, which is below the size that makes asyncio complain."""
+
+    def with_small_buffers(host: str, port: int) -> socket.socket:
+        listener = listen(host, port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return listener
+
+    monkeypatch.setattr("tests.serving.listen", with_small_buffers)
+    monkeypatch.setitem(pages._FILES, "small.bin", bytes(60_000))
+    with running(service, replace(QUICK, per_client=1)) as address, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.bind(("127.0.0.2", 0))
+        deaf.connect(("127.0.0.1", int(address.rpartition(":")[2])))
+        deaf.sendall(b"GET /static/small.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
+        wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)
+        wait_until(lambda: get(address, source="127.0.0.2") == 200)  # it may have one connection, so that one is gone
+
+
+def test_one_client_cannot_take_all_connections(service) -> None:
+    with running(service, ConnectionLimits(connections=8, per_client=3)) as address:
+        held = [connect(address) for _ in range(3)]
+        with connect(address) as one_more:
+            assert heard(one_more).startswith(b"HTTP/1.1 429 ")
+        assert get(address, source="127.0.0.2") == 200
+        held.pop().close()
+        wait_until(lambda: get(address) == 200)
+        for connection in held:
+            connection.close()
+
+
+def test_when_all_connections_are_taken_new_ones_wait_for_one_to_close(service, capfd) -> None:
+    with running(service, ConnectionLimits(connections=2)) as address:
+        held = [connect(address, source) for source in ("127.0.0.2", "127.0.0.3")]
+        for connection in held:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        with connect(address) as waiting:
+            waiting.sendall(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
+            waiting.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                waiting.recv(1000)
+            held.pop().close()
+            waiting.settimeout(HANG)
+            assert heard(waiting).startswith(b"HTTP/1.1 200 ")
+        held.pop().close()
+    assert capfd.readouterr().err == "dragoman: all 2 connections are taken: new ones wait.\n"
+
+
+def test_mistakes_of_clients_are_not_logged(service, capfd) -> None:
+    with running(service) as address:
+        for nonsense in (
+            b"\x00\x01\x02\r\n\r\n",
+            b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        ):
+            with connect(address) as connection:
+                connection.sendall(nonsense)
+                assert connection.recv(1000).startswith(b"HTTP/1.1 ")
+        with connect(address) as connection:  # leaves in the middle of a body
+            connection.sendall(post("/v1/translate", {"text": "eins"})[:-3])
+        wait_until(lambda: ("/v1/translate", 499) in service.metrics.requests)
+    assert capfd.readouterr().err == ""
+
+
+# Names
+
+
+@pytest.mark.parametrize("path", ["/translate/", "/v1/translate/", "/healthz/"])
+def test_nobody_is_sent_to_a_host_that_the_client_named(service, path) -> None:
+    with TestClient(create_app(service)) as client:
+        for ask in (client.get, client.post):
+            answer = ask(path, headers={"Host": "evil.example"}, follow_redirects=False)
+            assert answer.status_code in (404, 405)
+            assert "location" not in answer.headers
+            assert "evil" not in answer.text
+
+
+def test_keys_beyond_ascii_work_in_headers_and_bodies(trained) -> None:
+    key = "Sesam öffne dich 開"
+    service = Service([str(trained)], api_key=key, device="cpu")
+    libre = {"q": "eins", "source": "de", "target": "en"}
+    with TestClient(create_app(service)) as client:
+        for shown, status in ((key, 200), (key[:-1], 401), ("Sesam", 401)):
+            for name, value in (("X-API-Key", shown), ("Authorization", f"Bearer {shown}")):
+                assert client.get("/v1/models", headers={name: value.encode()}).status_code == status
+            right = 200 if status == 200 else 403
+            assert client.post("/translate", json=libre | {"api_key": shown}).status_code == right
+        assert client.get("/v1/models", headers={"X-API-Key": b"\xff\xfe"}).status_code == 401
+
+
+@pytest.mark.parametrize("key", [" sesam", "sesam\n", "ses\x00am", "ses\u2028am"])
+def test_keys_that_no_header_can_hold_are_refused_at_start(trained, key) -> None:
+    with pytest.raises(ConfigError, match="the API key has blanks around it or control characters"):
+        Service([str(trained)], api_key=key, device="cpu")
+
+
+# The process
+
+ENDLESS = "while True: request.on_step(); time.sleep(0.001)"
+STUCK = "time.sleep(1000)"
+TOO_MANY_FILES = "import dragoman.serve.server as server; server._SPARE_FILES = -1000"
+
+
+@contextlib.contextmanager
+def process(trained, *options: str, search: str = "", first: str = "", files: int = 0) -> Iterator[tuple]:
+    """`dragoman serve` in a process of its own, its search replaced, and the address where it listens."""
+    lines = ["import sys, time", "from dragoman.cli.app import main", first]
+    if search:
+        lines += [
+            "from dragoman.decode.translator import Translator",
+            "def search(self, parts, request):",
+            f"    {search}",
+        ]
+        lines += ["Translator.search = search"]
+    arguments = ["dragoman", "serve", "--model", str(trained), "--port", "0", "--device", "cpu", *options]
+    lines += [f"sys.argv = {arguments}", "main()"]
+    limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
+    command = [sys.executable, "-c", "\n".join(lines)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=limit) as started:
+        try:
+            yield started, re.search(r"http://\S+", started.stderr.readline())[0]
+        finally:
+            started.kill()
+
+
+@contextlib.contextmanager
+def busy(address: str) -> Iterator[socket.socket]:
+    """A request under way, and clients who hold their connections: idle, in the middle of a head, not reading."""
+    with connect(address) as asking, connect(address), connect(address) as slow, connect(address) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 10)
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        asking.sendall(post("/v1/translate", {"text": "eins"}))
+        wait_until(lambda: re.search(rb"dragoman_queue_lines 1\n", figures(address)))
+        yield asking
+
+
+def figures(address: str) -> bytes:
+    with connect(address) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
+        return heard(connection)
+
+
+def test_a_signal_ends_a_search_without_end_and_its_client_hears_so(trained) -> None:
+    with process(trained, "--grace", "2", search=ENDLESS) as (started, address), busy(address) as asking:
+        started.send_signal(signal.SIGTERM)
+        said = heard(asking)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"the service is stopping" in said
+        assert started.wait(HANG) == 0
+
+
+def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained) -> None:
+    with process(trained, "--grace", "1", search=STUCK) as (started, address), busy(address):
+        started.send_signal(signal.SIGINT)
+        assert started.wait(HANG) == 1
+        assert "did not stop within 1 s: it is ended" in started.stderr.read()
+
+
+def test_a_second_signal_ends_the_process_at_once(trained) -> None:
+    with process(trained, "--grace", "86400", search=ENDLESS) as (started, address), busy(address):
+        started.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert started.poll() is None
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(HANG) == 128 + signal.SIGTERM
+
+
+def test_with_few_open_files_others_still_get_in(trained) -> None:
+    with process(trained, files=64) as (started, address):
+        held = [connect(address) for _ in range(60)]
+        assert get(address, source="127.0.0.2") == 200
+        for connection in held:
+            connection.close()
+        wait_until(lambda: get(address) == 200)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(HANG) == 0
+        assert "more are refused" in started.stderr.read()
+
+
+def test_running_out_of_open_files_is_told_and_passes(trained) -> None:
+    with process(trained, first=TOO_MANY_FILES, files=64) as (started, address):
+        held = [connect(address) for _ in range(80)]
+        wait_until(lambda: "Too many open files" in started.stderr.readline())
+        for connection in held:
+            connection.close()
+        wait_until(lambda: get(address) == 200)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(HANG) == 0
+        assert "dragoman:" not in started.stderr.read()
+
+
+def test_too_few_open_files_are_told_at_start(service, monkeypatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    with pytest.raises(ConfigError, match=r"20 open files are too few to serve, .*: raise ulimit -n"):
+        Server(create_app(service))

@@ -1,0 +1,77 @@
+"""Whose turn it is, by how much work each has had."""
+
+from typing import NamedTuple
+
+from dragoman.serve.fair_queue import FairQueue
+
+
+class Job(NamedTuple):
+    name: str
+    work: int
+
+
+def served(queue: FairQueue[Job], count: int) -> list[str]:
+    return [queue.pop().name for _ in range(count)]
+
+
+def test_jobs_of_one_request_keep_their_order() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for name in "abc":
+        queue.push("client", "request", Job(name, 5))
+    assert queue.peek().name == "a"
+    assert queue.first_work == 5
+    assert served(queue, 3) == ["a", "b", "c"]
+    assert not queue
+
+
+def test_clients_share_by_work_not_by_jobs() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for _ in range(20):
+        queue.push("large", 1, Job("large", 30))
+        queue.push("small", 2, Job("small", 10))
+    first = served(queue, 16)
+    assert first.count("small") == 12
+    assert first.count("large") == 4
+
+
+def test_who_comes_late_is_neither_behind_nor_ahead() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for _ in range(20):
+        queue.push("early", 1, Job("early", 10))
+    served(queue, 10)
+    for _ in range(10):
+        queue.push("late", 2, Job("late", 10))
+    assert served(queue, 8).count("late") == 4
+
+
+def test_one_large_job_after_another_does_not_pass_for_the_first_each_time() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for _ in range(100):
+        queue.push("small", 0, Job("small", 10))
+    names = []
+    for request in range(40):  # whenever its job is done, the next one is there
+        if request == 0 or names[-1] == "large":
+            queue.push("large", request + 1, Job("large", 80))
+        names.append(queue.pop().name)
+    assert 3 <= names.count("large") <= 6  # of an even share: 40 / (1 + 8)
+
+
+def test_requests_of_one_client_share_what_the_client_gets() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for i in range(6):
+        queue.push("busy", "long", Job(f"long {i}", 10))
+        queue.push("other", "other", Job(f"other {i}", 10))
+    queue.push("busy", "short", Job("short", 10))
+    assert sorted(served(queue, 4)) == ["long 0", "other 0", "other 1", "short"]
+
+
+def test_what_is_discarded_is_gone_and_the_rest_is_not() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    queue.push("a", 1, Job("left", 10))
+    queue.push("a", 2, Job("stays", 10))
+    queue.push("b", 3, Job("left too", 10))
+    for client, request in (("a", 1), ("b", 3), ("b", 3), ("nobody", 0)):
+        queue.discard(client, request)
+    assert queue.first_work == 10
+    assert served(queue, 1) == ["stays"]
+    assert not queue
