@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, mended
 from dragoman.text.parallel import Pair, read_lines, read_pairs
-from dragoman.text.repeats import Repeats
+from dragoman.text.repeats import Repeats, hash_all
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GERMAN = "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit einem großen Garten."
@@ -99,7 +99,7 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
     expected = []
     with Repeats() as repeats:
         for line, key in enumerate(keys, start=1):
-            repeats.add(key, line)
+            repeats.add(hash_all([key]), np.array([line]))
             if key in first:
                 expected.append((line, first[key]))
             first.setdefault(key, line)
