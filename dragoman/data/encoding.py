@@ -1,8 +1,8 @@
 """What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words, text to ids.
 
-Each step is a function of a few numbers (a range of sentences) that finds the text in the folder of the store, so that
-hardly anything but results travels between processes. Memory holds the ranges under way and nothing else. A small corpus
-is not worth the start of a process.
+Each step is a function of a range of sentences, whose text it finds in the folder of the store. So hardly
+anything but results travels between processes, and memory holds the ranges under way and nothing else.
+A small corpus is not worth the start of a process.
 """
 
 import os

@@ -246,9 +246,9 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
             _check_ends(corpus, [lines[part] for part in parts[source]], [lines[part] for part in parts[target]])
     sides: dict[_Key, Side] = {}
     with RowsWriter(aside / "train", TEXT) as text:
-        for key, places in parts.items():
+        for key, files in parts.items():
             first = sum(side.sentences for side in sides.values())
-            sides[key] = Side(key[0], first, sum(_append(place, text) for place in places))
+            sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
     (aside / "parts").rmdir()
     numbers = {key: number for number, key in enumerate(sides)}
     return _Text(aside / "train", list(sides.values()), [(numbers[source], numbers[target]) for source, target in keys])
@@ -326,7 +326,7 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
     for start in range(0, len(looks), BLOCK):
-        for number in np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start:
+        for number in (np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start).tolist():
             found[number] = normalised(_sentence(rows, number)) in texts
     return found
 
@@ -340,35 +340,36 @@ def _learn(
     workers: Workers,
 ) -> Codec:
     """Pieces from all sentences, or from one in so many: each language gives the same number, as far as it has them."""
-    roles: list[dict[int, str]] = [{}, {}]  # the language of each side that is a source, and of each that is a target
-    for corpus, (source, target) in zip(corpora, text.joined, strict=True):
-        roles[0][source], roles[1][target] = corpus.source_language, corpus.target_language
+    sources = {source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)}
+    targets = {target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)}
+
+    def count(sides: dict[int, str], sentences: int) -> Counter[str]:
+        words = Counter[str]()
+        for some in workers.map(count_in, _sampled(text, sides, usable, sentences, settings.normalisation)):
+            words.update(some)
+        return words
+
     if settings.shared:
-        roles = [roles[0] | roles[1], {}]
-    words = []
-    for role in roles:
-        counts = Counter[str]()
-        for some in workers.map(count_in, _sampled(text, role, usable, settings)):
-            counts.update(some)
-        words.append(counts)
-    if not words[0]:
+        source_words, target_words = count(sources | targets, SENTENCES_TO_LEARN_FROM), Counter[str]()
+    else:
+        source_words, target_words = (count(sides, SENTENCES_TO_LEARN_FROM // 2) for sides in (sources, targets))
+    if not source_words:
         raise CorpusError(f"{corpora[0].source}: no pair is left to train on: {ALL_HELD_OUT}.")
-    return Codec.learn_from_words(*words, settings, languages)
+    return Codec.learn_from_words(source_words, target_words, settings, languages)
 
 
 def _sampled(
-    text: _Text, role: dict[int, str], usable: np.ndarray, settings: TextConfig
+    text: _Text, languages: dict[int, str], usable: np.ndarray, wanted: int, normalisation: str
 ) -> Iterator[tuple[Span, np.ndarray, str]]:
-    """Which sentences of some sides to learn from. `role` gives the language of each side."""
-    share = SENTENCES_TO_LEARN_FROM // (1 if settings.shared else 2) / len(set(role.values())) if role else 0
+    """Which sentences of some sides, whose languages are given, to learn from: about so many, none twice."""
     sentences = Counter[str]()
-    for number, language in role.items():
-        sentences[language] += text.sides[number].sentences
-    for number, language in role.items():
-        every = math.ceil(sentences[language] / share)
-        for span in spans_of(text.folder, text.sides[number]):
-            rows = np.arange(-(span.first % every) % every, span.last - span.first, every)
-            yield span, rows[usable[span.first + rows]], settings.normalisation
+    for side, language in languages.items():
+        sentences[language] += text.sides[side].sentences
+    for side, language in languages.items():
+        every = math.ceil(sentences[language] * len(sentences) / wanted)
+        for span in spans_of(text.folder, text.sides[side]):
+            rows = np.arange(-span.first % every, span.last - span.first, every)
+            yield span, rows[usable[span.first + rows]], normalisation
 
 
 def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:

@@ -1,8 +1,9 @@
 """Sentences as ids on disk, memory-mapped, their text beside them (BPE-dropout segments it anew); and pairs of them.
 
-A *side* is one file of lines (or all files that a name with a * stands for, or one column of a .tsv file). A store holds
-each side once, one side after the other, so a sentence has a number; a corpus is two sides and the lines of them that are
-kept. So a text in five languages and all twenty directions between them is five sides, not forty:
+A *side* is one file of lines, or all files that a name with a * stands for, or one column of a .tsv
+file. A store holds each side once, one after the other, and numbers their sentences through. A corpus is
+two sides and the lines that are kept of them. So a text in five languages, with all twenty directions
+between them, is five sides and not forty:
 
     text text.starts                  sentence n: text[starts[n] : starts[n + 1]], a line of UTF-8 with its newline
     ids ids.starts                    its pieces, in the same way (source.ids and target.ids: see below)
@@ -10,15 +11,15 @@ kept. So a text in five languages and all twenty directions between them is five
     source.lengths target.lengths     of pair i: pieces as a model sees them
     store.json                        format, type of an id, sides, corpora (which follow one another in `lines`)
 
-Two vocabularies give two sequences of ids, `source.ids` and `target.ids`; where a side is never a source, its source ids
-are empty, and so on. A source's tag and end belong to the pair, not to the sentence: they are added when a batch is made.
-What a model made begins with the mark `<s>` in `ids`, which a target leaves out.
+With two vocabularies there are `source.ids` and `target.ids`; a side that is never a source has no source
+ids, and so on. A source's tag and end belong to the pair and not to the sentence: they are added when a
+batch is made. What a model made begins with the mark `<s>` in `ids`, which a target leaves out.
 
 Arrays are flat files; nothing is ever held in memory as a whole.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -116,12 +117,14 @@ class StoreWriter:
         self._corpora.append(StoredCorpus(source, target, 0, tag))
 
     def add(self, lines: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray) -> None:
-        for file, array, dtype in zip(
-            self._files, (lines, source_lengths, target_lengths), (_PLACE, _LENGTH, _LENGTH), strict=True
-        ):
-            file.write(array.astype(dtype).data)
-        source, target, pairs, tag = vars(self._corpora[-1]).values()
-        self._corpora[-1] = StoredCorpus(source, target, pairs + len(lines), tag)
+        arrays: list[np.ndarray] = [
+            lines.astype(_PLACE),
+            source_lengths.astype(_LENGTH),
+            target_lengths.astype(_LENGTH),
+        ]
+        for file, array in zip(self._files, arrays, strict=True):
+            file.write(array.data)
+        self._corpora[-1] = replace(self._corpora[-1], pairs=self._corpora[-1].pairs + len(lines))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for file in self._files:

@@ -3,9 +3,9 @@
 One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it passes; repetitions come
 out at the end.
 
-Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two sides of a pair (`observe`).
-`prepare` does just that: it looks at each file once, however many corpora the file is part of, and leaves out
-languages and near repetitions, for which both texts are needed.
+Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two sides of a
+pair (`observe`). `prepare` does no more than that: it looks at each file once, however many corpora the
+file is part of. Languages and near repetitions need both texts, and `check` alone finds them.
 """
 
 import re
@@ -144,7 +144,7 @@ def mended(text: str) -> str:
 
 
 def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
-    """What can be seen in each of some sentences by itself, as an array of LOOK. No text may hold a newline."""
+    """What can be seen in each of some sentences by itself, as an array of LOOK."""
     looks = np.zeros(len(texts), dtype=LOOK)
     looks["characters"] = np.fromiter(map(len, texts), np.int32, len(texts))
     stripped = [text.strip() for text in texts]

@@ -54,35 +54,39 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
 
     A block ends with a newline; a "\\r" before a newline is still there. The checks are those of `read_lines`.
     """
-    limits, rest, lines, first = _Limits(path), b"", 0, True
-
-    def checked(block: bytes) -> tuple[bytes, np.ndarray]:
-        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-        sizes = np.diff(ends, prepend=0)
-        if sizes.max() > limits.longest:
-            limits.check_line(lines + int(np.argmax(sizes > limits.longest)) + 1, int(sizes.max()))
-        try:
-            block.decode("utf-8")
-        except UnicodeDecodeError as error:
-            row = int(np.searchsorted(ends, error.start, side="right"))
-            _decode(block[ends[row] - sizes[row] : ends[row] - 1], path, lines + row + 1)
-        return block, ends
-
+    limits, rest, lines = _Limits(path), b"", 0
     with open_bytes(path) as file:
         try:
             while raw := file.read(BLOCK):
                 limits.check_swelling(len(raw))
-                whole, newline, rest = (rest + (raw.removeprefix(_BOM) if first else raw)).rpartition(b"\n")
-                first = False
-                limits.check_line(lines + whole.count(b"\n") + len(newline) + 1, len(rest))
+                whole, newline, rest = (rest + raw).rpartition(b"\n")
                 if newline:
-                    block, ends = checked(whole + newline)
+                    block, ends = _checked_block(whole + newline, path, lines, limits)
                     yield block, ends
                     lines += len(ends)
+                limits.check_line(lines + 1, len(rest))
             if rest:
-                yield checked(rest + b"\n")
+                yield _checked_block(rest + b"\n", path, lines, limits, added=1)
         except (OSError, EOFError, zlib.error) as error:
             raise CorpusError(f"{path}: cannot be read ({error}).") from None
+
+
+def _checked_block(
+    block: bytes, path: str | Path, before: int, limits: "_Limits", added: int = 0
+) -> tuple[bytes, np.ndarray]:
+    """A block and the ends of its lines, if they are text. So many lines stand before it, so many bytes were added."""
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    sizes = np.diff(ends, prepend=0)
+    if sizes.max() - added > limits.longest:
+        limits.check_line(before + int(np.argmax(sizes > limits.longest)) + 1, int(sizes.max()))
+    if not before and block.startswith(_BOM):
+        block, ends = block.removeprefix(_BOM), ends - len(_BOM)
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        row = int(np.searchsorted(ends, error.start, side="right"))
+        _decode(block[ends[row - 1] if row else 0 : ends[row] - 1], path, before + row + 1)
+    return block, ends
 
 
 def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:

@@ -16,14 +16,13 @@ import io
 import json
 import random
 import re
-import tempfile
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice, pairwise, repeat
-from typing import NamedTuple, Protocol, Self
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import sentencepiece
@@ -83,10 +82,11 @@ def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
     return counts
 
 
-_Key = str | tuple[str, int]
+_Variant = tuple[str, int]  # a word, and which of its segmentations
+_Key = TypeVar("_Key")  # a word or a variant
 
 
-class _Segmentations:
+class _Segmentations(Generic[_Key]):
     """Words that were cut, end to end; a word, or a word and the number of a variant of it, has its place there."""
 
     def __init__(self, most: int) -> None:
@@ -103,15 +103,14 @@ class _Segmentations:
         """The texts that consist of these keys, so many of them to each. `cut` does those that are not known yet."""
         if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
             self._clear()
-        found = [*map(self._numbers.get, keys)]
-        if None in found:
-            new = list(dict.fromkeys(key for key, number in zip(keys, found, strict=True) if number is None))
-            for key, ids in zip(new, cut(new), strict=True):
-                self._numbers[key] = len(self._starts) - 1
-                self._ids.extend(ids)
-                self._starts.append(len(self._ids))
-            found = [*map(self._numbers.get, keys)]
-        numbers = np.array(found, dtype=np.int64)
+        numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
+        unknown = np.flatnonzero(numbers < 0)
+        new = list(dict.fromkeys(keys[place] for place in unknown.tolist()))
+        for key, pieces in zip(new, cut(new) if new else (), strict=True):
+            self._numbers[key] = len(self._starts) - 1
+            self._ids.extend(pieces)
+            self._starts.append(len(self._ids))
+        numbers[unknown] = [self._numbers[keys[place]] for place in unknown.tolist()]
         starts, ids = np.frombuffer(self._starts, np.int64), np.frombuffer(self._ids or array("i", [0]), np.int32)
         lengths = starts[numbers + 1] - starts[numbers]
         ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -140,8 +139,8 @@ class BytePairs:
             eos=self._processor.eos_id(),
         )
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
-        self._whole = _Segmentations(WORDS_REMEMBERED)
-        self._variants, self._rate = _Segmentations(VARIANTS_REMEMBERED), 0.0  # those of one rate of dropout
+        self._whole = _Segmentations[str](WORDS_REMEMBERED)
+        self._variants, self._rate = _Segmentations[_Variant](VARIANTS_REMEMBERED), 0.0  # those of one rate of dropout
 
     @classmethod
     def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
@@ -150,18 +149,12 @@ class BytePairs:
     @classmethod
     def learn_from_words(cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
         """Merges learned from words and how often they occur; the vocabulary shrinks to what a small corpus gives."""
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n", suffix=".tsv") as file:
-            # SentencePiece's format for counts has no way to write a word with a tab in it; bytes spell those.
-            file.writelines(f"{word}\t{number}\n" for word, number in words.items() if "\t" not in word)
-            file.flush()
-            return cls(cls._learn(file.name, settings, tags))
-
-    @classmethod
-    def _learn(cls, counts: str, settings: TextConfig, tags: Sequence[str]) -> bytes:
+        # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
+        table = (f"{word}\t{number}" for word, number in words.items() if "\t" not in word)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                input=counts,
+                sentence_iterator=table,
                 input_format="tsv",
                 model_writer=model,
                 model_type=cls.model_type,
@@ -186,7 +179,7 @@ class BytePairs:
             if "vocab_size" in str(error):
                 raise ConfigError(f"text.size={settings.size} is too small: bytes alone need 256 pieces.") from None
             raise ConfigError(f"text.vocabulary={settings.vocabulary} could not be learned ({error}).") from None
-        return model.getvalue()
+        return cls(model.getvalue())
 
     def _is_text(self, i: int) -> bool:
         p = self._processor
@@ -216,8 +209,8 @@ class BytePairs:
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
-            self._rate, self._variants = rate, _Segmentations(VARIANTS_REMEMBERED)
-        # A word without spaces may be a whole sentence, and is not met again: it has as many variants as there are numbers.
+            self._variants, self._rate = _Segmentations(VARIANTS_REMEMBERED), rate
+        # A long word is a whole sentence where a script has no spaces, and is not met again: it needs no stock.
         keys = [
             (word, number % VARIANTS if len(word) < LONGEST_REMEMBERED else number)
             for word, number in zip(words, numbers, strict=True)
@@ -230,16 +223,16 @@ class BytePairs:
         counts = np.fromiter((text.count(WORD_START) for text in normal), np.int64, len(normal))
         return "".join(normal).split(WORD_START)[1:], counts
 
-    def _cut(self, words: list[_Key]) -> Iterator[Sequence[int]]:
-        """Words that were normalised already. SentencePiece normalises again; a word that this changes we cut ourselves."""
+    def _cut(self, words: list[str]) -> Iterator[Sequence[int]]:
+        """Words that were normalised before. SentencePiece does it again; if that changes a word, we cut it here."""
         normal, encoded = self._processor.normalize(words), self._processor.encode(words)
         for word, again, ids in zip(words, normal, encoded, strict=True):
             marked = f"{WORD_START}{word}"
             yield ids if again == marked else self._spell(self.merge(marked))
 
-    def _cut_with_dropout(self, keys: list[_Key]) -> Iterator[Sequence[int]]:
+    def _cut_with_dropout(self, keys: list[_Variant]) -> Iterator[Sequence[int]]:
         for word, number in keys:
-            # Seeding a generator takes longer than cutting a word: all take from one list, each from a place of its own.
+            # Seeding a generator takes longer than cutting a word: all share a list, each from its own place on.
             place = zlib.crc32(f"{number} {word}".encode())
             draws = (_DRAWS[i % len(_DRAWS)] for i in count(place))
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))

@@ -1,12 +1,13 @@
 import random
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, mended
+from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, held_out_key, mended, normalised
 from dragoman.text.parallel import Pair, read_lines, read_pairs
 from dragoman.text.repeats import Repeats, hash_all
 
@@ -105,6 +106,21 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
             first.setdefault(key, line)
         found = sorted(tuple(row) for part in repeats.lines() for row in part.tolist())
     assert found == expected
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(text: str, other: str) -> None:
+    forms = [
+        text,
+        text.upper(),
+        text.casefold(),
+        f"<BT> {text}",
+        f"„{text}“ …",
+        *(normalize(name, text) for name in ("NFC", "NFKD")),
+        other,
+    ]
+    keys = {normalised(form): held_out_key(form) for form in forms}
+    assert all(held_out_key(form) == keys[normalised(form)] for form in forms)
 
 
 @given(st.text(max_size=60))
