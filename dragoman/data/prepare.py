@@ -50,7 +50,6 @@ from dragoman.text.doctor import (
     LOOK,
     Report,
     add_repeats,
-    are_blank,
     are_usable,
     held_out_key,
     is_usable,
@@ -71,7 +70,6 @@ HELD_OUT_SHARE = 0.05
 SENTENCES_TO_LEARN_FROM = 1_000_000
 BLOCK = 2**20  # sentences or pairs at once
 SETTINGS = "prepared.toml"
-ALL_HELD_OUT = "all share a sentence with those held out"
 _BYTE = np.dtype(np.uint8)
 _DRAWN = np.dtype([("lot", np.float64), ("corpus", np.int64), ("line", np.int64)])
 
@@ -129,8 +127,13 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
         if not sum(report.usable for report in reports):
             raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
         held_out = _find([*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks)
+        in_training = _in_training(text, looks, held_out)
+        if not in_training.any():
+            raise CorpusError(
+                f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
+            )
         if codec is None:
-            codec = _learn(corpora, text, ~held_out & ~are_blank(looks), config.text, languages, workers)
+            codec = _learn(corpora, text, in_training, config.text, languages, workers)
         for name, raw in codec.to_files().items():
             (aside / name).write_bytes(raw)
         _encode(text, codec, config.text.vocabulary, aside, workers)
@@ -173,8 +176,9 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
     except (OSError, ValueError, BundleError) as error:
         raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
     if not len(train):
-        reason = f"all are longer than data.max_length={config.data.max_length} pieces"
-        raise CorpusError(f"there is no pair to train on: {reason if facts['too_long'] else ALL_HELD_OUT}.")
+        raise CorpusError(
+            f"there is no pair to train on: all are longer than data.max_length={config.data.max_length} pieces."
+        )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
     return Prepared(codec, train, valid, facts["too_long"], facts["notes"])
 
@@ -331,21 +335,31 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     return found
 
 
+def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Which sentences are in a pair that has two sides and none that is held out. (N,)"""
+    found = np.zeros(len(looks), dtype=bool)
+    for corpus in range(len(text.joined)):
+        for sources, targets, _ in text.blocks(corpus):
+            kept = are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
+            found[sources[kept]] = found[targets[kept]] = True
+    return found
+
+
 def _learn(
     corpora: tuple[Corpus, ...],
     text: _Text,
-    usable: np.ndarray,
+    in_training: np.ndarray,
     settings: TextConfig,
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from all sentences, or from one in so many: each language gives the same number, as far as it has them."""
+    """Pieces from sentences of training pairs, all or one in so many: equal numbers of each language, if it has them."""
     sources = {source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)}
     targets = {target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)}
 
     def count(sides: dict[int, str], sentences: int) -> Counter[str]:
         words = Counter[str]()
-        for some in workers.map(count_in, _sampled(text, sides, usable, sentences, settings.normalisation)):
+        for some in workers.map(count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)):
             words.update(some)
         return words
 
@@ -353,13 +367,11 @@ def _learn(
         source_words, target_words = count(sources | targets, SENTENCES_TO_LEARN_FROM), Counter[str]()
     else:
         source_words, target_words = (count(sides, SENTENCES_TO_LEARN_FROM // 2) for sides in (sources, targets))
-    if not source_words:
-        raise CorpusError(f"{corpora[0].source}: no pair is left to train on: {ALL_HELD_OUT}.")
     return Codec.learn_from_words(source_words, target_words, settings, languages)
 
 
 def _sampled(
-    text: _Text, languages: dict[int, str], usable: np.ndarray, wanted: int, normalisation: str
+    text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
 ) -> Iterator[tuple[Span, np.ndarray, str]]:
     """Which sentences of some sides, whose languages are given, to learn from: about so many, none twice."""
     sentences = Counter[str]()
@@ -369,7 +381,7 @@ def _sampled(
         every = math.ceil(sentences[language] * len(sentences) / wanted)
         for span in spans_of(text.folder, text.sides[side]):
             rows = np.arange(-span.first % every, span.last - span.first, every)
-            yield span, rows[usable[span.first + rows]], normalisation
+            yield span, rows[in_training[span.first + rows]], normalisation
 
 
 def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:

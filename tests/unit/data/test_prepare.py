@@ -245,6 +245,13 @@ def test_nothing_to_train_on_is_refused(tmp_path) -> None:
         prepare(config(write_corpus(tmp_path, "u", toy_pairs(9)), **{"data.max_length": 1}), tmp_path / "data2")
 
 
+def test_a_corpus_that_is_held_out_as_a_whole_is_refused(tmp_path) -> None:
+    files = write_corpus(tmp_path, "t", toy_pairs(20))
+    excluded = [{"source": str(files[0]), "target": str(files[1])}]
+    with pytest.raises(CorpusError, match="all share a sentence with those held out"):
+        prepare(config(files, **{"data.exclude": excluded}), tmp_path / "data")
+
+
 def test_several_target_languages_are_tagged(tmp_path) -> None:
     de_en = write_corpus(tmp_path, "t", toy_pairs(50))
     data = prepare(config(de_en, de_en[::-1]), tmp_path / "data")
