@@ -353,7 +353,7 @@ def _learn(
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from sentences of training pairs, all or one in so many: equal numbers of each language, if it has them."""
+    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if it has them."""
     sources = {source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)}
     targets = {target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)}
 
