@@ -11,7 +11,7 @@ from dragoman.cli.options import Json
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
-from dragoman.text.parallel import Pair, read_pairs
+from dragoman.text.parallel import Pair, read_pairs, unpacked_name
 
 
 def command(
@@ -55,7 +55,7 @@ class _Parting:
 
 def _two(files: str) -> tuple[str, str]:
     source, comma, target = files.partition(",")
-    if not comma and not source.removesuffix(".gz").endswith(".tsv"):
+    if not comma and not unpacked_name(source).endswith(".tsv"):
         raise ConfigError(f"--against {files!r} is not of the form SRC,TGT.")
     return source, target
 
@@ -75,7 +75,7 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
 def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path) -> None:
     """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as it was."""
     sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
-    names = [Path(name.removesuffix(".gz")).name for name in sides]
+    names = [Path(unpacked_name(name)).name for name in sides]
     kept = removed = 0
     with storage_errors(f"writing the cleaned copy into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,120 +1,186 @@
-"""Text to ids on all cores: chunks of a corpus go to processes and come back, in their order, as arrays.
+"""What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words, text to ids.
 
-Memory holds the chunks under way and nothing else. A small corpus is not worth the start of a process.
+Each step is a function of a range of sentences, whose text it finds in the folder of the store. So hardly
+anything but results travels between processes, and memory holds the ranges under way and nothing else.
+A small corpus is not worth the start of a process.
 """
 
 import os
 import signal
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from itertools import chain, islice
+from functools import lru_cache
+from itertools import groupby, starmap
 from multiprocessing import get_context
-from typing import NamedTuple
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from dragoman.config import Corpus
-from dragoman.data.store import Pairs, Rows, type_of_ids
+from dragoman.data.store import TEXT, Rows, RowsWriter, Side, line_of
 from dragoman.errors import RunError
-from dragoman.text.codec import Codec
-from dragoman.text.doctor import is_usable, normalised
-from dragoman.text.parallel import Pair, read_pairs
+from dragoman.text.codec import Codec, without_mark
+from dragoman.text.doctor import look
+from dragoman.text.parallel import is_packed, no_tab, read_blocks, shards
+from dragoman.text.subword import Flat, count_words
 
-PAIRS_IN_CHUNK = 5_000
-CHUNKS_FOR_PROCESSES = 10  # fewer are encoded before processes have started
+SENTENCES_AT_ONCE = 10_000
+BYTES_AT_ONCE = 2**21
+BYTES_FOR_PROCESSES = 8 * 2**20  # of plain text; less is encoded before processes have started
+_RATIO = 4  # how many times larger a packed text is, about
+_BYTE = np.dtype(np.uint8)
 
-
-class Chunk(NamedTuple):
-    """Neighbouring lines of a corpus."""
-
-    corpus: int
-    first_line: int
-    sources: list[str]
-    targets: list[str]
+_Result = TypeVar("_Result")
 
 
-class Encoded(NamedTuple):
-    """What became of a chunk."""
+class Span(NamedTuple):
+    """Sentences `first` to `last` - 1 of the store whose text stands in a folder."""
 
-    pairs: Pairs
-    held_out: int
-    too_long: int
-    longest: int
-
-
-def read_chunks(corpora: Sequence[Corpus]) -> Iterator[Chunk]:
-    for number, corpus in enumerate(corpora):
-        pairs = read_pairs(corpus.source, corpus.target)
-        while taken := list(islice(pairs, PAIRS_IN_CHUNK)):
-            yield Chunk(number, taken[0].line, [pair.source for pair in taken], [pair.target for pair in taken])
+    folder: Path
+    first: int
+    last: int
 
 
-@dataclass(frozen=True)
-class Encoder:
-    """Chunk to ids, without the pairs that training must not see."""
+class Lines(NamedTuple):
+    """A file to copy, and where its lines go: as they are into one place, or the columns of a .tsv into several."""
 
-    codec: Codec
-    tos: tuple[str, ...]  # the target language of each corpus
-    max_length: int
-    held_out: frozenset[str]  # normalised: no training pair may have one of these sides
-
-    def __call__(self, chunk: Chunk) -> Encoded:
-        lines = range(chunk.first_line, chunk.first_line + len(chunk.sources))
-        usable = [pair for pair in map(Pair, lines, chunk.sources, chunk.targets) if is_usable(pair)]
-        kept = [pair for pair in usable if not is_held_out(pair, self.held_out)]
-        sources = self.codec.encode_source([pair.source for pair in kept], self.tos[chunk.corpus])
-        targets = self.codec.encode_target([pair.target for pair in kept])
-        lengths = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        fit = [row for row, length in enumerate(lengths) if length <= self.max_length]
-        dtype = type_of_ids(max(len(self.codec.source), len(self.codec.target)))
-        pairs = Pairs(
-            chunk.corpus,
-            np.array([kept[row].line for row in fit]),
-            Rows.of_ids([sources[row] for row in fit], dtype),
-            Rows.of_ids([targets[row] for row in fit], dtype),
-            Rows.of_texts(kept[row].source for row in fit),
-            Rows.of_texts(kept[row].target for row in fit),
-        )
-        longest = max((length for length in lengths if length > self.max_length), default=0)
-        return Encoded(pairs, len(usable) - len(kept), len(kept) - len(fit), longest)
+    file: str
+    places: tuple[Path, ...]
 
 
-def is_held_out(pair: Pair, texts: frozenset[str]) -> bool:
-    return bool(texts) and (normalised(pair.source) in texts or normalised(pair.target) in texts)
+def spans_of(folder: Path, side: Side) -> Iterator[Span]:
+    """The sentences of a side in parts of bounded size."""
+    starts, first, last = Rows(folder, TEXT, _BYTE).starts, side.first, side.first + side.sentences
+    while first < last:
+        fitting = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
+        end = max(first + 1, min(last, fitting, first + SENTENCES_AT_ONCE))
+        yield Span(folder, first, end)
+        first = end
 
 
-def encode(chunks: Iterable[Chunk], encoder: Encoder) -> Iterator[Encoded]:
-    """The chunks in their order, encoded by this process or, if they are many, by as many as there are cores."""
-    chunks = iter(chunks)
-    first, cores = list(islice(chunks, CHUNKS_FOR_PROCESSES)), os.cpu_count() or 1
-    if len(first) < CHUNKS_FOR_PROCESSES or cores == 1:
-        yield from map(encoder, chain(first, chunks))
-        return
-    executor = ProcessPoolExecutor(cores, get_context("spawn"), _start_process, (encoder,))
-    under_way: deque[Future[Encoded]] = deque()
-    try:
-        for chunk in chain(first, chunks):
-            under_way.append(executor.submit(_encode_in_process, chunk))
-            if len(under_way) > 2 * cores:
+def read_span(span: Span) -> list[str]:
+    """The sentences as they stand in the store, carriage returns and all."""
+    rows = Rows(span.folder, TEXT, _BYTE)
+    text = rows.values[rows.starts[span.first] : rows.starts[span.last]].tobytes().decode()
+    return text.split("\n")[:-1]
+
+
+def sentences_of(span: Span) -> list[str]:
+    texts = read_span(span)
+    return [*map(line_of, texts)] if any("\r" in text for text in texts) else texts
+
+
+def copy_lines(lines: Lines) -> int:
+    """Check and copy a file; the number of its lines."""
+    writers, number = [RowsWriter(place.parent, place.name) for place in lines.places], 0
+    for block, ends in read_blocks(lines.file):
+        columns = [(block, ends)] if len(writers) == 1 else _columns(block, lines.file, number)
+        for writer, (column, ends_of_column) in zip(writers, columns, strict=True):
+            writer.add(np.frombuffer(column, np.uint8), np.diff(ends_of_column, prepend=0))
+        number += len(ends)
+    for writer in writers:
+        writer.__exit__(None, None, None)
+    return number
+
+
+def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.ndarray]]:
+    """The first two columns of some lines, each as lines of its own; the second keeps a carriage return at the end."""
+    rows = [line.split(b"\t") for line in block.split(b"\n")[:-1]]
+    for number, row in enumerate(rows, start=before + 1):
+        if len(row) < 2:
+            raise no_tab(file, number, row[0].decode())
+    crs = [b"\r" if len(row) > 2 and row[-1].endswith(b"\r") else b"" for row in rows]
+    for column in ([row[0] for row in rows], [row[1] + cr for row, cr in zip(rows, crs, strict=True)]):
+        yield b"".join(line + b"\n" for line in column), np.cumsum([len(line) + 1 for line in column])
+
+
+def look_at(span: Span) -> np.ndarray:
+    """What the doctor sees in each sentence by itself."""
+    texts = read_span(span)
+    if not any("\r" in text for text in texts):
+        return look(texts)
+    return look([*map(line_of, texts)], [text.endswith("\r") for text in texts])
+
+
+def count_in(span: Span, rows: np.ndarray, normalisation: str) -> "Counter[str]":
+    """The words of some of these sentences."""
+    texts = sentences_of(span)
+    return count_words((without_mark(texts[row]) for row in rows), normalisation)
+
+
+def encode(span: Span, codec: Codec, target: bool) -> Flat:
+    return codec.encode_sides(sentences_of(span), target)
+
+
+class Workers:
+    """Calls functions on all cores, as processes, and gives their results in order; or here, one after the other."""
+
+    def __init__(self, processes: bool):
+        self._cores = os.cpu_count() or 1
+        self._executor: ProcessPoolExecutor | None = None
+        if processes and self._cores > 1:
+            self._executor = ProcessPoolExecutor(self._cores, get_context("spawn"), _start_process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def map(self, function: Callable[..., _Result], calls: Iterable[Sequence[object]]) -> Iterator[_Result]:
+        """The function of each of these lists of arguments."""
+        if self._executor is None:
+            for arguments in calls:
+                yield function(*arguments)
+            return
+        under_way: deque[Future[_Result]] = deque()
+        try:
+            for arguments in calls:
+                under_way.append(self._executor.submit(function, *arguments))
+                if len(under_way) > 2 * self._cores:
+                    yield under_way.popleft().result()
+            while under_way:
                 yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    except BrokenProcessPool:
-        raise RunError("a process that encodes text was killed, perhaps for want of memory. Start again.") from None
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+        except BrokenProcessPool:
+            raise RunError(
+                "a process that prepares text was killed, perhaps for want of memory. Start again."
+            ) from None
+
+    def copy(self, files: Iterable[Lines]) -> Iterator[int]:
+        """Copy lines; how many each file has. What is not a plain file may be open in this process alone."""
+        for here, some in groupby(files, key=lambda lines: not Path(lines.file).is_file()):
+            calls = ((lines,) for lines in some)
+            yield from starmap(copy_lines, calls) if here else self.map(copy_lines, calls)
+
+    def encode(self, spans: Iterable[Span], codec: Codec, target: bool, folder: Path, kind: str) -> Iterator[Flat]:
+        """The ids of sentences. Processes read the codec (of that kind) from its files in the folder, once."""
+        if self._executor is None:
+            return self.map(encode, ((span, codec, target) for span in spans))
+        return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))
 
 
-_encoder_of_process: list[Encoder] = []
+def are_worth_processes(names: Iterable[str]) -> bool:
+    """Whether these files hold enough text. What is not a plain file is taken to be long."""
+    total = 0
+    for file in (file for name in names for file in shards(name)):
+        path = Path(file)
+        total += path.stat().st_size * (_RATIO if is_packed(file) else 1) if path.is_file() else BYTES_FOR_PROCESSES
+    return total >= BYTES_FOR_PROCESSES
 
 
-def _start_process(encoder: Encoder) -> None:
+def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
-    _encoder_of_process.append(encoder)
 
 
-def _encode_in_process(chunk: Chunk) -> Encoded:
-    return _encoder_of_process[0](chunk)
+def _encode_in_process(span: Span, folder: Path, kind: str, target: bool) -> Flat:
+    return encode(span, _codec_of_process(folder, kind), target)
+
+
+@lru_cache(maxsize=1)
+def _codec_of_process(folder: Path, kind: str) -> Codec:
+    """A process lives for one `prepare`, which has one codec."""
+    return Codec.from_files({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}, kind)

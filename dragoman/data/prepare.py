@@ -1,31 +1,77 @@
 """From text files to what training reads: languages, a held-out validation set, a codec, a store of ids.
 
-Everything is written into a folder beside its final place, which is then renamed: what bears the final name is whole.
+Each file is read, looked at and encoded once, however many corpora it is part of. In order:
+
+    copy        the lines of all files into the store, side after side
+    look        at each sentence: is it empty, what is wrong with it, a key to find held-out text by
+    examine     each corpus by the looks at its two sides; draw pairs for validation
+    learn       pieces from words, unless a codec is given
+    encode      each sentence
+    pair        keep of each corpus the lines that training may see
+
+What touches text runs on all cores (`encoding`); what is done for each corpus is arithmetic on arrays. Everything is
+written into a folder beside its final place, which is then renamed: what bears the final name is whole.
 """
 
-import heapq
 import json
 import math
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
-from dragoman.data.encoding import Encoder, encode, is_held_out, read_chunks
-from dragoman.data.store import Store, StoreWriter, type_of_ids
+from dragoman.data.encoding import Lines, Span, Workers, are_worth_processes, count_in, look_at, spans_of
+from dragoman.data.store import (
+    IDS,
+    SOURCE_IDS,
+    TARGET_IDS,
+    TEXT,
+    Rows,
+    RowsWriter,
+    Side,
+    Store,
+    StoreWriter,
+    is_marked,
+    line_of,
+    map_array,
+    type_of_ids,
+)
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
 from dragoman.text.codec import Codec, Languages
-from dragoman.text.doctor import Report, examine, is_usable, normalised
-from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_lines, read_pairs
+from dragoman.text.doctor import (
+    LOOK,
+    Report,
+    add_repeats,
+    are_usable,
+    held_out_key,
+    is_usable,
+    normalised,
+    observe,
+)
+from dragoman.text.parallel import (
+    language_of,
+    languages_of_tsv,
+    paired_shards,
+    read_pairs,
+    shards,
+    where_the_sides_part,
+)
+from dragoman.text.repeats import Repeats
 
 HELD_OUT_SHARE = 0.05
-PAIRS_TO_LEARN_FROM = 500_000
+SENTENCES_TO_LEARN_FROM = 1_000_000
+BLOCK = 2**20  # sentences or pairs at once
 SETTINGS = "prepared.toml"
+_BYTE = np.dtype(np.uint8)
+_DRAWN = np.dtype([("lot", np.float64), ("corpus", np.int64), ("line", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -70,18 +116,29 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     languages = languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
-    reports, valid = _examined(corpora, config)
-    if not sum(report.usable for report in reports):
-        raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
     excluded = read_sentences(config.data.exclude)
-    texts = frozenset(map(normalised, chain(valid.sources, valid.targets, excluded.sources, excluded.targets)))
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    if codec is None:
-        codec = _learn(corpora, texts, sum(report.usable for report in reports), config.text, languages, aside)
-    encoder = Encoder(codec, tuple(c.target_language for c in corpora), config.data.max_length, texts)
-    kept_out, too_long, longest = _encode(corpora, encoder, aside / "train")
+    with Workers(are_worth_processes({name for c in corpora for name in (c.source, c.target) if name})) as workers:
+        text = _copy(corpora, aside, workers)
+        looks = _look(text, aside / "looks", workers)
+        reports, valid = _examine(corpora, text, looks, config)
+        if not sum(report.usable for report in reports):
+            raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
+        held_out = _find([*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks)
+        in_training = _in_training(text, looks, held_out)
+        if not in_training.any():
+            raise CorpusError(
+                f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
+            )
+        if codec is None:
+            codec = _learn(corpora, text, in_training, config.text, languages, workers)
+        for name, raw in codec.to_files().items():
+            (aside / name).write_bytes(raw)
+        _encode(text, codec, config.text.vocabulary, aside, workers)
+    kept_out, too_long, longest = _pair(corpora, text, looks, held_out, codec, config.data.max_length)
+    (aside / "looks").unlink()
     notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
     if config.data.exclude:
         notes += [
@@ -96,8 +153,6 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
             f"are kept out of training"
         )
     facts = {"too_long": too_long, "notes": notes, "valid": [valid.sources, valid.targets, valid.tos]}
-    for name, raw in codec.to_files().items():
-        (aside / name).write_bytes(raw)
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
     (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
     aside.rename(folder)
@@ -151,66 +206,221 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
     return Languages(tuple(sources), tuple(filter(None, targets)))
 
 
-def _examined(corpora: tuple[Corpus, ...], config: Config) -> tuple[list[Report], Sentences]:
-    """What is wrong with each corpus, and pairs drawn for validation on the way: those with the lowest lots."""
+@dataclass(frozen=True)
+class _Text:
+    """The sentences of a store on its way: its folder, its sides, and which two of them each corpus joins."""
+
+    folder: Path
+    sides: list[Side]
+    joined: list[tuple[int, int]]
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(self.folder, TEXT, _BYTE)
+
+    def spans(self) -> Iterator[Span]:
+        return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
+
+    def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The pairs of a corpus, many at once: the numbers of their two sentences, and their lines."""
+        source, target = (self.sides[side] for side in self.joined[corpus])
+        for start in range(0, source.sentences, BLOCK):
+            lines = np.arange(start, min(start + BLOCK, source.sentences)) + 1
+            yield source.first + lines - 1, target.first + lines - 1, lines
+
+
+_Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its columns
+
+
+def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
+    """The lines of all files into a store, each side once. The sides of a corpus must end together."""
+    keys = [_sides_of(corpus) for corpus in corpora]
+    parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
+    work: list[Lines] = []
+    for name, is_table in dict.fromkeys((name, column is not None) for name, column in parts):
+        columns = (0, 1) if is_table else (None,)
+        for file in shards(name):
+            places = tuple(aside / "parts" / f"{len(work)}.{column or 0}" for column in columns)
+            for column, place in zip(columns, places, strict=True):
+                parts[name, column].append(place)
+            work.append(Lines(file, places))
+    lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
+    for corpus, (source, target) in zip(corpora, keys, strict=True):
+        if corpus.target:
+            _check_ends(corpus, [lines[part] for part in parts[source]], [lines[part] for part in parts[target]])
+    sides: dict[_Key, Side] = {}
+    with RowsWriter(aside / "train", TEXT) as text:
+        for key, files in parts.items():
+            first = sum(side.sentences for side in sides.values())
+            sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
+    (aside / "parts").rmdir()
+    numbers = {key: number for number, key in enumerate(sides)}
+    return _Text(aside / "train", list(sides.values()), [(numbers[source], numbers[target]) for source, target in keys])
+
+
+def _sides_of(corpus: Corpus) -> tuple[_Key, _Key]:
+    if corpus.source == corpus.target == "-":
+        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
+    if corpus.target:
+        return (corpus.source, None), (corpus.target, None)
+    return (corpus.source, 0), (corpus.source, 1)
+
+
+def _check_ends(corpus: Corpus, source_lines: list[int], target_lines: list[int]) -> None:
+    files = paired_shards(corpus.source, corpus.target)
+    for (source, target), left, right in zip(files, source_lines, target_lines, strict=True):
+        if left != right:
+            raise CorpusError(where_the_sides_part(source, target))
+
+
+def _append(part: Path, text: RowsWriter) -> int:
+    """Move the lines of a part behind the others; how many they are."""
+    rows = Rows(part.parent, part.name, _BYTE)
+    for start in range(0, len(rows), BLOCK):
+        starts = rows.starts[start : start + BLOCK + 1]
+        text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
+    part.unlink()
+    part.with_name(f"{part.name}.starts").unlink()
+    return len(rows)
+
+
+def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
+    """A look at each sentence, in a file that is mapped."""
+    with open(file, "wb") as looks:
+        for some in workers.map(look_at, ((span,) for span in text.spans())):
+            looks.write(some.data)
+    return map_array(file, LOOK)
+
+
+def _examine(
+    corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
+) -> tuple[list[Report], Sentences]:
+    """What is wrong with each corpus, and pairs drawn for validation: those with the lowest lots."""
     lots, wanted = random.Random(config.training.seed), 0 if config.data.valid else config.data.valid_size
-    drawn: list[tuple[float, int, Pair]] = []  # a heap, the highest lot first
-
-    def passing(number: int, pairs: Iterator[Pair]) -> Iterator[Pair]:
-        for pair in pairs:
-            lot = (-lots.random(), number, pair)
-            if wanted and (len(drawn) < wanted or lot > drawn[0]) and is_usable(pair):
-                heapq.heappush(drawn, lot)
-                if len(drawn) > wanted:
-                    heapq.heappop(drawn)
-            yield pair
-
-    reports = [examine(passing(n, read_pairs(c.source, c.target)), quick=True) for n, c in enumerate(corpora)]
+    drawn, reports = np.zeros(0, dtype=_DRAWN), [Report() for _ in corpora]
+    for number, report in enumerate(reports):
+        with Repeats() as repeats:
+            for sources, targets, lines in text.blocks(number):
+                left, right = looks[sources], looks[targets]
+                observe(report, repeats, left, right, lines)
+                if wanted:
+                    here = np.empty(len(lines), dtype=_DRAWN)
+                    here["lot"] = [lots.random() for _ in lines]
+                    here["corpus"], here["line"] = number, lines
+                    drawn = np.concatenate([drawn, here[are_usable(left, right)]])
+                    drawn = drawn[np.argsort(drawn["lot"], kind="stable")[:wanted]]
+            add_repeats(report, repeats)
     size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
-    held = sorted((number, pair) for _, number, pair in sorted(drawn)[len(drawn) - min(size, len(drawn)) :])
-    tos = [corpora[number].target_language for number, _ in held]
-    return reports, Sentences([pair.source for _, pair in held], [pair.target for _, pair in held], tos)
+    held, valid, rows = np.sort(drawn[:size], order=["corpus", "line"]), Sentences([], [], []), text.rows
+    for number, line in zip(held["corpus"].tolist(), held["line"].tolist(), strict=True):
+        source, target = (text.sides[side].first + line - 1 for side in text.joined[number])
+        valid.sources.append(_sentence(rows, source))
+        valid.targets.append(_sentence(rows, target))
+        valid.tos.append(corpora[number].target_language)
+    return reports, valid
+
+
+def _sentence(rows: Rows, number: int) -> str:
+    return line_of(rows[number].tobytes().decode())
+
+
+def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
+    """Which sentences of the store are among these, but for case, spaces and punctuation. (N,)"""
+    found, rows = np.zeros(len(looks), dtype=bool), text.rows
+    keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
+    texts = frozenset(map(normalised, sentences))
+    for start in range(0, len(looks), BLOCK):
+        for number in (np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start).tolist():
+            found[number] = normalised(_sentence(rows, number)) in texts
+    return found
+
+
+def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Which sentences are in a pair that has two sides and none that is held out. (N,)"""
+    found = np.zeros(len(looks), dtype=bool)
+    for corpus in range(len(text.joined)):
+        for sources, targets, _ in text.blocks(corpus):
+            kept = are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
+            found[sources[kept]] = found[targets[kept]] = True
+    return found
 
 
 def _learn(
     corpora: tuple[Corpus, ...],
-    held_out: frozenset[str],
-    pairs: int,
+    text: _Text,
+    in_training: np.ndarray,
     settings: TextConfig,
     languages: Languages,
-    folder: Path,
+    workers: Workers,
 ) -> Codec:
-    """Pieces from all pairs, or from one in so many, which wait in files: learning takes memory enough."""
-    every, files = math.ceil(pairs / PAIRS_TO_LEARN_FROM), [folder / "sample.source", folder / "sample.target"]
-    with open(files[0], "wb") as left, open(files[1], "wb") as right:
-        for number, pair in enumerate(_training_pairs(corpora, held_out)):
-            if number % every == 0:
-                left.write(f"{pair.source}\n".encode())
-                right.write(f"{pair.target}\n".encode())
-    if not files[0].stat().st_size:
-        raise CorpusError(
-            f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
-        )
-    codec = Codec.learn(read_lines(files[0]), read_lines(files[1]), settings, languages)
-    for file in files:
-        file.unlink()
-    return codec
+    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if it has them."""
+    sources = {source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)}
+    targets = {target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)}
+
+    def count(sides: dict[int, str], sentences: int) -> Counter[str]:
+        words = Counter[str]()
+        for some in workers.map(count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)):
+            words.update(some)
+        return words
+
+    if settings.shared:
+        source_words, target_words = count(sources | targets, SENTENCES_TO_LEARN_FROM), Counter[str]()
+    else:
+        source_words, target_words = (count(sides, SENTENCES_TO_LEARN_FROM // 2) for sides in (sources, targets))
+    return Codec.learn_from_words(source_words, target_words, settings, languages)
 
 
-def _training_pairs(corpora: tuple[Corpus, ...], held_out: frozenset[str]) -> Iterator[Pair]:
-    for corpus in corpora:
-        for pair in read_pairs(corpus.source, corpus.target):
-            if is_usable(pair) and not is_held_out(pair, held_out):
-                yield pair
+def _sampled(
+    text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
+) -> Iterator[tuple[Span, np.ndarray, str]]:
+    """Which sentences of some sides, whose languages are given, to learn from: about so many, none twice."""
+    sentences = Counter[str]()
+    for side, language in languages.items():
+        sentences[language] += text.sides[side].sentences
+    for side, language in languages.items():
+        every = math.ceil(sentences[language] * len(sentences) / wanted)
+        for span in spans_of(text.folder, text.sides[side]):
+            rows = np.arange(-span.first % every, span.last - span.first, every)
+            yield span, rows[in_training[span.first + rows]], normalisation
 
 
-def _encode(corpora: tuple[Corpus, ...], encoder: Encoder, folder: Path) -> tuple[list[int], int, int]:
-    """Write the store; how many pairs of each corpus were held out, how many were too long, the longest of them."""
-    held_out, too_long, longest = [0] * len(corpora), 0, 0
-    vocabulary = max(len(encoder.codec.source), len(encoder.codec.target))
-    with StoreWriter(folder, type_of_ids(vocabulary), len(corpora)) as store:
-        for encoded in encode(read_chunks(corpora), encoder):
-            store.add(encoded.pairs)
-            held_out[encoded.pairs.corpus] += encoded.held_out
-            too_long, longest = too_long + encoded.too_long, max(longest, encoded.longest)
-    return held_out, too_long, longest
+def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:
+    """The ids of each sentence; with two vocabularies those of sources and those of targets."""
+    sources, targets = {source for source, _ in text.joined}, {target for _, target in text.joined}
+    dtype = type_of_ids(max(len(codec.source), len(codec.target)))
+    for name, used in (
+        {IDS: sources | targets} if codec.shared else {SOURCE_IDS: sources, TARGET_IDS: targets}
+    ).items():
+        with RowsWriter(text.folder, name) as ids:
+            for number, side in enumerate(text.sides):
+                if number not in used:
+                    ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
+                    continue
+                for flat in workers.encode(spans_of(text.folder, side), codec, name == TARGET_IDS, folder, kind):
+                    ids.add(flat.ids.astype(dtype), flat.lengths)
+
+
+def _pair(
+    corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, held_out: np.ndarray, codec: Codec, max_length: int
+) -> tuple[list[int], int, int]:
+    """Write the pairs; how many of each corpus were held out, how many were too long, the longest of them."""
+    kept_out, too_long, longest = [0] * len(corpora), 0, 0
+    dtype = type_of_ids(max(len(codec.source), len(codec.target)))
+    sources_ids, targets_ids = (
+        Rows(text.folder, IDS if codec.shared else name, dtype) for name in (SOURCE_IDS, TARGET_IDS)
+    )
+    with StoreWriter(text.folder, dtype, text.sides, codec.mark, codec.source.eos) as store:
+        for number, corpus in enumerate(corpora):
+            tag = codec.tag(corpus.target_language)
+            store.begin(*text.joined[number], tag)
+            for sources, targets, lines in text.blocks(number):
+                usable, held = are_usable(looks[sources], looks[targets]), held_out[sources] | held_out[targets]
+                source_lengths = sources_ids.lengths(sources) + 1 + (tag is not None)
+                target_lengths = targets_ids.lengths(targets) - is_marked(targets_ids, targets, codec.mark)
+                lengths = np.maximum(source_lengths, target_lengths)
+                kept = usable & ~held & (lengths <= max_length)
+                store.add(lines[kept], source_lengths[kept], target_lengths[kept])
+                kept_out[number] += int((usable & held).sum())
+                long = lengths[usable & ~held & ~kept]
+                too_long, longest = too_long + len(long), max(longest, int(long.max(initial=0)))
+    return kept_out, too_long, longest

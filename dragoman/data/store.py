@@ -1,93 +1,137 @@
-"""Pairs as ids on disk, memory-mapped, the text beside them (BPE-dropout segments it anew).
+"""Sentences as ids on disk, memory-mapped, their text beside them (BPE-dropout segments it anew); and pairs of them.
 
-A store is a folder of flat arrays, one item after the other, with the lengths and ends of the items in arrays of their
-own; nothing of it is ever held in memory as a whole:
+A *side* is one file of lines, or all files that a name with a * stands for, or one column of a .tsv
+file. A store holds each side once, one after the other, and numbers their sentences through. A corpus is
+two sides and the lines that are kept of them. So a text in five languages, with all twenty directions
+between them, is five sides and not forty:
 
-    source.ids target.ids       pieces of pair i: ids[ends[i]-lengths[i] : ends[i]]
-    source.txt target.txt       the same, in bytes of UTF-8
-    *.lengths *.ends            of each of the four
-    lines                       where pair i stands in its corpus
-    store.json                  format, type of an id, pairs of each corpus, which follow one another
+    text text.starts                  sentence n: text[starts[n] : starts[n + 1]], a line of UTF-8 with its newline
+    ids ids.starts                    its pieces, in the same way (source.ids and target.ids: see below)
+    lines                             pair i of a corpus: this line of its source side and of its target side, from 1 on
+    source.lengths target.lengths     of pair i: pieces as a model sees them
+    store.json                        format, type of an id, sides, corpora (which follow one another in `lines`)
+
+With two vocabularies there are `source.ids` and `target.ids`; a side that is never a source has no source
+ids, and so on. A source's tag and end belong to the pair and not to the sentence: they are added when a
+batch is made. What a model made begins with the mark `<s>` in `ids`, which a target leaves out.
+
+Arrays are flat files; nothing is ever held in memory as a whole.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Self
 
 import numpy as np
 
 from dragoman.errors import RunError
 
-FORMAT = 2
-_NAMES = ("source.ids", "target.ids", "source.txt", "target.txt")
-_LENGTH, _PLACE = np.dtype(np.int32), np.dtype(np.int64)
+FORMAT = 3
+TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
+_PAIRS = ("lines", "source.lengths", "target.lengths")
+_LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
 
 
-class Rows(NamedTuple):
-    """Sequences end to end."""
+@dataclass(frozen=True)
+class Side:
+    """Sentences `first`, `first` + 1, ... of a store."""
 
-    values: np.ndarray
-    lengths: np.ndarray
-
-    @classmethod
-    def of_ids(cls, sequences: Sequence[Sequence[int]], dtype: np.dtype) -> "Rows":
-        lengths = np.fromiter(map(len, sequences), _LENGTH, len(sequences))
-        return cls(np.fromiter((i for ids in sequences for i in ids), dtype, int(lengths.sum())), lengths)
-
-    @classmethod
-    def of_texts(cls, texts: Iterable[str]) -> "Rows":
-        raw = [text.encode() for text in texts]
-        return cls(np.frombuffer(b"".join(raw), np.uint8), np.fromiter(map(len, raw), _LENGTH, len(raw)))
+    name: str
+    first: int
+    sentences: int
 
 
-class Pairs(NamedTuple):
-    """Pairs of one corpus on their way into a store."""
+@dataclass(frozen=True)
+class StoredCorpus:
+    """Which sides it joins, how many pairs of them it keeps, and the tag that its sources begin with."""
 
-    corpus: int
-    lines: np.ndarray
-    source_ids: Rows
-    target_ids: Rows
-    source_text: Rows
-    target_text: Rows
+    source: int
+    target: int
+    pairs: int
+    tag: int | None
 
 
 def type_of_ids(vocabulary: int) -> np.dtype:
     return np.dtype(np.uint16 if vocabulary <= 2**16 else np.uint32)
 
 
-class StoreWriter:
-    """Appends pairs, corpus by corpus."""
+class Rows:
+    """Sequences end to end in one file, and where each starts in another."""
 
-    def __init__(self, folder: Path, ids: np.dtype, corpora: int):
+    def __init__(self, folder: Path, name: str, dtype: np.dtype):
+        self.values = map_array(folder / name, dtype)
+        self.starts = map_array(folder / f"{name}.starts", _PLACE)
+        if not len(self.starts) or self.starts[-1] != len(self.values):
+            raise RunError(f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run afresh.")
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        row: np.ndarray = self.values[self.starts[number] : self.starts[number + 1]]
+        return row
+
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        lengths: np.ndarray = self.starts[numbers + 1] - self.starts[numbers]
+        return lengths
+
+
+class RowsWriter:
+    """Appends sequences to what `Rows` reads."""
+
+    def __init__(self, folder: Path, name: str):
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._type = folder, ids
-        names = [*_NAMES, *(f"{name}.{kind}" for name in _NAMES for kind in ("lengths", "ends")), "lines"]
-        self._files = {name: open(folder / name, "wb") for name in names}  # noqa: SIM115 (closed in __exit__)
-        self._ends, self._sizes = dict.fromkeys(_NAMES, 0), [0] * corpora
+        self._values, self._starts = open(folder / name, "wb"), open(folder / f"{name}.starts", "wb")  # noqa: SIM115
+        self._end = 0
+        self._starts.write(np.zeros(1, _PLACE).tobytes())
 
-    def __enter__(self) -> "StoreWriter":
+    def __enter__(self) -> Self:
         return self
 
-    def add(self, pairs: Pairs) -> None:
-        for name, rows in zip(_NAMES, pairs[2:], strict=True):
-            ends = self._ends[name] + np.cumsum(rows.lengths, dtype=_PLACE)
-            self._ends[name] += len(rows.values)
-            self._write({name: rows.values, f"{name}.lengths": rows.lengths, f"{name}.ends": ends})
-        self._write({"lines": pairs.lines.astype(_PLACE)})
-        self._sizes[pairs.corpus] += len(pairs.lines)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._values.close()
+        self._starts.close()
+
+    def add(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        starts = self._end + np.cumsum(lengths, dtype=_PLACE)
+        self._end += len(values)
+        self._values.write(np.ascontiguousarray(values).data)
+        self._starts.write(starts.data)
+
+
+class StoreWriter:
+    """Makes a store of text and ids that stand in its folder already: appends pairs, corpus by corpus."""
+
+    def __init__(self, folder: Path, ids: np.dtype, sides: list[Side], mark: int | None, end: int):
+        self._folder, self._corpora = folder, list[StoredCorpus]()
+        self._facts = {"format": FORMAT, "ids": ids.name, "sides": [*map(asdict, sides)], "mark": mark, "end": end}
+        self._files = [open(folder / name, "wb") for name in _PAIRS]  # noqa: SIM115 (closed in __exit__)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self, source: int, target: int, tag: int | None) -> None:
+        """A corpus of these sides; the pairs that follow are its."""
+        self._corpora.append(StoredCorpus(source, target, 0, tag))
+
+    def add(self, lines: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray) -> None:
+        arrays: list[np.ndarray] = [
+            lines.astype(_PLACE),
+            source_lengths.astype(_LENGTH),
+            target_lengths.astype(_LENGTH),
+        ]
+        for file, array in zip(self._files, arrays, strict=True):
+            file.write(array.data)
+        self._corpora[-1] = replace(self._corpora[-1], pairs=self._corpora[-1].pairs + len(lines))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        for file in self._files.values():
+        for file in self._files:
             file.close()
         if kind is None:
-            facts = {"format": FORMAT, "ids": self._type.name, "sizes": self._sizes}
-            (self._folder / "store.json").write_text(json.dumps(facts))
-
-    def _write(self, arrays: dict[str, np.ndarray]) -> None:
-        for name, array in arrays.items():
-            self._files[name].write(array.tobytes())
+            facts = self._facts | {"corpora": [*map(asdict, self._corpora)]}
+            (self._folder / "store.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
 
 
 class Store:
@@ -96,59 +140,106 @@ class Store:
     def __init__(self, folder: Path):
         self.folder = folder
         try:
-            facts = json.loads((folder / "store.json").read_text())
+            facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
             if facts.get("format") != FORMAT:
                 raise RunError(f"{folder} was prepared by another version of dragoman. Start the run afresh.")
-            self.sizes: list[int] = facts["sizes"]
-            types = dict.fromkeys(_NAMES[:2], np.dtype(facts["ids"])) | dict.fromkeys(_NAMES[2:], np.dtype(np.uint8))
-            self._values = {name: _map(folder / name, types[name]) for name in _NAMES}
-            self._lengths = {name: _map(folder / f"{name}.lengths", _LENGTH) for name in _NAMES}
-            self._ends = {name: _map(folder / f"{name}.ends", _PLACE) for name in _NAMES}
-            self.lines = _map(folder / "lines", _PLACE)
-        except (OSError, ValueError, KeyError, RecursionError) as error:
+            self.sides = [Side(**side) for side in facts["sides"]]
+            corpora = [StoredCorpus(**corpus) for corpus in facts["corpora"]]
+            dtype, self._mark, self._end = np.dtype(facts["ids"]), facts["mark"], facts["end"]
+            names = [IDS, IDS] if (folder / IDS).exists() else [SOURCE_IDS, TARGET_IDS]
+            rows = {name: Rows(folder, name, dtype) for name in names} | {TEXT: Rows(folder, TEXT, _BYTE)}
+            self.lines = map_array(folder / "lines", _PLACE)
+            self.source_lengths = map_array(folder / "source.lengths", _LENGTH)
+            self.target_lengths = map_array(folder / "target.lengths", _LENGTH)
+            self._sources_from = np.array([self.sides[corpus.source].first for corpus in corpora], dtype=_PLACE)
+            self._targets_from = np.array([self.sides[corpus.target].first for corpus in corpora], dtype=_PLACE)
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
-        for name in _NAMES:
-            rows, found = len(self._ends[name]), len(self._values[name])
-            if {rows, len(self._lengths[name]), len(self.lines)} != {sum(self.sizes)} or found != (
-                self._ends[name][-1] if rows else 0
-            ):
-                raise RunError(f"{folder / name} is damaged: it holds {found} items. Start the run afresh.")
-        self.source_lengths, self.target_lengths = self._lengths["source.ids"], self._lengths["target.ids"]
+        self._text, self._source, self._target = (rows[name] for name in (TEXT, *names))
+        self._tags = np.array([-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64)
+        self.sizes = [corpus.pairs for corpus in corpora]
+        self._ends = np.cumsum(self.sizes)
+        sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
+        found = {name: (len(row), sentences) for name, row in rows.items()}
+        arrays = (self.lines, self.source_lengths, self.target_lengths)
+        found |= {name: (len(array), pairs) for name, array in zip(_PAIRS, arrays, strict=True)}
+        for name, (items, expected) in found.items():
+            if items != expected:
+                raise RunError(f"{folder / name} is damaged: it holds {items} items. Start the run afresh.")
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def corpora(self, indices: np.ndarray) -> np.ndarray:
         """The number of the corpus that each of these pairs is from."""
-        return np.searchsorted(np.cumsum(self.sizes), indices, side="right")
+        return np.searchsorted(self._ends, indices, side="right")
 
     def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        """Source ids of some pairs as rows, padded on the right. (B, longest)"""
-        return self._rows("source.ids", indices, pad)
-
-    def targets(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        return self._rows("target.ids", indices, pad)
-
-    def source_text(self, index: int) -> str:
-        return self._text("source.txt", index)
-
-    def target_text(self, index: int) -> str:
-        return self._text("target.txt", index)
-
-    def _rows(self, name: str, indices: np.ndarray, pad: int) -> np.ndarray:
-        lengths = self._lengths[name][indices]
-        starts = self._ends[name][indices] - lengths
-        columns = np.arange(lengths.max(initial=0))
-        real = columns < lengths[:, None]  # (B, longest)
-        rows = np.full(real.shape, pad, dtype=np.int64)
-        rows[real] = self._values[name][(starts[:, None] + columns)[real]]
+        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end. (B, longest)"""
+        indices, corpora = np.asarray(indices), self.corpora(indices)
+        numbers = self._sources_from[corpora] + self.lines[indices] - 1
+        tags = self._tags[corpora]
+        tagged = (tags >= 0).astype(np.int64)
+        starts, lengths = self._source.starts[numbers], self._source.lengths(numbers)
+        rows = _padded(self._source.values, starts, lengths, pad, before=tagged, behind=1)
+        rows[tagged > 0, 0] = tags[tagged > 0]
+        rows[np.arange(len(rows)), tagged + lengths] = self._end
         return rows
 
-    def _text(self, name: str, index: int) -> str:
-        end = int(self._ends[name][index])
-        return bytes(self._values[name][end - int(self._lengths[name][index]) : end]).decode()
+    def targets(self, indices: np.ndarray, pad: int) -> np.ndarray:
+        """Target ids, without the ends that a batch adds and without the mark. (B, longest)"""
+        indices = np.asarray(indices)
+        numbers = self._targets_from[self.corpora(indices)] + self.lines[indices] - 1
+        starts, lengths = self._target.starts[numbers], self._target.lengths(numbers)
+        marked = is_marked(self._target, numbers, self._mark)
+        return _padded(self._target.values, starts + marked, lengths - marked, pad)
+
+    def source_text(self, index: int) -> str:
+        return self.source_texts(np.array([index]))[0]
+
+    def target_text(self, index: int) -> str:
+        return self.target_texts(np.array([index]))[0]
+
+    def source_texts(self, indices: np.ndarray) -> list[str]:
+        return self._texts(self._sources_from[self.corpora(indices)] + self.lines[indices] - 1)
+
+    def target_texts(self, indices: np.ndarray) -> list[str]:
+        return self._texts(self._targets_from[self.corpora(indices)] + self.lines[indices] - 1)
+
+    def _texts(self, numbers: np.ndarray) -> list[str]:
+        values, starts = self._text.values, self._text.starts
+        bounds = zip(starts[numbers].tolist(), starts[numbers + 1].tolist(), strict=True)
+        return [line_of(values[start:end].tobytes().decode()) for start, end in bounds]
 
 
-def _map(path: Path, dtype: np.dtype) -> np.ndarray:
+def line_of(text: str) -> str:
+    """A line without its end."""
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def is_marked(rows: Rows, numbers: np.ndarray, mark: int | None) -> np.ndarray:
+    """Which of these sentences begin with the mark of what a model made, as ones and zeros. (B,)"""
+    marked = np.zeros(len(numbers), dtype=np.int64)
+    if mark is not None and len(rows.values):
+        filled = rows.lengths(numbers) > 0
+        marked[filled] = rows.values[rows.starts[numbers[filled]]] == mark
+    return marked
+
+
+def _padded(
+    values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, pad: int, before: np.ndarray | int = 0, behind: int = 0
+) -> np.ndarray:
+    """Rows of values, padded on the right, with so many places left free before and behind each. (B, longest)"""
+    before = np.broadcast_to(before, lengths.shape)
+    columns = (
+        np.arange((before + lengths).max(initial=0) + behind) - before[:, None]
+    )  # (B, longest), 0: the first value
+    real = (columns >= 0) & (columns < lengths[:, None])
+    rows = np.full(real.shape, pad, dtype=np.int64)
+    rows[real] = values[(starts[:, None] + columns)[real]]
+    return rows
+
+
+def map_array(path: Path, dtype: np.dtype) -> np.ndarray:
     """The file as an array that the system pages in as needed (an empty file cannot be mapped)."""
     return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.zeros(0, dtype=dtype)

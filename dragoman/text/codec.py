@@ -4,7 +4,7 @@ A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several
 pieces alone; whoever shifts it adds `<s>` and `</s>`.
 
 A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with `<s>`: a piece that no
-other source holds, and that every vocabulary has.
+other source holds, and that every vocabulary has. A target's `<BT>` is left out.
 """
 
 import json
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
+
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.text.parallel import MADE
-from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, MarianPieces, Segmenter
+from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, Flat, MarianPieces, Segmenter, count_words
 from dragoman.text.vocabulary import Vocabulary, language_tag
 from dragoman.untrusted import parsed_json
 
@@ -65,18 +67,25 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        learn = SEGMENTERS[settings.vocabulary].learn
-        source_sentences = (text.removeprefix(MADE) for text in source_sentences)
-        tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
+        sides = (source_sentences, target_sentences)
+        source, target = (count_words(map(without_mark, side), settings.normalisation) for side in sides)
         if settings.shared:
+            source += target
+        return cls.learn_from_words(source, target, settings, languages)
 
-            def both() -> Iterable[str]:
-                yield from source_sentences
-                yield from target_sentences
-
-            shared = learn(both(), settings, tags)
-            return cls(shared, shared, languages)
-        return cls(learn(source_sentences, settings, tags), learn(target_sentences, settings), languages)
+    @classmethod
+    def learn_from_words(
+        cls,
+        source_words: Mapping[str, int],
+        target_words: Mapping[str, int],
+        settings: TextConfig,
+        languages: Languages,
+    ) -> "Codec":
+        """From how often each word occurs. If the vocabulary is shared, the words of both sides are in the first."""
+        learn = SEGMENTERS[settings.vocabulary].learn_from_words
+        tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
+        source = learn(source_words, settings, tags)
+        return cls(source, source if settings.shared else learn(target_words, settings), languages)
 
     @property
     def shared(self) -> bool:
@@ -95,7 +104,20 @@ class Codec:
         return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.target_segmenter.encode([*map(_valid, texts)])
+        return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
+
+    def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
+        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those that a model made.
+
+        They are sources, or targets too if the vocabulary is shared; or targets alone, which have no mark.
+        """
+        if target:
+            return self.target_segmenter.encode_flat([*map(without_mark, texts)])
+        ids, lengths = self.source_segmenter.encode_flat([*map(without_mark, texts)])
+        made = np.array([text.startswith(MADE) for text in texts], dtype=bool)
+        if self.mark is None or not made.any():
+            return Flat(ids, lengths)
+        return Flat(np.insert(ids, (np.cumsum(lengths) - lengths)[made], self.mark), lengths + made)
 
     def encode_with_dropout(
         self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int, longest: int
@@ -103,7 +125,7 @@ class Codec:
         """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer than allowed."""
         made, sources = _without_marks(sources)
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)  # tags and the end come with it
-        right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
+        right = _dropped(self.target_segmenter, _without_marks(targets)[1], rate, 2 * seed + 1, longest)
         return self._frame(left, made, tos), right
 
     def decode_target(self, ids: Sequence[int]) -> str:
@@ -137,14 +159,22 @@ class Codec:
         return cls(source, target, languages)
 
     def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
-        pieces, tagged = self.source, self.languages.tagged
-        mark = [pieces.bos] if pieces.bos != pieces.pad else []  # MarianMT's vocabularies have no piece to spare
+        mark, end = [] if self.mark is None else [self.mark], self.source.eos
+        tags = {to: [] if (tag := self.tag(to)) is None else [tag] for to in set(tos)}
         return [
-            [*([self._tag(to)] if tagged else ()), *(mark if marked else ()), *ids, pieces.eos]
+            [*tags[to], *(mark if marked else ()), *ids, end]
             for ids, marked, to in zip(sequences, made, tos, strict=True)
         ]
 
-    def _tag(self, to: str) -> int:
+    @property
+    def mark(self) -> int | None:
+        """What stands before a source that a model made; MarianMT's vocabularies have no piece to spare for it."""
+        return self.source.bos if self.source.bos != self.source.pad else None
+
+    def tag(self, to: str) -> int | None:
+        """What a source begins with that is to be translated into this language."""
+        if not self.languages.tagged:
+            return None
         if to not in self.languages.targets:
             known = ", ".join(self.languages.targets)
             raise TranslationError(
@@ -176,7 +206,11 @@ def _languages(raw: bytes) -> Languages:
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:
     """Which texts say that a model made them, and the texts without that."""
-    return [text.startswith(MADE) for text in texts], [text.removeprefix(MADE) for text in texts]
+    return [text.startswith(MADE) for text in texts], [*map(without_mark, texts)]
+
+
+def without_mark(text: str) -> str:
+    return text.removeprefix(MADE)
 
 
 def _valid(text: str) -> str:
@@ -186,7 +220,7 @@ def _valid(text: str) -> str:
 
 def _dropped(segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int) -> list[list[int]]:
     assert isinstance(segmenter, BytePairs), "the settings refuse dropout for any other"
-    encoded = segmenter.encode_with_dropout(texts, rate, seed)
+    encoded = segmenter.encode_with_dropout(texts, rate, seed).lists()
     return [
         ids if len(ids) <= longest else segmenter.encode([text])[0] for text, ids in zip(texts, encoded, strict=True)
     ]

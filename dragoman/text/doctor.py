@@ -1,12 +1,17 @@
 """What is wrong with a corpus, named and counted with line numbers; and a cleaned copy.
 
 One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it passes; repetitions come
-out at the end. `train` runs the quick part by itself, which leaves out languages and near repetitions.
+out at the end.
+
+Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two sides of a
+pair (`observe`). `prepare` does no more than that: it looks at each file once, however many corpora the
+file is part of. Languages and near repetitions need both texts, and `check` alone finds them.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -14,17 +19,20 @@ import numpy as np
 
 from dragoman.text.likeness import MARGIN, Likeness
 from dragoman.text.parallel import MADE, Pair
-from dragoman.text.repeats import Repeats, hash64
+from dragoman.text.repeats import Repeats, hash64, hash_all
 
 FIRST_LINES_SHOWN = 3
 LARGEST_RATIO = 9.0  # characters of the longer side per character of the shorter, beyond short sentences
 LONGEST = 2000  # characters
-PAIRS_TO_LEARN_LANGUAGES = 10_000
+PAIRS_IN_CHUNK = 10_000
+"""The languages are learned from the first chunk."""
 
-_MOJIBAKE = re.compile("[ÃÂ][\u0080-\u00bf\u2013-\u203a\u20ac€‚ƒ„…†‡ˆ‰Š‹ŒŽ]|â€|ï»¿|ï¿½")
-_CONTROL = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2060]")
-_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,80}>|&(?:[a-z]{2,8}|#\d{1,5});|\{\w*\}|%[sd]\b")
+_MOJIBAKE = re.compile("\ufffd|[ÃÂ][\u0080-\u00bf\u2013-\u203a\u20ac€‚ƒ„…†‡ˆ‰Š‹ŒŽ]|â€|ï»¿|ï¿½")
+_MOJIBAKE_STARTS = ("\ufffd", "Ã", "Â", "â€", "ï»¿", "ï¿½")
+_CONTROL = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2060\ufeff]")
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>\n]{0,80}>|&(?:[a-z]{2,8}|#\d{1,5});|\{\w*\}|%[sd]\b")
 _NOT_WORDS = re.compile(r"[\W_]+")
+_NOT_ASCII_WORDS = bytes(byte for byte in range(256) if byte >= 128 or not chr(byte).isalnum())
 
 EMPTY, ONE_SIDED = "empty", "one side empty"
 REPEATED, NEARLY_REPEATED = "repeated", "nearly repeated"
@@ -48,6 +56,9 @@ MEANINGS = {
     "markup on one side": "pairs with tags, entities or placeholders on one side only",
     "not normalised": "pairs not in Unicode's composed form (NFC)",
 }
+LOOK = np.dtype([("hash", "<u8"), ("key", "<u4"), ("characters", "<i4"), ("flaws", "u1")])
+"""What `look` sees in a sentence: a hash of its text, `held_out_key`, its length, and flaws (bits)."""
+_BLANK, _BROKEN, _NOT_COMPOSED, _CONTROLS, _HAS_MARKUP, _CR = (1 << bit for bit in range(6))
 REPAIRED = {"control characters", CRLF, "not normalised"}  # --fix mends these; pairs with any other trouble are removed
 
 
@@ -59,10 +70,9 @@ class Finding:
     count: int = 0
     lines: list[int] = field(default_factory=list)
 
-    def add(self, line: int) -> None:
-        self.count += 1
-        if len(self.lines) < FIRST_LINES_SHOWN:
-            self.lines.append(line)
+    def add(self, lines: np.ndarray) -> None:
+        self.count += len(lines)
+        self.lines = (self.lines + lines[:FIRST_LINES_SHOWN].tolist())[:FIRST_LINES_SHOWN]
 
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.lines)) + (", …" if self.count > len(self.lines) else "")
@@ -78,8 +88,9 @@ class Report:
     by_kind: dict[str, Finding] = field(default_factory=dict)
     repeats: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(self, kind: str, line: int) -> None:
-        self.by_kind.setdefault(kind, Finding(kind)).add(line)
+    def add(self, kind: str, lines: np.ndarray) -> None:
+        if len(lines):
+            self.by_kind.setdefault(kind, Finding(kind)).add(lines)
 
     @property
     def findings(self) -> list[Finding]:
@@ -118,34 +129,109 @@ def normalised(text: str) -> str:
     return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip() or text
 
 
+def held_out_key(text: str) -> int:
+    """A number that is equal for texts whose `normalised` forms are equal, and seldom otherwise; five times faster.
+
+    It is made of the letters and digits of ASCII that the normalised form holds.
+    """
+    folded = unicodedata.normalize("NFKC", text.removeprefix(MADE)).casefold()
+    return zlib.crc32(folded.encode("utf-8", "surrogatepass").translate(None, _NOT_ASCII_WORDS))
+
+
 def mended(text: str) -> str:
     """What --fix makes of a text that needs no more than that."""
-    return unicodedata.normalize("NFC", _CONTROL.sub("", text.replace("\ufeff", "").replace("\t", " "))).strip()
+    return unicodedata.normalize("NFC", _CONTROL.sub("", text.replace("\t", " "))).strip()
 
 
-def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None, quick: bool = False) -> Report:
+def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
+    """What can be seen in each of some sentences by itself, as an array of LOOK."""
+    looks = np.zeros(len(texts), dtype=LOOK)
+    looks["characters"] = np.fromiter(map(len, texts), np.int32, len(texts))
+    stripped = [text.strip() for text in texts]
+    looks["hash"] = hash_all(stripped)
+    looks["key"] = np.fromiter(map(held_out_key, texts), np.uint32, len(texts))
+    flaws = looks["flaws"]
+    flaws[[row for row, text in enumerate(stripped) if not text]] |= _BLANK
+    # Flaws are rare: it is much faster to search all the texts at once than each by itself.
+    together = "\n".join(texts)
+    starts = np.cumsum(looks["characters"] + 1) - looks["characters"] - 1
+
+    def mark(flaw: int, pattern: re.Pattern[str]) -> None:
+        found = np.fromiter((match.start() for match in pattern.finditer(together)), np.int64)
+        flaws[np.searchsorted(starts, found, side="right") - 1] |= flaw
+
+    if any(start in together for start in _MOJIBAKE_STARTS):
+        mark(_BROKEN, _MOJIBAKE)
+    if not unicodedata.is_normalized("NFC", together):
+        flaws[[row for row, text in enumerate(texts) if not unicodedata.is_normalized("NFC", text)]] |= _NOT_COMPOSED
+    mark(_CONTROLS, _CONTROL)
+    mark(_HAS_MARKUP, _MARKUP)
+    if any(crlf):
+        flaws[np.flatnonzero(crlf)] |= _CR
+    return looks
+
+
+def are_blank(looks: np.ndarray) -> np.ndarray:
+    """Which sentences hold nothing. (N,)"""
+    blank: np.ndarray = (looks["flaws"] & _BLANK) > 0
+    return blank
+
+
+def are_usable(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Which pairs hold something on both sides. (N,)"""
+    usable: np.ndarray = ~(are_blank(sources) | are_blank(targets))
+    return usable
+
+
+def observe(report: Report, repeats: Repeats, sources: np.ndarray, targets: np.ndarray, lines: np.ndarray) -> None:
+    """Add to a report what looks (N,) at both sides of some pairs tell, and their hashes to what finds repetitions."""
+    usable, blank = are_usable(sources, targets), are_blank(sources) & are_blank(targets)
+    report.pairs += len(lines)
+    report.usable += int(usable.sum())
+    report.add(EMPTY, lines[blank])
+    report.add(ONE_SIDED, lines[~usable & ~blank])
+    for kind, found in _troubles(sources, targets).items():
+        report.add(kind, lines[found & usable])
+    # An odd factor keeps (a, b) and (b, a) apart, and loses no bit of either hash.
+    repeats.add((sources["hash"] * np.uint64(0x9E3779B97F4A7C15) + targets["hash"])[usable], lines[usable])
+
+
+def _troubles(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """For each kind of trouble that can be seen in looks: which pairs have it."""
+    shorter = np.minimum(sources["characters"], targets["characters"])
+    longer = np.maximum(sources["characters"], targets["characters"])
+    either, one = sources["flaws"] | targets["flaws"], sources["flaws"] ^ targets["flaws"]
+    return {
+        "too long": longer > LONGEST,
+        "lopsided": (longer > 30) & (longer > LARGEST_RATIO * shorter),
+        "same on both sides": sources["hash"] == targets["hash"],
+        "broken encoding": (either & _BROKEN) > 0,
+        "not normalised": (either & _NOT_COMPOSED) > 0,
+        "control characters": (either & _CONTROLS) > 0,
+        CRLF: (either & _CR) > 0,
+        "markup on one side": (one & _HAS_MARKUP) > 0,
+    }
+
+
+def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
     """Read a corpus once and report.
 
     >>> [str(f) for f in examine([Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]).findings]
     ['1 pairs with an empty side (line 3)', '1 pairs that stood there before (line 2)']
     """
-    report = Report()
-    pairs = iter(pairs)
-    first = [] if quick else list(islice(pairs, PAIRS_TO_LEARN_LANGUAGES))
-    troubles = _finder(first, held_out, quick)
+    report, differences = Report(), None
     with Repeats() as exact, Repeats() as near:
-        for pair in chain(first, pairs):
-            report.pairs += 1
-            if not is_usable(pair):
-                report.add(EMPTY if not (pair.source.strip() or pair.target.strip()) else ONE_SIDED, pair.line)
-                continue
-            report.usable += 1
-            for kind in troubles(pair):
-                report.add(kind, pair.line)
-            exact.add(f"{pair.source}\t{pair.target}", pair.line)
-            if not quick:
-                near.add(f"{normalised(pair.source)}\t{normalised(pair.target)}", pair.line)
-        _add_repeats(report, exact, near)
+        for chunk in _chunks(pairs):
+            lines = np.array([pair.line for pair in chunk])
+            observe(report, exact, *_looks(chunk), lines)
+            differences = differences or _difference_finder(chunk, held_out)
+            usable = [pair for pair in chunk if is_usable(pair)]
+            for pair in usable:
+                for kind in differences(pair):
+                    report.add(kind, np.array([pair.line]))
+            keys = hash_all(f"{normalised(pair.source)}\t{normalised(pair.target)}" for pair in usable)
+            near.add(keys, np.array([pair.line for pair in usable], dtype=np.int64))
+        add_repeats(report, exact, near)
     return report
 
 
@@ -153,59 +239,47 @@ def fix(
     pairs: Iterable[Pair], report: Report, held_out: HeldOut | None = None
 ) -> Iterator[tuple[Pair, str, Pair | None]]:
     """Each pair again, with the reason why it is changed or removed ("" if it is not) and what becomes of it."""
+    differences = None
+    for chunk in _chunks(pairs):
+        differences = differences or _difference_finder(chunk, held_out)
+        troubles = _troubles(*_looks(chunk))
+        for row, pair in enumerate(chunk):
+            reasons = [ONE_SIDED]
+            if is_usable(pair):
+                reasons = [*differences(pair), *(kind for kind, found in troubles.items() if found[row])]
+            reasons += [kind for kind, lines in report.repeats.items() if _holds(lines, pair.line)]
+            fatal = [reason for reason in reasons if reason not in REPAIRED]
+            kept = pair._replace(source=mended(pair.source), target=mended(pair.target))
+            if fatal or not is_usable(kept):
+                yield pair, ", ".join(fatal or [ONE_SIDED]), None
+            else:
+                yield pair, ", ".join(reasons), kept
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     pairs = iter(pairs)
-    first = list(islice(pairs, PAIRS_TO_LEARN_LANGUAGES))
-    troubles = _finder(first, held_out, quick=False)
-    for pair in chain(first, pairs):
-        reasons = [ONE_SIDED] if not is_usable(pair) else list(troubles(pair))
-        reasons += [kind for kind, lines in report.repeats.items() if _holds(lines, pair.line)]
-        fatal = [reason for reason in reasons if reason not in REPAIRED]
-        kept = pair._replace(source=mended(pair.source), target=mended(pair.target))
-        if fatal or not is_usable(kept):
-            yield pair, ", ".join(fatal or [ONE_SIDED]), None
-        else:
-            yield pair, ", ".join(reasons), kept
+    while chunk := list(islice(pairs, PAIRS_IN_CHUNK)):
+        yield chunk
 
 
-def _finder(first: list[Pair], held_out: HeldOut | None, quick: bool) -> Callable[[Pair], Iterator[str]]:
-    """What is wrong with a single pair, as a function of it."""
-    likeness = None
-    if not quick:
-        likeness = Likeness((p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p)))
+def _looks(chunk: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    return look([pair.source for pair in chunk], [pair.crlf for pair in chunk]), look([pair.target for pair in chunk])
 
-    def troubles(pair: Pair) -> Iterator[str]:
-        source, target = pair.source, pair.target
-        both = f"{source}\n{target}"
+
+def _difference_finder(first: list[Pair], held_out: HeldOut | None) -> Callable[[Pair], Iterator[str]]:
+    """What is wrong with a pair beyond what looks tell: held-out text, languages. Those are learned from the first."""
+    likeness = Likeness((p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p)))
+
+    def differences(pair: Pair) -> Iterator[str]:
         if held_out is not None:
             yield from _in_held_out(pair, held_out)
-        shorter, longer = sorted((len(source), len(target)))
-        if longer > LONGEST:
-            yield "too long"
-        if longer > 30 and longer > LARGEST_RATIO * shorter:
-            yield "lopsided"
-        same = source.strip() == target.strip()
-        if same:
-            yield "same on both sides"
-        if likeness is not None and not same:
-            if likeness.leans_to_source(source) < -MARGIN:
+        if pair.source.strip() != pair.target.strip():
+            if likeness.leans_to_source(pair.source) < -MARGIN:
                 yield "source in the other language"
-            if likeness.leans_to_source(target) > MARGIN:
+            if likeness.leans_to_source(pair.target) > MARGIN:
                 yield "target in the other language"
-        if not both.isascii():
-            if "\ufffd" in both or _MOJIBAKE.search(both):
-                yield "broken encoding"
-            if not unicodedata.is_normalized("NFC", both):
-                yield "not normalised"
-        if "\ufeff" in both or "\r" in both or _CONTROL.search(both.replace("\n", "")):
-            yield "control characters"
-        if pair.crlf:
-            yield CRLF
-        if ("<" in both or "&" in both or "{" in both or "%" in both) and (
-            bool(_MARKUP.search(source)) != bool(_MARKUP.search(target))
-        ):
-            yield "markup on one side"
 
-    return troubles
+    return differences
 
 
 def _in_held_out(pair: Pair, held_out: HeldOut) -> Iterator[str]:
@@ -219,14 +293,19 @@ def _in_held_out(pair: Pair, held_out: HeldOut) -> Iterator[str]:
         yield "target in held-out set"
 
 
-def _add_repeats(report: Report, exact: Repeats, near: Repeats) -> None:
-    exactly = np.sort(np.concatenate([*(found[:, 0] for found in exact.lines()), np.zeros(0, dtype=np.int64)]))
-    nearly = np.sort(np.concatenate([*(found[:, 0] for found in near.lines()), np.zeros(0, dtype=np.int64)]))
+def add_repeats(report: Report, exact: Repeats, near: Repeats | None = None) -> None:
+    """Add to a report what came out at the end."""
+    exactly, nearly = _repeated(exact), _repeated(near) if near else np.zeros(0, dtype=np.int64)
     nearly = nearly[~np.isin(nearly, exactly)]
     for kind, lines in ((REPEATED, exactly), (NEARLY_REPEATED, nearly)):
         report.repeats[kind] = lines
         if len(lines):
             report.by_kind[kind] = Finding(kind, len(lines), lines[:FIRST_LINES_SHOWN].tolist())
+
+
+def _repeated(repeats: Repeats) -> np.ndarray:
+    """All lines that repeat an earlier one, sorted."""
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(found[:, 0] for found in repeats.lines())]))
 
 
 def _holds(lines: np.ndarray, line: int) -> bool:

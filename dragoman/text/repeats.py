@@ -6,7 +6,7 @@ million keys are 16 MB on the disk; two different keys of a million share a hash
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -21,13 +21,18 @@ def hash64(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
+def hash_all(texts: Iterable[str]) -> np.ndarray:
+    """The same of many texts. (N,)"""
+    return np.fromiter(map(hash64, texts), np.uint64)
+
+
 class Repeats:
-    """Add (key, line) pairs, then ask which lines repeat an earlier key."""
+    """Add keys with their lines, then ask which lines repeat an earlier key."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-")
-        self._hashes: list[int] = []
-        self._lines: list[int] = []
+        self._parts: list[np.ndarray] = []
+        self._buffered = 0
 
     def __enter__(self) -> "Repeats":
         return self
@@ -35,10 +40,13 @@ class Repeats:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._folder.cleanup()
 
-    def add(self, key: str, line: int) -> None:
-        self._hashes.append(hash64(key))
-        self._lines.append(line)
-        if len(self._hashes) >= _BUFFERED:
+    def add(self, hashes: np.ndarray, lines: np.ndarray) -> None:
+        """Keys as hashes of 64 bits, each with its line."""
+        records = np.empty(len(hashes), dtype=_RECORD)
+        records["hash"], records["line"] = hashes, lines
+        self._parts.append(records)
+        self._buffered += len(records)
+        if self._buffered >= _BUFFERED:
             self._flush()
 
     def lines(self) -> Iterator[np.ndarray]:
@@ -54,11 +62,10 @@ class Repeats:
                 yield np.stack([lines[again], lines[first[again]]], axis=1)
 
     def _flush(self) -> None:
-        if not self._hashes:
+        if not self._buffered:
             return
-        records = np.empty(len(self._hashes), dtype=_RECORD)
-        records["hash"], records["line"] = self._hashes, self._lines
-        self._hashes, self._lines = [], []
+        records = np.concatenate(self._parts)
+        self._parts, self._buffered = [], 0
         which = records["hash"] >> np.uint64(64 - _BITS)
         order = np.argsort(which, kind="stable")
         for number, part in zip(*_runs(which[order], records[order]), strict=True):

@@ -4,6 +4,9 @@ Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte f
 other choices are the two ends between which byte-pair encoding stands: characters (no merge is made; nothing is unknown
 there either) and whole words (all that the vocabulary has no room for is `<unk>`).
 
+No piece reaches over a space, so a word is cut the same way wherever it stands, and most words of a text stood in it
+before. `encode_flat` and `learn` make use of that: each word is cut once, and a corpus is a count of its words.
+
 BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws differ from process
 to process whatever the seed, and a resumed run must see what an unbroken one sees. So it is done here:
 each word has a stock of variants, each a function of the word and its number, and the seed decides which are taken.
@@ -13,10 +16,15 @@ import io
 import json
 import random
 import re
+import zlib
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, count, islice, pairwise, repeat
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import sentencepiece
 
 from dragoman.config import TextConfig
@@ -24,17 +32,34 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.untrusted import parsed_json
 
-SENTENCES_TO_LEARN_FROM = 2_000_000
+SENTENCES_AT_ONCE = 10_000  # whose words are counted
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 VARIANTS = 32  # segmentations of a word to draw from
-VARIANTS_REMEMBERED = 2_000_000
+WORDS_REMEMBERED = 400_000  # 200 bytes each, or a little more
+VARIANTS_REMEMBERED = 1_000_000
 LONGEST_REMEMBERED = 30  # characters
 LONGEST_REPLACEMENT = 256  # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
 LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-_WORDS = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
+_DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
 _MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"  # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
 _WORDS_AND_MARKS = re.compile(f"{WORD_START}?(?:[^{_MARKS}{WORD_START}]+|[{_MARKS}])")
+
+
+class Flat(NamedTuple):
+    """Ids of several texts end to end."""
+
+    ids: np.ndarray
+    lengths: np.ndarray  # of each text
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]]) -> "Flat":
+        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        return cls(np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths)
+
+    def lists(self) -> list[list[int]]:
+        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
+        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 class Segmenter(Protocol):
@@ -45,8 +70,55 @@ class Segmenter(Protocol):
     @property
     def vocabulary(self) -> Vocabulary: ...
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def encode_flat(self, texts: Sequence[str]) -> Flat: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def to_bytes(self) -> bytes: ...
+
+
+def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
+    """How often each word (what stands between spaces, once normalised) occurs: all that learning needs to know."""
+    normaliser = sentencepiece.SentencePieceNormalizer(rule_name=normalisation)
+    counts, sentences = Counter[str](), iter(sentences)
+    while some := list(islice(sentences, SENTENCES_AT_ONCE)):
+        counts.update(" ".join(normaliser.normalize(some)).replace(WORD_START, " ").split(" "))
+    del counts[""]
+    return counts
+
+
+_Variant = tuple[str, int]  # a word, and which of its segmentations
+_Key = TypeVar("_Key")  # a word or a variant
+
+
+class _Segmentations(Generic[_Key]):
+    """Words that were cut, end to end; a word, or a word and the number of a variant of it, has its place there."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._clear()
+
+    def _clear(self) -> None:
+        self._numbers: dict[_Key, int] = {}
+        self._ids, self._starts = array("i"), array("q", [0])
+
+    def joined(
+        self, keys: Sequence[_Key], keys_of_text: np.ndarray, cut: Callable[[list[_Key]], Iterable[Sequence[int]]]
+    ) -> Flat:
+        """The texts that consist of these keys, so many of them to each. `cut` does those that are not known yet."""
+        if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
+            self._clear()
+        numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
+        unknown = np.flatnonzero(numbers < 0)
+        new = list(dict.fromkeys(keys[place] for place in unknown.tolist()))
+        for key, pieces in zip(new, cut(new) if new else (), strict=True):
+            self._numbers[key] = len(self._starts) - 1
+            self._ids.extend(pieces)
+            self._starts.append(len(self._ids))
+        numbers[unknown] = [self._numbers[keys[place]] for place in unknown.tolist()]
+        starts, ids = np.frombuffer(self._starts, np.int64), np.frombuffer(self._ids or array("i", [0]), np.int32)
+        lengths = starts[numbers + 1] - starts[numbers]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(ends[-1]) + np.repeat(starts[numbers] - ends[:-1], lengths)
+        return Flat(ids[places], np.diff(ends[np.cumsum(keys_of_text)], prepend=0))
 
 
 class BytePairs:
@@ -59,15 +131,23 @@ class BytePairs:
         p, pieces = self._processor, _pieces(self._processor)
         self.vocabulary = Vocabulary(pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id())
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
-        self._variants: dict[tuple[str, int, float], tuple[int, ...]] = {}
+        self._whole = _Segmentations[str](WORDS_REMEMBERED)
+        self._variants, self._rate = _Segmentations[_Variant](VARIANTS_REMEMBERED), 0.0  # those of one rate of dropout
 
     @classmethod
     def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
-        """Merges learned from sentences; the vocabulary shrinks to what a small corpus gives."""
+        return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
+
+    @classmethod
+    def learn_from_words(cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
+        """Merges learned from words and how often they occur; the vocabulary shrinks to what a small corpus gives."""
+        # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
+        table = (f"{word}\t{number}" for word, number in words.items() if "\t" not in word)
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
+                sentence_iterator=table,
+                input_format="tsv",
                 model_writer=model,
                 model_type=cls.model_type,
                 vocab_size=settings.size,
@@ -76,8 +156,6 @@ class BytePairs:
                 character_coverage=settings.coverage,
                 normalization_rule_name=settings.normalisation,
                 control_symbols=list(tags),
-                input_sentence_size=SENTENCES_TO_LEARN_FROM,
-                shuffle_input_sentence=True,
                 pad_id=0,
                 unk_id=1,
                 bos_id=2,
@@ -102,41 +180,84 @@ class BytePairs:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return list(self._processor.encode(list(texts)))
 
-    def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> list[list[int]]:
-        words = [_WORDS.findall(text) for text in self._processor.normalize(list(texts))]
+    @cached_property
+    def _words_are_apart(self) -> bool:
+        """No piece reaches over a space, and no run of unknown letters does: a text is cut word by word."""
+        pieces = self.vocabulary.pieces
+        return (
+            self._processor.normalize("a b") == f"{WORD_START}a{WORD_START}b"
+            and "<0x00>" in self.vocabulary.ids
+            and not any(WORD_START in piece[1:] for piece in pieces)
+        )
+
+    def encode_flat(self, texts: Sequence[str]) -> Flat:
+        """What `encode` gives; faster where words come back, since each is cut once."""
+        if not self._words_are_apart:
+            return Flat.of(self.encode(texts))
+        return self._whole.joined(*self._words_of(texts), self._cut)
+
+    def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> Flat:
+        words, words_of_text = self._words_of(texts)
         draw = random.Random(seed)
-        if len(self._variants) > VARIANTS_REMEMBERED:
-            self._variants.clear()
-        return [[i for word in sentence for i in self._variant(word, draw.getrandbits(31), rate)] for sentence in words]
+        numbers = [draw.getrandbits(31) for _ in words]
+        if rate != self._rate:
+            self._variants, self._rate = _Segmentations(VARIANTS_REMEMBERED), rate
+        # A long word is a whole sentence where a script has no spaces, and is not met again: it needs no stock.
+        keys = [
+            (word, number % VARIANTS if len(word) < LONGEST_REMEMBERED else number)
+            for word, number in zip(words, numbers, strict=True)
+        ]
+        return self._variants.joined(keys, words_of_text, self._cut_with_dropout)
 
-    def _variant(self, word: str, number: int, rate: float) -> tuple[int, ...]:
-        """A word's segmentation by dropout, as its number says; those of short words are few and remembered."""
-        if len(word) > LONGEST_REMEMBERED:  # a whole sentence, where a script has no spaces
-            return self._spell(self.merge(word, rate, random.Random(number)))
-        key = (word, number % VARIANTS, rate)
-        if (found := self._variants.get(key)) is None:
-            found = self._variants[key] = self._spell(self.merge(word, rate, random.Random(f"{key[1]} {word}")))
-        return found
+    def _words_of(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
+        """The words of all texts, without the mark of a space before them, and how many each text has."""
+        normal = self._processor.normalize(list(texts))
+        counts = np.fromiter((text.count(WORD_START) for text in normal), np.int64, len(normal))
+        return "".join(normal).split(WORD_START)[1:], counts
 
-    def merge(self, word: str, rate: float, draw: random.Random) -> list[str]:
+    def _cut(self, words: list[str]) -> Iterator[Sequence[int]]:
+        """Words that were normalised before. SentencePiece does it again; if that changes a word, we cut it here."""
+        normal, encoded = self._processor.normalize(words), self._processor.encode(words)
+        for word, again, ids in zip(words, normal, encoded, strict=True):
+            marked = f"{WORD_START}{word}"
+            yield ids if again == marked else self._spell(self.merge(marked))
+
+    def _cut_with_dropout(self, keys: list[_Variant]) -> Iterator[Sequence[int]]:
+        for word, number in keys:
+            # Seeding a generator takes longer than cutting a word: all share a list, each from its own place on.
+            place = zlib.crc32(f"{number} {word}".encode())
+            draws = (_DRAWS[i % len(_DRAWS)] for i in count(place))
+            yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
+
+    def merge(self, word: str, rate: float = 0.0, draws: Iterator[float] = repeat(1.0)) -> list[str]:
         """Join neighbours by the best merge, over and over; each merge that could be made is dropped at random."""
-        parts = list(word)
-        while True:
-            best, place = len(self.vocabulary), -1
-            for i in range(len(parts) - 1):
-                rank = self._ids.get(parts[i] + parts[i + 1], best)  # the ids of pieces are the order of their merges
-                if rank < best and draw.random() >= rate:
-                    best, place = rank, i
-            if place < 0:
+        parts, ids, none = list(word), self._ids, len(self.vocabulary)
+        # The ids of pieces are the order of their merges. Only those beside a merge change with it.
+        ranks = [ids.get(left + right, none) for left, right in pairwise(parts)]
+        while (best := min(ranks, default=none)) < none:
+            # Whether a merge is dropped matters only if no better one is kept: draw for the best one first.
+            kept = ranks
+            while best < none and next(draws) < rate:
+                kept = [*kept]
+                kept[kept.index(best)] = none
+                best = min(kept)
+            if best == none:
                 return parts
+            place = kept.index(best)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
+            del ranks[place]
+            if place > 0:
+                ranks[place - 1] = ids.get(parts[place - 1] + parts[place], none)
+            if place < len(ranks):
+                ranks[place] = ids.get(parts[place] + parts[place + 1], none)
+        return parts
 
-    def _spell(self, parts: list[str]) -> tuple[int, ...]:
+    def _spell(self, parts: list[str]) -> list[int]:
         ids: list[int] = []
         for part in parts:
             known = self._ids.get(part)
             ids += [known] if known is not None else [self.vocabulary.ids[f"<0x{byte:02X}>"] for byte in part.encode()]
-        return tuple(ids)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))
@@ -177,18 +298,27 @@ class Words:
 
     @classmethod
     def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "Words":
-        """The words that occur most often, as many as there is room for."""
+        return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
+
+    @classmethod
+    def learn_from_words(cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()) -> "Words":
+        """The words and punctuation marks that occur most often, as many as there is room for."""
         room = settings.size - len(SPECIAL) - len(tags)
         if room < 1:
             raise ConfigError(f"text.size={settings.size} is too small: no word has room beside {', '.join(SPECIAL)}.")
-        normaliser = sentencepiece.SentencePieceNormalizer(rule_name=settings.normalisation)
-        counts = Counter(piece for sentence in sentences for piece in _words_and_marks(normaliser.normalize(sentence)))
+        counts = Counter[str]()
+        for word, occurrences in words.items():
+            for piece in _words_and_marks(word):
+                counts[piece] += occurrences
         pieces = [*SPECIAL, *tags, *(piece for piece, _ in counts.most_common(room))]
         return cls(json.dumps({"normalisation": settings.normalisation, "pieces": pieces}, ensure_ascii=False).encode())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
         return [[ids.get(piece, unk) for piece in _words_and_marks(self._normaliser.normalize(text))] for text in texts]
+
+    def encode_flat(self, texts: Sequence[str]) -> Flat:
+        return Flat.of(self.encode(texts))
 
     def decode(self, ids: Sequence[int]) -> str:
         unk, pieces = self.vocabulary.unk, self.vocabulary.pieces
@@ -223,11 +353,16 @@ class MarianPieces:
     def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "MarianPieces":
         raise ConfigError("text.vocabulary=marian comes with converted models and cannot be learned: use bpe.")
 
+    learn_from_words = learn
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
         return [
             [ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)
         ]
+
+    def encode_flat(self, texts: Sequence[str]) -> Flat:
+        return Flat.of(self.encode(texts))
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode_pieces([self.vocabulary.pieces[i] for i in ids]))

@@ -74,8 +74,8 @@ class BatchMaker:
         place = (position.epoch, position.window, position.batch)
         seed = int(rng(self._config.training.seed, *place).integers(2**31))
         sources, targets = codec.encode_with_dropout(
-            [store.source_text(i) for i in indices],
-            [store.target_text(i) for i in indices],
+            store.source_texts(indices),
+            store.target_texts(indices),
             [self._tos[number] for number in store.corpora(indices)],
             self._config.text.dropout,
             seed,

@@ -1,14 +1,15 @@
 import random
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, mended
+from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, held_out_key, mended, normalised
 from dragoman.text.parallel import Pair, read_lines, read_pairs
-from dragoman.text.repeats import Repeats
+from dragoman.text.repeats import Repeats, hash_all
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GERMAN = "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit einem großen Garten."
@@ -99,12 +100,27 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
     expected = []
     with Repeats() as repeats:
         for line, key in enumerate(keys, start=1):
-            repeats.add(key, line)
+            repeats.add(hash_all([key]), np.array([line]))
             if key in first:
                 expected.append((line, first[key]))
             first.setdefault(key, line)
         found = sorted(tuple(row) for part in repeats.lines() for row in part.tolist())
     assert found == expected
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(text: str, other: str) -> None:
+    forms = [
+        text,
+        text.upper(),
+        text.casefold(),
+        f"<BT> {text}",
+        f"„{text}“ …",
+        *(normalize(name, text) for name in ("NFC", "NFKD")),
+        other,
+    ]
+    keys = {normalised(form): held_out_key(form) for form in forms}
+    assert all(held_out_key(form) == keys[normalised(form)] for form in forms)
 
 
 @given(st.text(max_size=60))

@@ -1,9 +1,12 @@
+import bz2
 import gzip
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dragoman.errors import CorpusError
-from dragoman.text.parallel import Pair, language_of, read_lines, read_pairs
+from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_blocks, read_lines, read_pairs
 
 
 def test_lines_end_at_newlines_alone(tmp_path) -> None:
@@ -16,6 +19,46 @@ def test_gzip_and_tsv_are_read(tmp_path) -> None:
     file = tmp_path / "a.de-en.tsv.gz"
     file.write_bytes(gzip.compress(b"Ja.\tYes.\tignored\nNein.\tNo.\n"))
     assert list(read_pairs(file)) == [Pair(1, "Ja.", "Yes."), Pair(2, "Nein.", "No.")]
+
+
+def test_bzip2_is_read_wherever_gzip_is(tmp_path) -> None:
+    (tmp_path / "a.de-en.tsv.bz2").write_bytes(bz2.compress(b"Ja.\tYes.\n"))
+    assert list(read_pairs(tmp_path / "a.de-en.tsv.bz2")) == [Pair(1, "Ja.", "Yes.")]
+    assert languages_of_tsv("a.de-en.tsv.bz2") == ("de", "en")
+    assert language_of("train.pt.bz2") == "pt"
+    (tmp_path / "broken.bz2").write_bytes(bz2.compress(b"Ja." * 1000)[:-9])
+    for read in (read_lines, read_blocks):
+        with pytest.raises(CorpusError, match=r"broken\.bz2: cannot be read"):
+            list(read(tmp_path / "broken.bz2"))
+
+
+def lines_of_blocks(path) -> list[str]:
+    lines = []
+    for block, ends in read_blocks(path):
+        assert [i + 1 for i, byte in enumerate(block) if byte == ord("\n")] == ends.tolist()
+        lines += block.decode().split("\n")[:-1]
+    return lines
+
+
+PARTS = [b"a", b"\n", b"\n", b"\r", "ä".encode(), b"\xef\xbb\xbf", b"xyz"]
+
+
+@pytest.mark.parametrize(("parts", "longest"), [([*PARTS, b"\xff"], 999), (PARTS, 9)])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(tmp_path, parts, longest: int, data) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"".join(data.draw(st.lists(st.sampled_from(parts)))))
+    results = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dragoman.text.parallel.BLOCK", 4)
+        patch.setenv("DRAGOMAN_LONGEST_LINE", str(longest))
+        for read in (lambda: list(read_lines(file, keep_cr=True)), lambda: lines_of_blocks(file)):
+            try:
+                results.append(read())
+            except CorpusError as error:
+                results.append(str(error))
+    assert results[0] == results[1]
 
 
 def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
@@ -54,15 +97,17 @@ def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: s
 def test_endless_lines_and_swelling_archives_are_refused_unless_allowed(tmp_path, monkeypatch) -> None:
     file = tmp_path / "bomb.gz"
     file.write_bytes(gzip.compress(b"x" * 3_000_000))
-    with pytest.raises(CorpusError, match=r"line 1 has over 1,048,576 bytes.*DRAGOMAN_LONGEST_LINE"):
-        list(read_lines(file))
+    for read in (read_lines, read_blocks):
+        with pytest.raises(CorpusError, match=r"line 1 has over 1,048,576 bytes.*DRAGOMAN_LONGEST_LINE"):
+            list(read(file))
     monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", "4000000")
     assert len(next(read_lines(file))) == 3_000_000
     monkeypatch.delenv("DRAGOMAN_LONGEST_LINE")
     monkeypatch.setattr("dragoman.text.parallel.LARGEST_SWELLING", 5)
     file.write_bytes(gzip.compress(b"same line\n" * 8_000_000, compresslevel=1))
-    with pytest.raises(CorpusError, match="unpacks to over 5 times its size"):
-        list(read_lines(file))
+    for read in (read_lines, read_blocks):
+        with pytest.raises(CorpusError, match="unpacks to over 5 times its size"):
+            list(read(file))
 
 
 def test_languages_come_from_suffixes() -> None:
