@@ -9,7 +9,7 @@ reads corpora/{tatoeba,extra,real,flores} and leaves in corpora/pretraining:
 - prose.XX-en: stories and encyclopaedia passages;
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an
   emoji, with other numbers and names;
-- train.XX-YY, test.XX-YY: Tatoeba's pairs of two languages that translate one English sentence;
+- train.XX-YY: Tatoeba's sentences of two languages that translate one English sentence;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
 - config.toml: pretraining/config.toml with all these corpora, in all directions.
 
@@ -48,7 +48,7 @@ WEIGHTS = {  # how often a pair is seen in an epoch, by corpus; between two othe
     "odd": (0.5, 0.0),
 }
 ODD_PAIRS, RENAMED_PAIRS = 2500, 15_000  # of each pair of languages
-VALID_PAIRS, TEST_PAIRS = 125, 2000
+VALID_PAIRS = 125  # of each set
 EMOJI = [
     *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂",
     "✈️", *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
@@ -78,8 +78,6 @@ def main(corpora: Path) -> None:
         write(out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS))
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
-        test = joined(*(tatoeba(corpora, "test", x) for x in (a, b)))
-        write(out, f"test.{a}-{b}", lots.sample(test, min(TEST_PAIRS, len(test))))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
     tables = [*training_tables(corpora), *held_out_tables(corpora)]
     (out / "config.toml").write_text(settings + "\n" + "\n".join(tables), encoding="utf-8")

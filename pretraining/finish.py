@@ -1,17 +1,20 @@
 """Scores a trained and converted model in every direction and leaves it, with its card, in another folder.
 
-    python pretraining/finish.py corpora runs/bundled dragoman/pretrained/tatoeba
+    python pretraining/finish.py corpora runs/bundled dragoman/pretrained/NAME
 
-Directions to and from English: the Tatoeba test sets, BLEU and chrF. The others: the test sets joined on their English
-side (pretraining/data.py), chrF. The bundle translates as it is: int8, its own beam. Scores that are found
-in runs/bundled/scores.json are not computed again.
+All twenty directions: FLORES devtest, BLEU and chrF. Those with English: the Tatoeba test sets as well.
+The bundle translates as it is: int8, its own beam. This is done once, after all choices were made on
+the validation sets (validate.py). Scores that are found in runs/bundled/scores.json are not computed again.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+
+from data import LANGUAGES, tatoeba_files
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import make_config
@@ -21,16 +24,19 @@ from dragoman.evaluate.metrics import score
 from dragoman.text.parallel import read_pairs
 
 CONFIG = Path(__file__).parent / "config.toml"
-LANGUAGES = ("de", "en", "es", "fr", "pt")
 CARD = {
-    "description": "every direction between English, German, Spanish, French and Portuguese; short everyday sentences",
-    "data": "Tatoeba in four pairs with English, joined on English for the other directions; LibreOffice's help texts "
-    "and messages; Bible verses; English of these translated into Portuguese by an earlier model; no pair shares a "
-    "sentence with a validation or test set, and none was changed or chained from one that does",
-    "attribution": "sentences from tatoeba.org and manythings.org/anki (CC BY 2.0 FR); translations of LibreOffice "
-    "7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain)",
-    "licence": "CC BY 2.0 FR, as the sentences",
-    "trained_by": "dragoman train --config pretraining/config.toml, in three legs, the last with max_steps=46656",
+    "description": "every direction between English, German, Spanish, French and Portuguese",
+    "data": "Europarl in all twenty directions; Tatoeba; documentation, laws and verses; dictionaries, names of "
+    "countries, languages and units; stories and encyclopaedia passages; no pair shares a sentence with a validation "
+    "or test set, and none was changed from one that does",
+    "attribution": "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences from tatoeba.org and "
+    "manythings.org/anki (CC BY 2.0 FR). Mozilla contributors (CC BY-SA 2.5); PHP manual, Godot manual (CC BY 3.0); Python "
+    "documentation (PSF, translations CC0); Canada's federal acts (Open Government Licence - Canada); GIMP manual (GFDL 1.2); "
+    "React, Kubernetes, Open Source Guides, Programming Historian, tldr (CC BY 4.0); Debian handbook (CC BY-SA 3.0); "
+    "FreeBSD documentation (BSD); LibreOffice 7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain; pt CC BY 3.0 BR); "
+    "African Storybook (CC BY); XQuAD (CC BY-SA 4.0); Wiktionary (CC BY-SA 3.0); CLDR (Unicode); iso-codes (LGPL-2.1)",
+    "licence": "CC BY-SA 4.0",
+    "trained_by": "pretraining/data.py, pretraining/config.toml",
     "machine": "one NVIDIA H200",
     "scored_on": "test",
 }  # fmt: skip
@@ -41,25 +47,28 @@ def main(corpora: Path, model: Path, out: Path) -> None:
     scores: dict[str, list[dict[str, object]]] = json.loads(kept.read_text()) if kept.exists() else {}
     with_search_settings(model)
     translator = load(model)
-    for source, target in permutations(LANGUAGES, 2):
-        direction = f"{source}→{target}"
-        if direction not in scores:
-            pairs = [(p.source, p.target) for p in read_pairs(*test_set(corpora, source, target))]
+    for name, source, target, files in test_sets(corpora):
+        if name not in scores:
+            pairs = [(pair.source, pair.target) for pair in read_pairs(*files)]
             outputs = translator([text for text, _ in pairs], Request(to=target, source_language=source))
-            metrics = ["BLEU", "chrF2"] if "en" in (source, target) else ["chrF2"]
-            found = score(outputs, [[reference for _, reference in pairs]], metrics)
-            scores[direction] = [
-                {"name": f"{direction} {s.name}", "value": round(s.value, 2), "signature": s.signature} for s in found
+            scores[name] = [
+                {"name": f"{name} {found.name}", "value": round(found.value, 2), "signature": found.signature}
+                for found in score(outputs, [[reference for _, reference in pairs]], ["BLEU", "chrF2"])
             ]
             kept.write_text(json.dumps(scores, indent=1, ensure_ascii=False))
-        print(*(f"{entry['name']} {entry['value']:.2f}" for entry in scores[direction]), sep=", ", flush=True)
+        print(*(f"{entry['name']} {entry['value']:.2f}" for entry in scores[name]), sep=", ", flush=True)
     bundle = read_bundle(model)
-    card = {
-        **bundle.card,
-        **CARD,
-        "scores": [entry for s, t in permutations(LANGUAGES, 2) for entry in scores[f"{s}→{t}"]],
-    }
-    write_bundle(out, replace(bundle, card=card))
+    of_all = [entry for name, *_ in test_sets(corpora) for entry in scores[name]]
+    write_bundle(out, replace(bundle, card={**bundle.card, **CARD, "scores": of_all}))
+
+
+def test_sets(corpora: Path) -> Iterator[tuple[str, str, str, tuple[Path, Path]]]:
+    """Name, source and target language, files."""
+    for source, target in permutations(LANGUAGES, 2):
+        files = tuple(corpora / "flores" / f"devtest.{language}.gz" for language in (source, target))
+        yield f"FLORES {source}→{target}", source, target, (files[0], files[1])
+        if "en" in (source, target):
+            yield f"Tatoeba {source}→{target}", source, target, tatoeba_files(corpora, "test", source, target)
 
 
 def with_search_settings(model: Path) -> None:
@@ -67,15 +76,6 @@ def with_search_settings(model: Path) -> None:
     bundle = read_bundle(model)
     config = with_settings(bundle.config, {"data.prepared": ""})
     write_bundle(model, replace(bundle, config=replace(config, decoding=make_config(file=CONFIG).decoding)))
-
-
-def test_set(corpora: Path, source: str, target: str) -> tuple[Path, Path]:
-    if "en" in (source, target):
-        other = source if target == "en" else target
-        stem = corpora / "tatoeba" / f"{other}-en" / "test"
-    else:
-        stem = corpora / "pretraining" / f"test.{'-'.join(sorted((source, target)))}"
-    return Path(f"{stem}.{source}.gz"), Path(f"{stem}.{target}.gz")
 
 
 if __name__ == "__main__":
