@@ -29,12 +29,14 @@ CARD = {
     "data": "Europarl in all twenty directions; Tatoeba; documentation, laws and verses; dictionaries, names of "
     "countries, languages and units; stories and encyclopaedia passages; no pair shares a sentence with a validation "
     "or test set, and none was changed from one that does",
-    "attribution": "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences from tatoeba.org and "
-    "manythings.org/anki (CC BY 2.0 FR). Mozilla contributors (CC BY-SA 2.5); PHP manual, Godot manual (CC BY 3.0); Python "
-    "documentation (PSF, translations CC0); Canada's federal acts (Open Government Licence - Canada); GIMP manual (GFDL 1.2); "
-    "React, Kubernetes, Open Source Guides, Programming Historian, tldr (CC BY 4.0); Debian handbook (CC BY-SA 3.0); "
-    "FreeBSD documentation (BSD); LibreOffice 7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain; pt CC BY 3.0 BR); "
-    "African Storybook (CC BY); XQuAD (CC BY-SA 4.0); Wiktionary (CC BY-SA 3.0); CLDR (Unicode); iso-codes (LGPL-2.1)",
+    "attribution": "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences from "
+    "tatoeba.org and manythings.org/anki (CC BY 2.0 FR). Mozilla contributors (CC BY-SA 2.5); PHP and Godot "
+    "manuals (CC BY 3.0); Python documentation (PSF, translations CC0); Canada's federal acts (Open "
+    "Government Licence - Canada); GIMP manual (GFDL 1.2); React, Kubernetes, Open Source Guides, "
+    "Programming Historian, tldr (CC BY 4.0); Debian handbook (CC BY-SA 3.0); FreeBSD documentation (BSD); "
+    "LibreOffice 7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain; pt CC BY 3.0 BR); "
+    "children's stories (CC BY); XQuAD (CC BY-SA 4.0); Wiktionary (CC BY-SA 3.0); CLDR (Unicode); "
+    "iso-codes (LGPL-2.1)",
     "licence": "CC BY-SA 4.0",
     "trained_by": "pretraining/data.py, pretraining/config.toml",
     "machine": "one NVIDIA H200",
