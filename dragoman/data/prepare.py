@@ -112,14 +112,25 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
     """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what was written."""
+    aside = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        _fill(aside, config, codec)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    aside.rename(folder)
+    return open_prepared(config, folder)
+
+
+def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
+    """All that a prepared folder holds."""
     corpora = name_languages(config.data.corpora)
     languages = languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
-    aside = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     with Workers(are_worth_processes({name for c in corpora for name in (c.source, c.target) if name})) as workers:
         text = _copy(corpora, aside, workers)
         looks = _look(text, aside / "looks", workers)
@@ -139,14 +150,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
         _encode(text, codec, config.text.vocabulary, aside, workers)
     kept_out, too_long, longest = _pair(corpora, text, looks, held_out, codec, config.data.max_length)
     (aside / "looks").unlink()
-    notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
-    if config.data.exclude:
-        notes += [
-            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
-            for corpus, count in zip(corpora, kept_out, strict=True) if count
-        ]  # fmt: skip
-    elif shared := sum(kept_out) - len(valid.sources):
-        notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
+    notes = _notes(corpora, reports, kept_out, len(valid.sources), config)
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the longest {longest:,}) "
@@ -155,8 +159,21 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
     facts = {"too_long": too_long, "notes": notes, "valid": [valid.sources, valid.targets, valid.tos]}
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
     (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
-    aside.rename(folder)
-    return open_prepared(config, folder)
+
+
+def _notes(
+    corpora: tuple[Corpus, ...], reports: list[Report], kept_out: list[int], drawn: int, config: Config
+) -> list[str]:
+    """What is wrong with the corpora, and how many pairs of each were held out, of which so many for validation."""
+    notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
+    if config.data.exclude:
+        notes += [
+            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
+            for corpus, count in zip(corpora, kept_out, strict=True) if count
+        ]  # fmt: skip
+    elif shared := sum(kept_out) - drawn:
+        notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
+    return notes
 
 
 def prepared_settings(folder: Path) -> dict[str, Any]:

@@ -188,6 +188,7 @@ def test_a_file_of_another_length_is_refused_with_the_line_that_has_no_partner(t
     files[1].write_text("".join(files[1].read_text().splitlines(keepends=True)[:7]) + "8\n")
     with pytest.raises(CorpusError, match=r"t\.de has 20 lines, .*t\.en 8"):
         prepare(config(files), tmp_path / "data")
+    assert {path.name for path in tmp_path.iterdir()} == {"t.de", "t.en"}  # nothing half made is left
 
 
 def test_shards_are_read_in_order_and_each_has_its_partner(tmp_path) -> None:
