@@ -4,6 +4,7 @@ Every file that is to last goes through `replacing`. It writes beside the final 
 suits regular files alone: devices, pipes and sockets are written straight.
 """
 
+import bz2
 import errno
 import gzip
 import io
@@ -12,9 +13,9 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from dragoman.errors import RunError
 
@@ -29,9 +30,14 @@ def write_atomically(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete. A name in .gz packs it, equal texts to equal bytes."""
+    """A text file that gets its name when it is complete. A name in .gz or .bz2 packs it, equal texts to equal bytes."""
     with replacing(path) as raw:
-        packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.endswith(".gz") else nullcontext(raw)
+        if path.endswith(".gz"):
+            packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+        elif path.endswith(".bz2"):
+            packed = bz2.BZ2File(raw, "wb")
+        else:
+            packed = nullcontext(raw)
         with packed as file:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
             yield text

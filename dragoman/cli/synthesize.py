@@ -35,7 +35,9 @@ from dragoman.text.parallel import read_lines
 
 def command(
     model: Model = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz and .bz2 allowed).")] = "",
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz and .bz2 allowed).")
+    ] = "",
     output: Annotated[
         str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz and .bz2 allowed).")
     ] = "",

@@ -48,7 +48,9 @@ def command(
     model: Model = "",
     from_: From = "",
     to: To = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to translate (.gz and .bz2 allowed).")] = "",
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="File of lines to translate (.gz and .bz2 allowed).")
+    ] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File for the translations, line by line.")] = "",
     beam: Beam = None,
     nbest: Annotated[

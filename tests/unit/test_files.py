@@ -1,5 +1,6 @@
 """What writing does to what is there: other people's modes, links, devices and pipes stay what they are."""
 
+import bz2
 import gzip
 import os
 import socket
@@ -226,3 +227,8 @@ def test_a_packed_file_says_neither_name_nor_time(tmp_path) -> None:
         write(tmp_path / name)
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"new"
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+
+
+def test_a_name_in_bz2_packs_too(tmp_path) -> None:
+    write(tmp_path / "out.txt.bz2", "line\n")
+    assert bz2.decompress((tmp_path / "out.txt.bz2").read_bytes()) == b"line\n"
