@@ -44,7 +44,7 @@ class Corpus:
     """
 
     source: str = setting(
-        "", "file with source sentences, one a line (.gz and .bz2 allowed), or a .tsv file with both sides"
+        "", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides"
     )
     target: str = setting("", "file with target sentences, line by line the translations of `source`")
     source_language: str = setting("", "language code of the source", key="from")

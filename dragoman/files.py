@@ -30,7 +30,7 @@ def write_atomically(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete. A name in .gz or .bz2 packs it, equal texts to equal bytes."""
+    """A text file that gets its name when it is complete; .gz or .bz2 packs it, equal texts to equal bytes."""
     with replacing(path) as raw:
         if path.endswith(".gz"):
             packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)

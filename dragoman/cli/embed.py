@@ -22,7 +22,7 @@ def command(
     model: Model = "",
     from_: From = "",
     to: To = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to embed (.gz and .bz2 allowed).")] = "",
+    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")] = "",
     output: Annotated[
         str, typer.Option("--output", "-o", help="File for the vectors: JSON lines, or an array if it ends in .npy.")
     ] = "",
