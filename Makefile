@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-all fuzz torture check bench bench-serve soak clean
+.PHONY: setup demo train-demo test test-all fuzz torture check audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -45,11 +45,27 @@ torture: setup fuzz
 	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 DRAGOMAN_HTTP_CASES=10000 \
 	    $(BIN)/python -m pytest tests/torture tests/fuzz/test_http.py
 
-check: setup
+check: setup audit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Fails on a pinned version with a known vulnerability. Where PyPI's advisories cannot be reached, it says in one line
+# that nothing was audited, and passes.
+audit: setup
+	$(BIN)/python tools/dependencies.py audit
+
+# Tests with the lowest versions that pyproject.toml allows, in an environment of its own. What has no bound there, PyTorch
+# among it, comes from the usual one.
+LOWEST := build/lowest
+lowest: setup
+	$(BIN)/python -m venv --clear $(LOWEST)
+	$(BIN)/python tools/dependencies.py lowest > $(LOWEST)/versions.txt
+	$(LOWEST)/bin/pip install --quiet --requirement $(LOWEST)/versions.txt
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$$(echo $(LOWEST)/lib/python3.*/site-packages)/rest.pth"
+	$(LOWEST)/bin/python -m pytest -p no:schemathesis tests/unit/text tests/unit/decode tests/unit/engine tests/unit/serve \
+	    tests/unit/bulk tests/unit/inspect tests/unit/test_*.py tests/story/test_pretrained.py tests/torture/test_attacks_on_files.py
 
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
