@@ -51,8 +51,8 @@ check: setup audit
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Fails on a pinned version with a known vulnerability. Where PyPI's advisories cannot be reached, it says in one line
-# that nothing was audited, and passes.
+# Fails on a pinned version with a known vulnerability. Where the advisories cannot be reached, it says in one line that
+# nothing was audited, and passes.
 audit: setup
 	$(BIN)/python tools/dependencies.py audit
 

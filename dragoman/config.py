@@ -43,9 +43,7 @@ class Corpus:
     A name with a * stands for many files: `train.*.de.gz`.
     """
 
-    source: str = setting(
-        "", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides"
-    )
+    source: str = setting("", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides")
     target: str = setting("", "file with target sentences, line by line the translations of `source`")
     source_language: str = setting("", "language code of the source", key="from")
     target_language: str = setting("", "language code of the target", key="to")

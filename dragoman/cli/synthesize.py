@@ -35,12 +35,8 @@ from dragoman.text.parallel import read_lines
 
 def command(
     model: Model = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")
-    ] = "",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
-    ] = "",
+    input_: Annotated[str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")] = "",
     kind: Annotated[
         str, typer.Option(help="back: the text is the target, and its source is made; distil: the reverse.")
     ] = "back",

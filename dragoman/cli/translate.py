@@ -48,9 +48,7 @@ def command(
     model: Model = "",
     from_: From = "",
     to: To = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to translate (.gz, .bz2).")
-    ] = "",
+    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to translate (.gz, .bz2).")] = "",
     output: Annotated[str, typer.Option("--output", "-o", help="File for the translations, line by line.")] = "",
     beam: Beam = None,
     nbest: Annotated[
