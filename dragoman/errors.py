@@ -11,15 +11,15 @@ from contextlib import contextmanager
 class DragomanError(Exception):
     """Root of the tree: catch this to catch whatever dragoman refuses.
 
-    A message may quote what stands in a file that somebody else made: no control character of it reaches
-    a terminal.
+    A message may quote what stands in a file that somebody else made: it is one line, and no control
+    character of it reaches a terminal.
     """
 
     longest = 1_000_000  # characters of a message
 
     def __init__(self, message: str = ""):
         short = message if len(message) <= self.longest else f"{message[: self.longest]}…"
-        super().__init__("".join(map(_visible, short)))
+        super().__init__("".join(map(_visible, " ".join(short.split()))))
 
 
 def _visible(character: str) -> str:
@@ -27,9 +27,7 @@ def _visible(character: str) -> str:
     >>> "".join(map(_visible, "a\\x1b[2Jé"))
     'a\\\\x1b[2Jé'
     """
-    if character.isprintable() or character == "\n":
-        return character
-    return character.encode("unicode_escape").decode()
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 class ConfigError(DragomanError):
