@@ -25,15 +25,15 @@ def escaped(text: str) -> str:
 class DragomanError(Exception):
     """Root of the tree: catch this to catch whatever dragoman refuses.
 
-    A message may quote what stands in a file that somebody else made: no control character of it reaches
-    a terminal.
+    A message may quote what stands in a file that somebody else made: it is one line, and no control
+    character of it reaches a terminal.
     """
 
     longest = 1_000_000  # characters of a message
 
     def __init__(self, message: str = ""):
         short = message if len(message) <= self.longest else f"{message[: self.longest]}…"
-        super().__init__("\n".join(map(escaped, short.split("\n"))))
+        super().__init__(escaped(" ".join(short.split())))
 
 
 class ConfigError(DragomanError):

@@ -45,7 +45,7 @@ def memory_bytes() -> int:
 
 
 def parsed_json(raw: bytes) -> Any:
-    """What JSON says; a ValueError if it is none, or nested too deeply to be walked through.
+    """What JSON says; a ValueError if it is none, nested too deeply, or has text that no file can hold.
 
     >>> parsed_json(b'{"a": [1]}')
     {'a': [1]}
@@ -63,8 +63,10 @@ def parsed_json(raw: bytes) -> Any:
 
 
 def _children(node: Any) -> list[Any]:
+    if isinstance(node, str):
+        node.encode()  # half a surrogate pair, which JSON can spell, could never be printed: a ValueError
     if isinstance(node, dict):
-        return list(node.values())
+        return [*node, *node.values()]
     return node if isinstance(node, list) else []
 
 

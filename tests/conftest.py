@@ -114,9 +114,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     source, target = write_corpus(folder, "train", toy_pairs(2000))
     settings = {
-        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 240,
-        "training.validate_every": 120, "training.checkpoint_every": 60, "training.warmup_steps": 40,
-        "training.learning_rate": 1e-2, "data.valid_size": 50, "model.dropout": 0.0,
+        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 180,
+        "training.validate_every": 90, "training.checkpoint_every": 45, "training.warmup_steps": 30,
+        "training.optimiser": "muon", "training.schedule": "linear", "training.learning_rate": 2e-2,
+        "data.valid_size": 50, "model.dropout": 0.0,
     }  # fmt: skip
     corpora = (Corpus(str(source), str(target)),)
     outcome = train(folder / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")

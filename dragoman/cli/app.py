@@ -74,7 +74,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except DragomanError as error:
-        print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"dragoman: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

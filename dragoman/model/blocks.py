@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
+from dragoman.model.heads import KeysValues
 from dragoman.model.layers import PLACEMENTS, FeedForward
 
 Look = Callable[[Tensor], Tensor]
@@ -64,6 +65,10 @@ class DecoderLayer(_Layer):
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_cross = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
+
+    def memory(self, x: Tensor) -> KeysValues:
+        """Keys and values of the source (B, S, D), for all that this layer will say about it."""
+        return self.cross.keys_values(x)
 
     def forward(self, x: Tensor, to_past: Look, to_memory: Look, real: Tensor | None = None) -> Tensor:
         x = self.around_attention(x, to_past, real)

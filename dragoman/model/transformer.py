@@ -78,8 +78,8 @@ class Transformer(Neural):
         the past is the KV cache, still empty."""
         mask = self.mask(source)
         given: list[Tensor] = []
-        for layer, memory in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
-            given += layer.cross.keys_values(memory)
+        for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
+            given += layer.memory(x)
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
 
     def advance(

@@ -20,6 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.model.blocks import DecoderLayer
 from dragoman.model.transformer import Transformer
 from dragoman.settings import environment_number
 
@@ -97,7 +98,7 @@ class Ranks:
     def shard(self, model: nn.Module) -> None:
         """Leave this rank its part of every weight: of each layer by itself, and of the rest together."""
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(self.device.type, (self.size,))
         layers: list[nn.Module] = [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
@@ -105,6 +106,8 @@ class Ranks:
             sharded = fully_shard(module, mesh=mesh)
             sharded.set_gradient_divide_factor(1.0)  # the tokens of the step have been divided by already
             sharded.set_force_sum_reduction_for_comms(True)  # gloo can do no other
+            if isinstance(module, DecoderLayer):
+                register_fsdp_forward_method(module, "memory")  # it needs the whole weights too
 
     def end_unless_first_to_fail(self) -> None:
         """An error that one rank has told is not told again."""

@@ -20,7 +20,7 @@ from dragoman.data.batches import Batch, halves, idle
 from dragoman.data.prepare import Prepared
 from dragoman.errors import RunError
 from dragoman.model.build import Model
-from dragoman.model.weights import whole
+from dragoman.model.weights import get_weights, set_weights, whole
 from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
@@ -215,9 +215,8 @@ class Trainer:
     def _gather_weights(self) -> None:
         """Bring the whole model up to date, where the ranks hold parts of another."""
         if self.model is not self.whole:
-            with torch.no_grad():
-                for mine, part in zip(self.whole.parameters(), self.model.parameters(), strict=True):
-                    mine.copy_(whole(part))
+            # Not the parameters alone: batch norms keep running averages, by which validation is done.
+            set_weights(self.whole, {name: whole(part) for name, part in get_weights(self.model).items()})
 
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint; an interim one serves to resume and is not averaged."""

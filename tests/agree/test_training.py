@@ -1,5 +1,6 @@
 """Two roads to one gradient, one cost, one run."""
 
+import copy
 import json
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ from dragoman.data.prepare import prepare
 from dragoman.decode.translator import load
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
+from dragoman.model.weights import get_weights
 from dragoman.training.cost import training_flops
 from dragoman.training.journal import Journal
 from dragoman.training.loss import smoothed_cross_entropy
@@ -261,6 +263,20 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> Non
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
     ).read_bytes()
+
+
+def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path) -> None:
+    """Where ranks share a model, the whole one that is validated gets everything that training changes."""
+    trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
+    trainer.model = copy.deepcopy(trainer.whole)  # as where each rank holds a part
+    averages = [name for name, _ in trainer.model.named_buffers() if name.endswith(".mean")]
+    assert averages
+    with torch.no_grad():
+        for tensor in (*trainer.model.parameters(), *map(trainer.model.get_buffer, averages)):
+            tensor.add_(1.0)
+    trainer._gather_weights()
+    for name, expected in get_weights(trainer.model).items():
+        assert torch.equal(get_weights(trainer.whole)[name], expected), name
 
 
 def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> None:

@@ -239,6 +239,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "a score is no number",
     ),
     "a card names numbers": (json_entries("card.json", **{"from": [1]}), "card.json"),
+    "a card with half a character": (contents("card.json", b'{"a": {"\\ud800": 1}}'), "surrogates not allowed"),
     "a language speaks to the terminal": (json_entries("languages.json", target=[ESCAPE]), "is no code"),
     "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is no code"),
     "languages without tags": (json_entries("languages.json", target=["en", "fr"]), "no piece >>en<<"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dragoman.training.folder import is_finished
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
@@ -75,10 +76,10 @@ def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
             process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         inside += bool(list(out.glob("checkpoints/*.partial")) or list(out.glob("*.partial")))
-        if (out / "manifest.json").exists():  # finished: the next kills hit another run
+        if is_finished(out):  # the next kills hit another run
             out = tmp_path / f"killed{kills}"
     subprocess.run(command(corpus, out, "--resume", *there), check=True, capture_output=True)
-    finished = [folder for folder in tmp_path.glob("killed*") if (folder / "manifest.json").exists()]
+    finished = [folder for folder in tmp_path.glob("killed*") if is_finished(folder)]
     assert finished
     for folder in finished:
         assert (folder / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
