@@ -63,14 +63,22 @@ def sample(
 
 
 def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Generator) -> int:
-    """One token from one row of log-probabilities."""
+    """One token from one row of log-probabilities.
+
+    Probabilities are laid end to end in the order of the vocabulary. In the order of their sizes, two that differ by a
+    rounding error would change places, and with them what is drawn.
+    """
     scores = log_probs.astype(np.float64) / max(sampling.temperature, 1e-6)
-    order = np.argsort(-scores, kind="stable")
-    probabilities = np.exp(scores[order] - scores[order[0]])
+    probabilities = np.exp(scores - scores.max())
     probabilities /= probabilities.sum()
-    if sampling.top_k:
-        probabilities[sampling.top_k :] = 0.0
-    mass_before = np.cumsum(probabilities) - probabilities
-    probabilities[1:][mass_before[1:] >= sampling.top_p] = 0.0  # the likeliest always stays
-    chosen = np.searchsorted(np.cumsum(probabilities), generator.random() * probabilities.sum(), side="right")
-    return int(order[min(chosen, np.flatnonzero(probabilities)[-1])])
+    if sampling.top_k or sampling.top_p < 1:
+        order = np.argsort(-scores, kind="stable")
+        mass_before = np.cumsum(probabilities[order]) - probabilities[order]
+        left_out = mass_before >= sampling.top_p
+        if sampling.top_k:
+            left_out[sampling.top_k :] = True
+        left_out[0] = False  # the likeliest always stays
+        probabilities[order[left_out]] = 0.0
+    upto = np.cumsum(probabilities)
+    chosen = int(np.searchsorted(upto, generator.random() * upto[-1], side="right"))
+    return min(chosen, int(np.flatnonzero(probabilities)[-1]))

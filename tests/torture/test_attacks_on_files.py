@@ -51,14 +51,14 @@ def forge_card(folder: Path, card: object) -> None:
 def test_a_card_cannot_command_a_terminal_or_forge_a_line(model, dragoman) -> None:
     plain = len(dragoman("info", model).out.splitlines())
     card = json.loads((model / "card.json").read_text())
-    forge_card(model, card | {"made by": EVIL, EVIL: "name", "lone": "\ud800"})
+    forge_card(model, card | {"made by": EVIL, EVIL: "name"})
     said = dragoman("info", model)
     assert said.code == 0
     assert not set(said.out) & COMMANDS
-    assert len(said.out.splitlines()) == plain + 3
+    assert len(said.out.splitlines()) == plain + 2
     assert "[red]x[/nope]" in said.out
     facts = json.loads(dragoman("info", model, "--json").out)
-    assert (facts["made by"], facts["lone"]) == (EVIL, "\ud800")
+    assert facts["made by"] == EVIL
 
 
 @pytest.mark.parametrize(
