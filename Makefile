@@ -31,11 +31,14 @@ train-demo: setup
 	    --valid examples/valid.de.gz examples/valid.en.gz --config configs/demo.toml --device cpu
 	$(BIN)/dragoman translate --model runs/demo "Ich bin müde." "Wo ist meine Tasche?" "Tom hat einen Hund." "Das ist gut."
 
+# One process for each core, and one thread for each process: small models are slower with more.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: setup check
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Thousands of random cases for text, settings and bundles; then kills, damage, full disks and forgeries in full number.
 fuzz: setup
