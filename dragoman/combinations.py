@@ -6,18 +6,23 @@ Settings come by dotted name: `given["model.width"]`.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-OBEYED = {
-    "transformer": ("attention", "positions", "norm_kind", "residual", "feed_forward", "decoder_attention"),
-    "decoder-only": ("attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
-                     "attention.projections", "positions.kind", "positions.join", "positions.base",
-                     "positions.max_length", "residual", "feed_forward"),
-    "rnn": ("cell",),
-    "rnn-attention": ("cell", "attention.similarity"),
-    "gnmt": ("attention.similarity",),
-    "convs2s": ("kernel_width", "positions.max_length"),
+_BLOCK = ("activation", "norm", "norm_kind", "attention_dropout", "activation_dropout", "residual", "feed_forward")
+_NEURAL = ("dropout", "output_bias", "tied")
+READ = {
+    "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention"),
+    "decoder-only": (*_NEURAL, *_BLOCK, "attention.similarity", "attention.span", "attention.window",
+                     "attention.heads_layout", "attention.projections", "positions.kind", "positions.join",
+                     "positions.base", "positions.max_length"),
+    "rnn": (*_NEURAL, "cell"),
+    "rnn-attention": (*_NEURAL, "cell", "attention.similarity", "attention_dropout"),
+    "gnmt": (*_NEURAL, "attention.similarity", "attention_dropout"),
+    "convs2s": (*_NEURAL, "kernel_width", "positions.max_length"),
     "lexical": (),
 }  # fmt: skip
-"""Of the settings of `model` that choose a variant, those (or the tables of those) that an architecture has."""
+"""The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed: a preset
+gives them for every architecture, and one that has no heads leaves their number alone."""
+SIZES = ("architecture", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers")
+OF_PRESETS = ("norm", "dropout")  # presets set these for every architecture, and older runs have kept them so
 
 
 def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
@@ -32,10 +37,10 @@ def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[st
 
 def _not_of_this_architecture(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     architecture = given["model.architecture"]
-    variants = {name for names in OBEYED.values() for name in names}
     for name, value in given.items():
-        if value != default[name] and _within(name, variants) and not _within(name, OBEYED[architecture]):
-            yield f"{name}={value} says nothing to model.architecture={architecture}: leave it at {default[name]}."
+        read = not name.startswith("model.") or _within(name, (*SIZES, *OF_PRESETS, *READ[architecture]))
+        if value != default[name] and not read:
+            yield f"{name}={value} is not read by model.architecture={architecture}: leave it at {default[name]}."
     if architecture in _NEEDS:
         yield from _NEEDS[architecture](given)
 
@@ -75,6 +80,8 @@ def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
+    if not _within("model.positions.kind", READ[given["model.architecture"]]):
+        return  # neither heads nor positions of this kind
     width, heads, kind = (given[f"model.{name}"] for name in ("width", "heads", "positions.kind"))
     if width % heads:
         yield (f"model.width={width} is not a multiple of model.heads={heads}: each head gets width/heads features.")
