@@ -67,7 +67,7 @@ def train(args: argparse.Namespace, data: Prepared, optimiser: str, rate: float,
         trainer.settle(NoJournal())
         seconds = time.monotonic() - started
         steps_of_data.close()
-        loss = trainer.validator.surprise(data.valid)
+        loss = trainer.validator.nll(data.valid)
     run = Run(optimiser, rate, steps, args.batch_tokens, loss, progress.flops, seconds, progress.target_tokens)
     print(
         f"{optimiser:5} rate {rate:<8g} {steps:6,} steps  {progress.flops:.3g} FLOPs  {seconds:6.1f} s  "

@@ -88,7 +88,7 @@ def _cluster(address: str) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Ray would knock for ten minutes at a door that nobody opens."""
+    """Ray would try for ten minutes to reach an address where nobody answers."""
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal() and "/" not in host:
         try:

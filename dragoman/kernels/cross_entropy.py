@@ -19,14 +19,14 @@ _LARGEST = 2**31  # bytes of logits at a time; more are computed in parts
 
 
 @triton.jit
-def _loss_and_gradient(logits_at, targets_at, loss_at, surprise_at, smoothing, words, stride, block: tl.constexpr):
+def _loss_and_gradient(logits_at, targets_at, loss_at, nll_at, smoothing, words, stride, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = logits_at + row * stride
     target = tl.load(targets_at + row)
     column = tl.arange(0, block)
     if target < 0:
         tl.store(loss_at + row, 0.0)
-        tl.store(surprise_at + row, 0.0)
+        tl.store(nll_at + row, 0.0)
         for start in range(0, words, block):
             tl.store(at + start + column, tl.zeros([block], tl.float32), mask=start + column < words)
     else:
@@ -43,9 +43,9 @@ def _loss_and_gradient(logits_at, targets_at, loss_at, surprise_at, smoothing, w
             total += tl.where(inside, x, 0.0)
         peak = tl.max(highest, 0)
         log_total = peak + tl.log(tl.sum(powers * tl.exp(highest - peak), 0))
-        surprise = log_total - right
-        tl.store(surprise_at + row, surprise)
-        tl.store(loss_at + row, (1 - smoothing) * surprise + smoothing * (log_total - tl.sum(total, 0) / words))
+        nll = log_total - right
+        tl.store(nll_at + row, nll)
+        tl.store(loss_at + row, (1 - smoothing) * nll + smoothing * (log_total - tl.sum(total, 0) / words))
         for start in range(0, words, block):
             inside = start + column < words
             x = tl.load(at + start + column, mask=inside, other=float("-inf")).to(tl.float32)
@@ -57,7 +57,7 @@ def _loss_and_gradient(logits_at, targets_at, loss_at, surprise_at, smoothing, w
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        loss, surprise = torch.empty(2, len(hidden), dtype=torch.float32, device=hidden.device)
+        loss, nll = torch.empty(2, len(hidden), dtype=torch.float32, device=hidden.device)
         dhidden = torch.empty_like(hidden)
         dweight: Tensor | None = None
         words, near = len(weight), weight.to(hidden.dtype)
@@ -66,7 +66,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = hidden[part] @ near.T  # (N, V), and soon their gradient
             block, warps = (2048, 16) if words > 16_384 else (1024, 4)
             _loss_and_gradient[(len(logits),)](
-                logits, targets[part], loss[part], surprise[part], smoothing, words, logits.stride(0), block,
+                logits, targets[part], loss[part], nll[part], smoothing, words, logits.stride(0), block,
                 num_warps=warps,
             )  # fmt: skip
             torch.mm(logits, near, out=dhidden[part])
@@ -74,9 +74,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             dweight = part_of_dweight if dweight is None else dweight + part_of_dweight
         ctx.save_for_backward(dhidden, dweight)
         ctx.weight_type = weight.dtype
-        surprise = surprise.sum()
-        ctx.mark_non_differentiable(surprise)
-        return loss.sum(), surprise
+        nll = nll.sum()
+        ctx.mark_non_differentiable(nll)
+        return loss.sum(), nll
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -88,5 +88,5 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Sums over all positions of the smoothed loss of `hidden @ weight.T` and of -log p. (N, D), (V, D), (N,)"""
     hidden = hidden.to(working_type(hidden)).contiguous()
-    loss, surprise = _LinearCrossEntropy.apply(hidden, weight, targets, smoothing)
-    return loss, surprise
+    loss, nll = _LinearCrossEntropy.apply(hidden, weight, targets, smoothing)
+    return loss, nll

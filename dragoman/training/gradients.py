@@ -1,4 +1,4 @@
-"""The gradient of a batch, by one of two roads.
+"""The gradient of a batch, by one of two code paths.
 
 `Gradients` works everywhere, on padded batches. `PackedGradients` is for NVIDIA GPUs: sentences end to end, our own
 kernels, and each shape of batch recorded as a CUDA graph when it comes for the second time, so that a step costs the
@@ -59,9 +59,9 @@ class Gradients:
     def add(self, batch: Batch, tokens: int) -> None:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
         with self.autocast():
-            loss, surprise = self.losses(batch)
+            loss, nll = self.losses(batch)
         (loss / tokens).backward()  # type: ignore[no-untyped-call]
-        self.sums += torch.stack([loss.detach(), surprise])
+        self.sums += torch.stack([loss.detach(), nll])
 
     def flops(self, batches: Sequence[Batch]) -> float:
         """Operations of a step over these batches, just made."""
@@ -143,9 +143,9 @@ class PackedGradients(Gradients):
         decoder = Packed(target_starts, source_starts, shape.longest)
         with self.autocast():
             hidden = self._model.forward_packed(source, source_at, target_in, target_at, encoder, decoder)
-            loss, surprise = self._loss(hidden, target_out)
+            loss, nll = self._loss(hidden, target_out)
         (loss * share).backward()  # type: ignore[no-untyped-call]
-        self.sums += torch.stack([loss.detach(), surprise])
+        self.sums += torch.stack([loss.detach(), nll])
 
 
 class _Graph:
@@ -166,7 +166,7 @@ class _Graph:
 
 
 def make_gradients(model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE) -> Gradients:
-    """The fastest road that this model can take on this device."""
+    """The fastest code path that this model can take on this device."""
     if is_parted(next(model.parameters())):
         return ShardedGradients(model, config, device, ranks)
     if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:

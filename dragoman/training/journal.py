@@ -52,10 +52,10 @@ class Journal:
         self._last_step = last_step
         self._open_entry()
 
-    def step(self, report: StepReport, loss: float, surprise: float, norm: float) -> None:
+    def step(self, report: StepReport, loss: float, nll: float, norm: float) -> None:
         """Take in one optimiser step: sums of loss and of -log p over its tokens."""
         self._loss += loss
-        self._surprise += surprise
+        self._nll += nll
         self._tokens += report.tokens
         self._flops += report.flops
         self._norms.append(norm)
@@ -75,7 +75,7 @@ class Journal:
             {
                 "epoch": self._epoch,
                 "loss": self._loss / self._tokens,
-                "perplexity": perplexity(self._surprise / self._tokens),
+                "perplexity": perplexity(self._nll / self._tokens),
                 "learning_rate": self._rate,
                 "gradient_norm": sum(self._norms) / len(self._norms),
                 "tokens": self._tokens,
@@ -104,7 +104,7 @@ class Journal:
             self._board.close()
 
     def _open_entry(self) -> None:
-        self._loss = self._surprise = 0.0
+        self._loss = self._nll = 0.0
         self._tokens, self._flops, self._norms = 0, 0.0, list[float]()
         self._started = time.monotonic()
 
@@ -116,10 +116,10 @@ class Journal:
         return self._flops / max(time.monotonic() - self._started, 1e-9) / (self._ceiling or math.inf)
 
     def _shown(self) -> str:
-        surprise = self._surprise / self._tokens
+        nll = self._nll / self._tokens
         utilisation = f"  MFU {self._utilisation():.0%}" if self._ceiling else ""
         return (
-            f"loss {self._loss / self._tokens:.3f}  ppl {perplexity(surprise):.2f}  "
+            f"loss {self._loss / self._tokens:.3f}  ppl {perplexity(nll):.2f}  "
             f"{self._speed():,.0f} tokens/s{utilisation}  rate {self._rate:.2e}"
         )
 
@@ -137,7 +137,7 @@ class NoJournal(Journal):
     def __init__(self) -> None:
         pass
 
-    def step(self, report: StepReport, loss: float, surprise: float, norm: float) -> None:
+    def step(self, report: StepReport, loss: float, nll: float, norm: float) -> None:
         pass
 
     def close_entry(self, step: int) -> None:
@@ -164,9 +164,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def perplexity(surprise: float) -> float:
+def perplexity(nll: float) -> float:
     """e^(mean of -log p); infinite rather than an overflow."""
-    return math.exp(surprise) if surprise < 700 else math.inf
+    return math.exp(nll) if nll < 700 else math.inf
 
 
 def _forget_after(log: Path, step: int) -> None:

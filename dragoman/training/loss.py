@@ -22,9 +22,9 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
     `logits` (N, V), `targets` (N,).
     """
     log_probs, real = torch.log_softmax(logits.float(), dim=-1), targets >= 0
-    surprise = -log_probs.gather(1, targets.clamp(min=0).long()[:, None])[:, 0]  # (N,)
-    loss = surprise if not smoothing else (1 - smoothing) * surprise - smoothing * log_probs.mean(dim=-1)
-    return (loss * real).sum(), (surprise.detach() * real).sum()
+    nll = -log_probs.gather(1, targets.clamp(min=0).long()[:, None])[:, 0]  # (N,)
+    loss = nll if not smoothing else (1 - smoothing) * nll - smoothing * log_probs.mean(dim=-1)
+    return (loss * real).sum(), (nll.detach() * real).sum()
 
 
 def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def vocabulary_loss(
 
         return linear_cross_entropy(hidden, model.output.weight, targets, smoothing)
     logits = model.logits(hidden)  # (N, V)
-    loss, surprise = smoothed_cross_entropy(logits, targets, smoothing)
+    loss, nll = smoothed_cross_entropy(logits, targets, smoothing)
     if not consistency:
-        return loss, surprise
-    return loss / 2 + consistency * disagreement(logits, targets), surprise / 2
+        return loss, nll
+    return loss / 2 + consistency * disagreement(logits, targets), nll / 2

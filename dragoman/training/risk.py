@@ -49,10 +49,10 @@ class RiskGradients(Gradients):
         return super().flops(batches) + self._flops_of_drawn
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        likelihood, surprise = super().losses(batch)
+        likelihood, nll = super().losses(batch)
         weights = torch.from_numpy(batch.target_lengths).to(self._device)
         share = self._training.risk_sharpness * self._training.risk_likelihood
-        return (self._risk(batch) * weights).sum() + share * likelihood, surprise
+        return (self._risk(batch) * weights).sum() + share * likelihood, nll
 
     def _risk(self, batch: Batch) -> Tensor:
         """(B,)"""

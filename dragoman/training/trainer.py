@@ -145,11 +145,11 @@ class Trainer:
             return
         if launched.arrived is not None:
             launched.arrived.synchronize()
-        loss, surprise, stops, norm = launched.results.tolist()
+        loss, nll, stops, norm = launched.results.tolist()
         self._stopping = stops > 0
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise RunError(self._not_finite(launched.batches, launched.report.step, loss))
-        journal.step(launched.report, loss, surprise, norm)
+        journal.step(launched.report, loss, nll, norm)
 
     def _accumulate_within_memory(self, batches: list[Batch], step: int, tokens: int, journal: Journal) -> None:
         """The same gradient from smaller micro-batches, should the step not fit into memory."""
@@ -204,8 +204,8 @@ class Trainer:
         journal.close_entry(self.progress.step)
         self._gather_weights()
         progress = self.progress
-        surprise, score = self.validator.surprise(self.data.valid), self.validator.bleu(self.data.valid)
-        journal.validation(progress.step, {"perplexity": math.exp(min(surprise, 700)), "BLEU": score})
+        nll, score = self.validator.nll(self.data.valid), self.validator.bleu(self.data.valid)
+        journal.validation(progress.step, {"perplexity": math.exp(min(nll, 700)), "BLEU": score})
         if score > progress.best_bleu:
             progress.best_bleu, progress.best_step, progress.best_flops = score, progress.step, progress.flops
             progress.validations_since_best = 0

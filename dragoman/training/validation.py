@@ -29,7 +29,7 @@ class Validator:
         """With the beam of validation."""
         return bleu(self.translate(sentences, self._config.training.validation_beam), sentences.targets)
 
-    def surprise(self, sentences: Sentences) -> float:
+    def nll(self, sentences: Sentences) -> float:
         """Mean -log p of the pieces of those pairs that would be let into training."""
         self._model.eval()
         scores: list[np.ndarray] = []
@@ -38,9 +38,9 @@ class Validator:
             fitting = [row for row in mine if self._fits(sentences.sources[row], sentences.targets[row], to)]
             sources, targets = [sentences.sources[row] for row in fitting], [sentences.targets[row] for row in fitting]
             scores += self._translator.score(sources, targets, to)
-        surprise = -sum(float(score.sum(dtype=np.float64)) for score in scores)
-        surprise, pieces = np.sum(self._ranks.collect([(surprise, sum(map(len, scores)))]), axis=0)
-        return float(surprise / pieces) if pieces else math.nan
+        nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
+        nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
+        return float(nll / pieces) if pieces else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
         self._model.eval()

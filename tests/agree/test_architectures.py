@@ -137,7 +137,7 @@ def test_every_weight_is_used_and_every_source_word_counts(architecture: str) ->
     assert unused == []
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 takes another road
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bf16 takes another path
 @pytest.mark.parametrize("architecture", LEARNING)
 def test_half_precision_gives_a_finite_loss_and_gradient(architecture: str) -> None:
     model = small_model(model__architecture=architecture).train()

@@ -164,10 +164,10 @@ def test_residual_norm_drops_out_before_the_sum() -> None:
 def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int) -> None:
     hidden, weight = random(6, 32), random(words, 32)
     targets = torch.tensor([3, 0, -1, 49, 7, -1], device=DEVICE)
-    loss, surprise = linear_cross_entropy(hidden, weight, targets, 0.1)
+    loss, nll = linear_cross_entropy(hidden, weight, targets, 0.1)
     real = targets >= 0
-    plain, plain_surprise = smoothed_cross_entropy(hidden[real] @ weight.T, targets[real], 0.1)
-    torch.testing.assert_close(surprise, plain_surprise)
+    plain, plain_nll = smoothed_cross_entropy(hidden[real] @ weight.T, targets[real], 0.1)
+    torch.testing.assert_close(nll, plain_nll)
     assert_same(loss, plain, [hidden, weight])
 
 

@@ -1,4 +1,4 @@
-"""Two roads to one gradient, one cost, one run."""
+"""Two code paths to one gradient, one cost, one run."""
 
 import copy
 import json

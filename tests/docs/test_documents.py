@@ -48,9 +48,9 @@ def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> N
 
 
 def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
-    doors = [f"convert {door}" for door in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")]
+    converters = [f"convert {name}" for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")]
     making, using = ["train", "prepare", "synthesize"], ["translate", "attend", "serve", "score", "embed"]
-    for command in (*making, *using, "evaluate", "check", "compare", "info", *doors):
+    for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out
         assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown
 

@@ -63,10 +63,10 @@ def test_every_command_takes_it(dragoman, runs: dict[str, Path], architecture: s
     assert page.exists() == (architecture not in BLIND)
 
 
-@pytest.mark.parametrize("door", ["to-onnx", "to-ctranslate2", "to-huggingface"])
-def test_other_systems_forms_are_refused_with_the_reason(dragoman, runs: dict[str, Path], door: str, tmp_path) -> None:
+@pytest.mark.parametrize("converter", ["to-onnx", "to-ctranslate2", "to-huggingface"])
+def test_other_systems_forms_are_refused_with_the_reason(dragoman, runs: dict[str, Path], converter: str, tmp_path) -> None:
     for architecture in PEERS:
-        answer = dragoman("convert", door, runs[architecture], tmp_path / "out")
+        answer = dragoman("convert", converter, runs[architecture], tmp_path / "out")
         assert answer.code == 1
         assert f"model.architecture={architecture}" in answer.err
         assert answer.err.count("\n") == 1

@@ -12,7 +12,7 @@ def test_the_loss_is_its_closed_form(smoothing: float) -> None:
     """Σ_v q_v (-log p_v) with q = 1-ε+ε/V on the right word and ε/V elsewhere, summed word by word."""
     logits = torch.randn(6, 9, dtype=torch.float64)
     targets = torch.tensor([0, 8, 3, 3, 1, 5])
-    loss, surprise = smoothed_cross_entropy(logits, targets, smoothing)
+    loss, nll = smoothed_cross_entropy(logits, targets, smoothing)
     expected = right = 0.0
     for row, target in zip(logits.tolist(), targets.tolist(), strict=True):
         total = math.log(sum(math.exp(z) for z in row))
@@ -20,7 +20,7 @@ def test_the_loss_is_its_closed_form(smoothing: float) -> None:
         expected += sum(-q[v] * (row[v] - total) for v in range(9))
         right -= row[target] - total
     assert float(loss) == pytest.approx(expected, rel=1e-5)
-    assert float(surprise) == pytest.approx(right, rel=1e-5)
+    assert float(nll) == pytest.approx(right, rel=1e-5)
 
 
 def test_a_confident_model_is_not_rewarded_without_end() -> None:
