@@ -6,6 +6,8 @@ Settings come by dotted name: `given["model.width"]`.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dragoman.variants import POSITIONS, TABLES
+
 _BLOCK = ("activation", "norm", "norm_kind", "attention_dropout", "activation_dropout", "residual", "feed_forward")
 _NEURAL = ("dropout", "output_bias", "tied")
 READ = {
@@ -22,6 +24,7 @@ READ = {
 """The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed: a preset
 gives them for every architecture, and one that has no heads leaves their number alone."""
 SIZES = ("architecture", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers")
+WITH_HEADS = ("transformer", "decoder-only")
 OF_PRESETS = ("norm", "dropout")  # presets set these for every architecture, and older runs have kept them so
 
 
@@ -49,17 +52,6 @@ def _within(name: str, names: Iterable[str]) -> bool:
     return any(name == f"model.{each}" or name.startswith(f"model.{each}.") for each in names)
 
 
-def _decoder_only(given: Mapping[str, Any]) -> Iterator[str]:
-    kind, places, longest = (given[n] for n in ("model.positions.kind", _PLACES, "data.max_length"))
-    if kind == "index":
-        yield "model.positions.kind=index does not go with model.architecture=decoder-only: set sinusoidal."
-    if kind == "learned" and places <= 2 * longest:
-        yield (
-            f"{_PLACES}={places} does not hold two sentences of data.max_length={longest} and their ends, "
-            f"one behind the other: raise the one or lower the other."
-        )
-
-
 def _two_way(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.width"] % 2:
         yield f"model.width={given['model.width']} is odd: the encoder has half of it for each direction."
@@ -80,45 +72,22 @@ def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
-    if not _within("model.positions.kind", READ[given["model.architecture"]]):
-        return  # neither heads nor positions of this kind
-    width, heads, kind = (given[f"model.{name}"] for name in ("width", "heads", "positions.kind"))
-    if width % heads:
-        yield (f"model.width={width} is not a multiple of model.heads={heads}: each head gets width/heads features.")
-    if kind == "sinusoidal" and width % 2:
-        yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
-    if kind == "learned" and given[_PLACES] <= given["data.max_length"]:
-        yield (
-            f"{_PLACES}={given[_PLACES]} does not reach beyond data.max_length={given['data.max_length']} "
-            f"(a sentence and its end): raise the one or lower the other."
-        )
-    layout = given["model.attention.heads_layout"]
-    features = width if layout == "wide" else width // heads
-    if kind == "rotary" and features % 2:
-        yield f"rotary positions turn pairs of features, and a head has {features}: change model.width or model.heads."
+    width, heads = given["model.width"], given["model.heads"]
+    if given["model.architecture"] in WITH_HEADS and width % heads:
+        yield f"model.width={width} is not a multiple of model.heads={heads}: each head gets width/heads features."
 
 
 def _variants(given: Mapping[str, Any]) -> Iterator[str]:
+    """What the variants of the parts that this architecture reads say of the other settings."""
+    for name, table in TABLES.items():
+        if _within(name, READ[given["model.architecture"]]):
+            yield from table[given[name]].needs(given)
     kind, join, every_layer = (given[f"model.positions.{name}"] for name in ("kind", "join", "every_layer"))
-    if kind in ("none", "rotary", "relative") and join == "concat":
+    if not POSITIONS[kind].vector and join == "concat":
         yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
-    if kind in ("none", "rotary", "relative") and every_layer:
-        told = "tells nothing" if kind == "none" else "acts in every layer anyway"
+    if not POSITIONS[kind].vector and every_layer:
+        told = "acts in every layer anyway" if POSITIONS[kind].in_attention else "tells nothing"
         yield f"model.positions.kind={kind} {told}: leave model.positions.every_layer=false."
-    if kind == "index" and join == "add":
-        yield "model.positions.kind=index is one number, which is no vector to add: set model.positions.join=concat."
-    encoder, decoder = given["model.encoder_layers"], given["model.decoder_layers"]
-    if given["model.attention.memory"] == "same-layer" and encoder != decoder:
-        yield (
-            f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the encoder, "
-            f"{decoder} in the decoder: set model.encoder_layers={decoder}."
-        )
-    layout = given["model.attention.heads_layout"]
-    if not given["model.attention.projections"] and layout in ("wide", "shared"):
-        yield (
-            f"model.attention.heads_layout={layout} is a shape of projections, and "
-            f"model.attention.projections=false leaves none: set heads_layout=paper."
-        )
 
 
 def _text(given: Mapping[str, Any]) -> Iterator[str]:
@@ -156,4 +125,4 @@ def _risk(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 _PLACES = "model.positions.max_length"
-_NEEDS = {"decoder-only": _decoder_only, "rnn-attention": _two_way, "gnmt": _gnmt, "convs2s": _convs2s}
+_NEEDS = {"rnn-attention": _two_way, "gnmt": _gnmt, "convs2s": _convs2s}

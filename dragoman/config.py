@@ -31,6 +31,7 @@ from dragoman.settings import (
     to_tree,
     toml_lines,
 )
+from dragoman.variants import HEADS_LAYOUTS, MEMORIES, POSITIONS, SIMILARITIES, SPANS, TABLES
 
 MOST_HYPOTHESES = 1000
 """The largest beam, and the most translations of a sentence that can be asked for."""
@@ -86,31 +87,17 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    similarity: str = setting(
-        "scaled-dot", "how well a key fits a query", choices=("dot", "scaled-dot", "cosine", "additive", "concat")
-    )
-    span: str = setting(
-        "soft", "which keys a query sees: all, the best one, those near its own position",
-        choices=("soft", "hard", "local"),
-    )  # fmt: skip
+    similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
+    span: str = setting("soft", "which keys a query sees", choices=SPANS)
     window: int = setting(8, "keys that local attention sees on either side", at_least=0)
-    heads_layout: str = setting(
-        "paper", "what each head gets: all of the input, as D/H features; a chunk of it; all of it, as D features; "
-        "its own queries to shared keys and values", choices=("paper", "narrow", "wide", "shared"),
-    )  # fmt: skip
+    heads_layout: str = setting("paper", "what each head gets", choices=HEADS_LAYOUTS)
     projections: bool = setting(True, "queries, keys and values by matrices; false: they are the input itself")
-    memory: str = setting(
-        "last", "encoder layer that a decoder layer looks at: the last, or that of its own number",
-        choices=("last", "same-layer"),
-    )  # fmt: skip
+    memory: str = setting("last", "the encoder layer that a decoder layer looks at", choices=MEMORIES)
 
 
 @dataclass(frozen=True)
 class PositionsConfig:
-    kind: str = setting(
-        "sinusoidal", "how a position is told",
-        choices=("none", "index", "sinusoidal", "learned", "rotary", "relative"),
-    )  # fmt: skip
+    kind: str = setting("sinusoidal", "how a position is told", choices=POSITIONS)
     join: str = setting("add", "how a position's vector joins the word's", choices=("add", "concat"))
     every_layer: bool = setting(False, "positions are told again to the queries, keys and values of every layer")
     base: float = setting(10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0)
@@ -158,16 +145,11 @@ PLAIN = {
     "residual": (True,),
     "feed_forward": (True,),
     "decoder_attention": (True,),
-    "attention.similarity": ("scaled-dot",),
-    "attention.span": ("soft",),
-    "attention.heads_layout": ("paper",),
     "attention.projections": (True,),
-    "attention.memory": ("last",),
-    "positions.kind": ("sinusoidal", "learned"),
     "positions.join": ("add",),
     "positions.every_layer": (False,),
 }
-"""The Transformer that our own kernels, ONNX graphs and other systems know."""
+"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what `variants` says."""
 
 
 def beyond_plain(model: ModelConfig) -> list[str]:
@@ -176,8 +158,11 @@ def beyond_plain(model: ModelConfig) -> list[str]:
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
     """
-    values = dict(leaves(to_tree(model)))
-    return [f"model.{name}={str(values[name]).lower()}" for name in PLAIN if values[name] not in PLAIN[name]]
+    values = {f"model.{name}": value for name, value in leaves(to_tree(model))}
+    other = [name for name in PLAIN if values[f"model.{name}"] not in PLAIN[name]]
+    beyond = [f"model.{name}" for name in other]
+    beyond += [name for name, table in TABLES.items() if not table[values[name]].plain]
+    return [f"{name}={str(values[name]).lower()}" for name in beyond]
 
 
 @dataclass(frozen=True)

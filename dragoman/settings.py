@@ -11,7 +11,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
@@ -55,9 +55,16 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
         if is_dataclass(hint):
             yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
         else:
-            choices = f.metadata.get("choices")
-            doc = f.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
+            doc = f.metadata["doc"] + _described(f.metadata.get("choices", ()))
             yield f"{path}{_key(f)}", f.default, doc
+
+
+def _described(choices: Iterable[str]) -> str:
+    """The choices of a setting, with what each means where that is known."""
+    if isinstance(choices, Mapping):
+        return ": " + "; ".join(f"{name} ({variant.help})" for name, variant in choices.items())
+    names = ", ".join(choices)
+    return f" ({names})" if names else ""
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:

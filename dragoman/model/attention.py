@@ -20,11 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman import variants
 from dragoman.config import ModelConfig
 from dragoman.model.distances import DISTANCES, NoDistances
 from dragoman.model.heads import HEADS, BareHeads, KeysValues, KVCache, PaperHeads
-from dragoman.model.similarities import BY_DOT_PRODUCT, SIMILARITIES, scaled_dot
+from dragoman.model.similarities import SIMILARITIES, scaled_dot
 from dragoman.model.spans import SPANS, causal_mask
+from dragoman.variants import POSITIONS
 
 
 def plain_attention(
@@ -84,11 +86,16 @@ class Attention(nn.Module):
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
         self.span = SPANS[kind.span](kind.window)
-        self.distances = (NoDistances if cross else DISTANCES.get(config.positions.kind, NoDistances))(config, features)
+        position = POSITIONS[config.positions.kind]
+        in_attention = position.in_attention and not cross
+        self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(config, features)
         self.dropout = config.attention_dropout
-        self._by_kernel = (
-            kind.similarity in BY_DOT_PRODUCT and kind.span != "hard" and (cross or config.positions.kind != "relative")
-        )
+        parts = [
+            variants.SIMILARITIES[kind.similarity],
+            variants.SPANS[kind.span],
+            *([position] if in_attention else []),
+        ]
+        self._by_kernel = all(part.fused for part in parts)
         self._sees_all = kind.span != "local"
 
     def forward(

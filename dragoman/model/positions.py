@@ -155,11 +155,5 @@ class Learned(_Rows, _Vectors):
         return self.rows(at, x.shape[1])
 
 
-POSITIONS: dict[str, type[NoPositions]] = {
-    "none": NoPositions,
-    "index": Index,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": NoPositions,
-    "relative": NoPositions,
-}
+POSITIONS: dict[str, type[NoPositions]] = {"index": Index, "sinusoidal": Sinusoidal, "learned": Learned}
+"""Those that are vectors; the others act inside attention (`distances`), or not at all."""

@@ -139,4 +139,3 @@ SIMILARITIES: dict[str, type[Dot]] = {
     "additive": Additive,
     "concat": Concat,
 }
-BY_DOT_PRODUCT = ("dot", "scaled-dot", "cosine")  # what torch's kernel can compare

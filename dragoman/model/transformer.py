@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dragoman import variants
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.model.attention import Packed
 from dragoman.model.blocks import DecoderLayer, EncoderLayer
 from dragoman.model.heads import KeysValues, KVCache
 from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.layers import dropout_add, final_norm
-from dragoman.model.positions import POSITIONS
+from dragoman.model.positions import POSITIONS, NoPositions
 from dragoman.text.vocabulary import Vocabulary
 
 MEMORIES: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
@@ -40,7 +41,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
-        self.positions = POSITIONS[config.positions.kind](config)
+        kind = config.positions.kind
+        self.positions = (POSITIONS[kind] if variants.POSITIONS[kind].vector else NoPositions)(config)
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
         self.scale = math.sqrt(config.width)

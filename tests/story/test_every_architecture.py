@@ -64,7 +64,9 @@ def test_every_command_takes_it(dragoman, runs: dict[str, Path], architecture: s
 
 
 @pytest.mark.parametrize("converter", ["to-onnx", "to-ctranslate2", "to-huggingface"])
-def test_other_systems_forms_are_refused_with_the_reason(dragoman, runs: dict[str, Path], converter: str, tmp_path) -> None:
+def test_other_systems_forms_are_refused_with_the_reason(
+    dragoman, runs: dict[str, Path], converter: str, tmp_path
+) -> None:
     for architecture in PEERS:
         answer = dragoman("convert", converter, runs[architecture], tmp_path / "out")
         assert answer.code == 1

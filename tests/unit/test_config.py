@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import variants
 from dragoman.config import (
     Config,
     Corpus,
@@ -18,6 +19,7 @@ from dragoman.config import (
 from dragoman.decode.penalties import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
+from dragoman.model.distances import DISTANCES
 from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, NORMS, PLACEMENTS
 from dragoman.model.positions import JOINS, POSITIONS
@@ -33,11 +35,6 @@ from tests.conftest import vocabulary
 TABLES = {
     "model.architecture": ARCHITECTURES,
     "model.cell": CELLS,
-    "model.attention.similarity": SIMILARITIES,
-    "model.attention.span": SPANS,
-    "model.attention.heads_layout": HEADS,
-    "model.attention.memory": MEMORIES,
-    "model.positions.kind": POSITIONS,
     "model.positions.join": JOINS,
     "model.activation": ACTIVATIONS,
     "model.norm": PLACEMENTS,
@@ -53,6 +50,24 @@ def test_the_choices_of_a_setting_are_the_entries_of_its_table(name: str) -> Non
     doc = next(doc for setting, _, doc in describe_settings() if setting == name)
     choices = doc.rpartition("(")[2].rstrip(")").split(", ")
     assert set(choices) == set(TABLES[name])
+
+
+def test_every_variant_has_code_and_all_code_is_a_variant() -> None:
+    """A name without its class would be a model without that part."""
+    assert variants.SIMILARITIES.keys() == SIMILARITIES.keys()
+    assert variants.SPANS.keys() == SPANS.keys()
+    assert variants.HEADS_LAYOUTS.keys() == HEADS.keys()
+    assert variants.MEMORIES.keys() == MEMORIES.keys()
+    positions = variants.POSITIONS.items()
+    assert {name for name, position in positions if position.vector} == POSITIONS.keys()
+    assert {name for name, position in positions if position.in_attention} == DISTANCES.keys()
+
+
+def test_the_help_of_a_setting_tells_its_variants() -> None:
+    docs = {name: doc for name, _, doc in describe_settings()}
+    for name, table in variants.TABLES.items():
+        for choice, variant in table.items():
+            assert f"{choice} ({variant.help})" in docs[name]
 
 
 @given(st.text(max_size=20), st.floats(0, 1e6), st.integers(1, 10**6))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman import variants
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
 from dragoman.model.positions import JOINS, POSITIONS
@@ -72,7 +73,7 @@ def test_learned_positions_end_with_a_clear_error() -> None:
         positions(torch.zeros(1, 513, 32))
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", variants.POSITIONS)
 def test_a_repeated_word_gets_different_vectors_where_positions_are_told(kind: str) -> None:
     join = "concat" if kind == "index" else "add"
     model = small_model(model__positions__kind=kind, model__positions__join=join)
