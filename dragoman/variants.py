@@ -119,6 +119,7 @@ POSITIONS = {
     "learned": Position("a learned vector for each", plain=True, vector=True, needs=_reaches),
     "rotary": Position("queries and keys are turned (RoPE)", in_attention=True, needs=_even_features),
     "relative": Position("a learned number for each distance", in_attention=True, fused=False),
+    "alibi": Position("scores fall with the distance, by a slope of each head", in_attention=True, fused=False),
 }
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,

@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "learned": {"model__positions__kind": "learned"},
     "rotary": {"model__positions__kind": "rotary"},
     "relative": {"model__positions__kind": "relative"},
+    "alibi": {"model__positions__kind": "alibi"},
     "sinusoidal beside words": {"model__positions__join": "concat"},
     "learned beside words": {"model__positions__kind": "learned", "model__positions__join": "concat"},
     "sinusoidal in every layer": {"model__positions__every_layer": True},

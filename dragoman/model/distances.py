@@ -59,4 +59,23 @@ class Relative(NoDistances):
         return self.by_distance[distances + FURTHEST].permute(2, 0, 1)
 
 
-DISTANCES: dict[str, type[NoDistances]] = {"rotary": Rotary, "relative": Relative}
+class Alibi(NoDistances):
+    """Scores fall in a line with the distance, in each head by a slope of its own (ALiBi, Press et al. 2022).
+
+    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. In the encoder distances count both ways.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, config: ModelConfig, features: int):
+        super().__init__(config, features)
+        exponents = torch.arange(1, config.heads + 1) * (8.0 / config.heads)
+        self.register_buffer("slopes", 2.0**-exponents, persistent=False)  # (H,)
+
+    def bias(self, queries: int, keys: int) -> Tensor:
+        places = torch.arange(keys, device=self.slopes.device)
+        distances = (places - places[keys - queries :, None]).abs()  # (T, S)
+        return -self.slopes[:, None, None] * distances
+
+
+DISTANCES: dict[str, type[NoDistances]] = {"rotary": Rotary, "relative": Relative, "alibi": Alibi}

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dragoman.model.attention import Attention, plain_attention
-from dragoman.model.distances import FURTHEST, Relative, Rotary
+from dragoman.model.distances import DISTANCES, FURTHEST, Relative, Rotary
 from tests.conftest import small_config
 from tests.unit.model.test_attention import H, K, inputs
 
@@ -78,3 +78,15 @@ def test_cross_attention_knows_no_distances() -> None:
         attention = Attention(small_config(model__positions__kind=kind).model, cross=True)
         one, other = (attention(x, attention.keys_values(m)) for m in (memory, memory.flip(1)))
         torch.testing.assert_close(one, other)
+
+
+def test_with_alibi_a_score_falls_with_the_distance_by_its_heads_slope() -> None:
+    """The paper's slopes for eight heads are 1/2, 1/4, ..., 1/256; the queries are the last of the keys."""
+    config = small_config(model__positions__kind="alibi", model__heads=8).model
+    bias = DISTANCES["alibi"](config, config.width // 8).bias(2, 5)
+    for head, t, s in np.ndindex(8, 2, 5):
+        assert float(bias[head, t, s]) == -(0.5 ** (head + 1)) * abs(3 + t - s)
+    attention, x = Attention(config), torch.randn(1, 5, 32)
+    q, (k, v) = attention.project.queries_keys_values(x)
+    expected = attention.project.join(plain_attention(q, k, v, bias=attention.distances.bias(5, 5))[0])
+    torch.testing.assert_close(attention(x), expected)
