@@ -90,12 +90,11 @@ class Attention(nn.Module):
         in_attention = position.in_attention and not cross
         self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(config, features)
         self.dropout = config.attention_dropout
-        parts = [
-            variants.SIMILARITIES[kind.similarity],
-            variants.SPANS[kind.span],
-            *([position] if in_attention else []),
-        ]
-        self._by_kernel = all(part.fused for part in parts)
+        self._by_kernel = (
+            variants.SIMILARITIES[kind.similarity].fused
+            and variants.SPANS[kind.span].fused
+            and (position.fused or not in_attention)
+        )
         self._sees_all = kind.span != "local"
 
     def forward(

@@ -1,4 +1,4 @@
-"""Two code paths to one translation: cached steps and the full pass, beam and exhaustive search, one and many sentences."""
+"""Two code paths, one translation: cached steps and the full pass, beam and exhaustive search, one and many."""
 
 from dataclasses import replace
 from itertools import product

@@ -60,7 +60,7 @@ def test_padding_never_changes_a_result(settings: dict) -> None:
 
 @every_variant
 def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
-    """Recording takes the plain code path: the outputs are those of the other, the weights sum to one over real keys."""
+    """Recording takes the plain code path: its outputs are those of the other, its weights sum to one."""
     model = precise_model(settings)
     source, target = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]]), torch.tensor([[2, 7, 12], [2, 8, 9]])
     shown = model.attention_weights(source, target)

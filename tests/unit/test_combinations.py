@@ -54,5 +54,5 @@ def test_rules_of_heads_and_sinusoids_are_for_those_who_have_them(architecture: 
         config = make_config("tiny", settings=named)
         words = vocabulary(11)
         build_model(config.model, words, words, shared=True)
-        with pytest.raises(ConfigError, match="not a multiple of model.heads=8"):
+        with pytest.raises(ConfigError, match=r"not a multiple of model\.heads=8"):
             make_config("tiny", settings={**named, "model.architecture": "transformer"})
