@@ -5,8 +5,10 @@ names place, value and remedy), 2 for wrong usage.
 """
 
 import errno
+import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +28,7 @@ from dragoman.cli import (
     train,
     translate,
 )
-from dragoman.errors import DragomanError
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.version import __version__
 
 app = typer.Typer(
@@ -63,8 +65,26 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Import a module of your own that adds variants; may be repeated."),
+    ] = None,
 ) -> None:
-    pass
+    for name in plugin or []:
+        _import(name)
+
+
+def _import(name: str) -> None:
+    """A module from the current folder, or an installed one."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(f"--plugin {name}: there is no such module here, and none is installed.") from None
+    finally:
+        sys.path.pop(0)
 
 
 def main() -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import variants
+from dragoman.bundle import read_bundle
 from dragoman.config import make_config
+from dragoman.model.distances import DISTANCES
+from tests.conftest import SMALL, toy_pairs, write_corpus
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "pretraining/config.toml"]
@@ -18,6 +22,35 @@ def test_every_config_loads_and_names_its_command(path: Path) -> None:
     header = path.read_text().split("\n\n[")[0]
     assert "dragoman train" in header
     assert f"{path.parent.name}/{path.name}" in header
+
+
+def test_the_guides_own_variant_trains_and_translates(dragoman, tmp_path, monkeypatch) -> None:
+    """The module as it stands there, in an empty folder, by the commands that stand below it."""
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    code, commands = re.search(r"```python\n# near.py\n(.*?)```\n\n```sh\n(.*?)```", guide, flags=re.S).groups()
+    assert len(code.strip().splitlines()) <= 19
+    (tmp_path / "near.py").write_text(code, encoding="utf-8")
+    for path in write_corpus(tmp_path, "train", toy_pairs(200)):
+        assert path.name in commands
+    monkeypatch.chdir(tmp_path)
+    assert dragoman("--plugin", "far", "info").err.startswith("dragoman: --plugin far: there is no such module here")
+    quick = [f"--set={name}={value}" for name, value in SMALL.items()]
+    quick += [
+        "--preset",
+        "tiny",
+        "--set=text.size=400",
+        "--set=training.max_steps=2",
+        "--set=training.batch_tokens=300",
+    ]
+    try:
+        for command in commands.strip().splitlines():
+            words = shlex.split(command)[1:]
+            answer = dragoman(*words, *(quick if "train" in words else ()), "--device", "cpu")
+            assert answer.code == 0, (command, answer.err)
+        assert "attention.distances.loss" in " ".join(read_bundle(tmp_path / "runs" / "near").weights)
+    finally:
+        variants.POSITIONS.pop("near", None)
+        DISTANCES.pop("near", None)
 
 
 def readme_commands() -> list[str]:
