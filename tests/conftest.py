@@ -39,8 +39,8 @@ QUICK_RUN = [
     "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set", "text.size=400",
 ]  # fmt: skip
 
-# Of 500 sentences, how many may be translated otherwise in other company because two hypotheses tie. None has been seen:
-# more than a few are no coincidence.
+# How many of 500 sentences may change with their neighbours because two hypotheses tie. None has been
+# seen to change, so more than this are no coincidence.
 MOST_TIES = 2
 
 
@@ -71,9 +71,7 @@ def small_model(size: int = 23, seed: int = 5, end: float | None = None, **setti
     return model.eval()
 
 
-def small_engine(
-    size: int = 23, seed: int = 5, end: float | None = None, **settings: object
-) -> TorchEngine:
+def small_engine(size: int = 23, seed: int = 5, end: float | None = None, **settings: object) -> TorchEngine:
     model = small_model(size, seed, end, **settings)
     return TorchEngine(model, vocabulary(size), vocabulary(size), torch.device("cpu"))
 

@@ -72,7 +72,7 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
             everything.append((float(kept.sum()) / divisor, words))
     everything.sort(reverse=True)
     found = beam_search(engine, [source], settings, nbest=10)[0]
-    assert {h.complete for h in found} == {True, False}
+    assert len({len(h.tokens) for h in found if h.complete}) > 1
     assert [h.tokens for h in found] == [words for _, words in everything[:10]]
     np.testing.assert_allclose([h.score for h in found], [score for score, _ in everything[:10]], atol=1e-4)
 

@@ -121,8 +121,14 @@ MUTANTS = [
         "search does not tell the engine what is forbidden",
         SEARCH, "forbid=limits.forbidden(rows, forced)", "forbid=None", (LOOPS,),
     ),
-    Mutant("a forced prefix is ignored", SEARCH, "forced = limits.forced(rows)", "forced = 0 * rows.sentences - 1", (PREFIX,)),
-    Mutant("the observer is told the wrong parents", SEARCH, "rows.sentences[parents], parents, flat,", "rows.sentences[parents], 0 * parents, flat,", (OBSERVER,)),
+    Mutant(
+        "a forced prefix is ignored",
+        SEARCH, "limits.forced(rows)", "np.full(len(rows.sentences), -1)", (PREFIX,),
+    ),
+    Mutant(
+        "the observer is told that every candidate continues the first row",
+        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,", (OBSERVER,),
+    ),
     Mutant(
         "the torch engine says words that are forbidden in a row",
         TORCH_ENGINE, "log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf", "pass", (TORCH,),
@@ -168,7 +174,9 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
     """The file of a mutant with its change."""
     text = (root / mutant.file).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
-        sys.exit(f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. Mend the mutant.")
+        sys.exit(
+            f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. Mend the mutant."
+        )
     return text.replace(mutant.old, mutant.new)
 
 

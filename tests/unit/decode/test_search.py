@@ -18,7 +18,7 @@ SETTINGS = DecodingConfig(beam=4, max_length_extra=6, max_length_ratio=1.0)
 
 def ending_engine(seed: int = 5) -> TorchEngine:
     """Random weights that end some sentences and not others."""
-    return small_engine(seed=seed, end=5.0)
+    return small_engine(seed=seed, end=7.0)
 
 
 def scored(engine, source: list[int], tokens: tuple[int, ...]) -> float:
