@@ -253,7 +253,7 @@ def test_a_converted_vocabulary_cannot_be_learned() -> None:
 
 
 def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path: Path) -> None:
-    """There is one architecture yet; the doors look before they open."""
+    """Every converter knows the Transformer alone, and says so before it writes anything."""
     import dataclasses
 
     bundle = read_bundle(trained)

@@ -18,7 +18,7 @@ from dragoman.errors import ConfigError, ConversionError, TranslationError
 from dragoman.evaluate.metrics import score
 from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
-from tests.conftest import small_config, small_model, toy_pairs, vocabulary
+from tests.conftest import MOST_TIES, small_config, small_model, toy_pairs, vocabulary
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 VARIANTS = [
@@ -42,10 +42,11 @@ class BareCodec(Codec):
     shared = property(lambda self: True)  # type: ignore[assignment]
 
 
-def engines(int8: bool = False, **settings: object) -> tuple[TorchEngine, OnnxEngine]:
-    model = small_model(**settings)
+def engines(int8: bool = False, end: float | None = None, **settings: object) -> tuple[TorchEngine, OnnxEngine]:
+    model = small_model(end=end, **settings)
     weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
-    bundle = Bundle(small_config(**settings), BareCodec(23), weights, {})
+    config = small_config(**settings, model__output_bias=True) if end is not None else small_config(**settings)
+    bundle = Bundle(config, BareCodec(23), weights, {})
     converted = to_onnx(bundle, int8)
     return TorchEngine.from_bundle(converted, "cpu"), OnnxEngine(converted)
 
@@ -73,11 +74,12 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 2, "min_length_ratio": 1.5}], ids=str)
 def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict) -> None:
-    """Beams that grow, shuffle and shrink; forbidden tokens; attention."""
-    reference, engine = engines()
+    """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
+    reference, engine = engines(end=7.0)
     sources = [[*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)]
     decoding = DecodingConfig(beam=beam, **settings)
     theirs = beam_search(reference, sources, decoding, nbest=2, attention=True)
+    assert any(h.complete for found in theirs for h in found)
     for ours, wanted in zip(beam_search(engine, sources, decoding, nbest=2, attention=True), theirs, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in wanted]
         np.testing.assert_allclose([h.score for h in ours], [h.score for h in wanted], atol=1e-4)
@@ -124,6 +126,7 @@ def test_neighbours_do_not_change_a_translation(converted: dict[str, Path], kind
         if one.text != other.text:
             ties += 1
             assert abs(one.score - other.score) < 1e-4
+    assert ties <= MOST_TIES
     with capsys.disabled():
         print(f"\n{kind}, beam {beam}: {ties} ties in {len(lines)} sentences")
 

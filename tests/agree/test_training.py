@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -180,16 +181,21 @@ def without_times(log: Path) -> list[dict]:
     return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries]
 
 
+def wait_until(is_so: Callable[[], object], process: subprocess.Popen) -> None:
+    """Wait for what a run is about to do; fail if it ends before, or hangs."""
+    deadline = time.monotonic() + 300  # far more than a busy machine takes
+    while not is_so():
+        assert process.poll() is None, "the run ended too early"
+        assert time.monotonic() < deadline, "the run hangs"
+        time.sleep(0.002)
+
+
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
     """SIGKILL in the middle of training, dropout and BPE-dropout on: same weights to the bit, same log."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     subprocess.run(run_command(corpus, tmp_path / "whole"), check=True, capture_output=True)
     process = subprocess.Popen(run_command(corpus, tmp_path / "killed"), stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed").glob("checkpoints/step-0000000[3-9]")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.005)
+    wait_until(lambda: list((tmp_path / "killed").glob("checkpoints/step-0000000[3-9]")), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
@@ -205,9 +211,7 @@ def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
         corpus, tmp_path / "run", "--set", "training.max_steps=100000", "--set", "training.patience=0"
     )
     process = subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True)
-    while not list((tmp_path / "run").glob("checkpoints/step-*[1-9]")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step-*[1-9]")), process)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -235,8 +239,7 @@ def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
 def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     process = subprocess.Popen(run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "run" / ".lock").exists():
-        time.sleep(0.005)
+    wait_until((tmp_path / "run" / ".lock").exists, process)
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
@@ -254,9 +257,7 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> Non
     subprocess.run(run_command(corpus, tmp_path / "whole", *longer), check=True, capture_output=True)
     process = subprocess.Popen(run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True)
     log = tmp_path / "cut" / "log.jsonl"
-    while not (log.exists() and '"step": 20' in log.read_text()):
-        assert process.poll() is None
-        time.sleep(0.002)
+    wait_until(lambda: log.exists() and '"step": 20' in log.read_text(), process)
     process.send_signal(signal.SIGINT)
     assert "is saved" in process.communicate(timeout=60)[1]
     subprocess.run(run_command(corpus, tmp_path / "cut", *longer, "--resume"), check=True, capture_output=True)

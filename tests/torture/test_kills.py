@@ -104,7 +104,10 @@ def test_another_number_of_threads_is_close(tmp_path, threads: int, capsys) -> N
         ]
         subprocess.run(done, check=True, capture_output=True, env={**os.environ, **environment})
     many, one = (safetensors.numpy.load_file(tmp_path / name / "model.safetensors") for name in ("many", "one"))
-    difference = max(float(np.abs(many[name] - one[name]).max()) for name in many)
-    assert difference < 1e-2
+    differences = np.concatenate([np.abs(many[name] - one[name]).ravel() for name in many])
+    # The mean square, not the largest: where a gradient is almost zero, Adam makes a whole step of a rounding error.
+    # Threads make 1e-6 of it. Other dropout or other segmentation of the same lines makes 1.2e-4 and more.
+    assert np.sqrt(np.mean(differences**2)) < 2e-5
+    difference = float(differences.max())
     with capsys.disabled():
         print(f"\nlargest difference of a weight after 6 steps with {threads} thread: {difference:.1e}")

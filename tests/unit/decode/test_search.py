@@ -8,11 +8,17 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.penalties import coverage_penalty
 from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import BeamStep, beam_search
+from dragoman.decode.search import beam_search
+from dragoman.engine.torch_engine import TorchEngine
 from tests.conftest import small_engine
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 3]]
 SETTINGS = DecodingConfig(beam=4, max_length_extra=6, max_length_ratio=1.0)
+
+
+def ending_engine(seed: int = 5) -> TorchEngine:
+    """Random weights that end some sentences and not others."""
+    return small_engine(seed=seed, end=7.0)
 
 
 def scored(engine, source: list[int], tokens: tuple[int, ...]) -> float:
@@ -21,7 +27,7 @@ def scored(engine, source: list[int], tokens: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("penalty", ["gnmt", "power", "none"])
 def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
-    engine = small_engine()
+    engine = ending_engine()
     settings = replace(SETTINGS, length_penalty=penalty, alpha=0.8)
     for source, found in zip(SOURCES, beam_search(engine, SOURCES, settings, nbest=3), strict=True):
         assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
@@ -33,7 +39,7 @@ def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
 
 
 def test_greedy_takes_the_best_next_token_each_time() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     for source, found in zip(SOURCES, beam_search(engine, SOURCES, replace(SETTINGS, beam=1)), strict=True):
         said: list[int] = []
         state, parents = engine.start([source]), np.zeros(1, dtype=np.int64)
@@ -48,7 +54,7 @@ def test_greedy_takes_the_best_next_token_each_time() -> None:
 
 
 def test_a_forced_prefix_is_kept_and_the_rest_is_searched() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     prefixes = [[8, 9], [10], []]
     free = beam_search(engine, SOURCES, SETTINGS)
     found = beam_search(engine, SOURCES, SETTINGS, prefixes=prefixes)
@@ -58,7 +64,7 @@ def test_a_forced_prefix_is_kept_and_the_rest_is_searched() -> None:
 
 
 def test_lengths_are_kept_within_their_limits() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     settings = replace(SETTINGS, min_length_ratio=1.5, max_length_ratio=1.0, max_length_extra=5)
     for source, found in zip(SOURCES, beam_search(engine, SOURCES, settings, nbest=4), strict=True):
         for h in found:
@@ -66,7 +72,7 @@ def test_lengths_are_kept_within_their_limits() -> None:
 
 
 def test_no_ngram_occurs_twice() -> None:
-    engine = small_engine(seed=8)
+    engine = ending_engine(seed=8)
     settings = replace(SETTINGS, no_repeat_ngram=2, max_length_extra=30, min_length_ratio=8.0)
     for found in beam_search(engine, SOURCES, settings):
         pairs = Counter(zip(found[0].tokens, found[0].tokens[1:], strict=False))
@@ -74,7 +80,7 @@ def test_no_ngram_occurs_twice() -> None:
 
 
 def test_coverage_is_added_to_the_score() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     plain = replace(SETTINGS, beam=1, length_penalty="none")
     without = beam_search(engine, SOURCES, plain, attention=True)
     with_it = beam_search(engine, SOURCES, replace(plain, coverage_penalty=0.3))
@@ -87,7 +93,7 @@ def test_coverage_is_added_to_the_score() -> None:
 
 
 def test_samples_follow_the_models_distribution() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     source = [5, 6, 3]
     step = engine.step(engine.start([source]), np.array([0]), np.array([engine.target.bos]), None)
     probabilities = np.exp(step.log_probs[0])
@@ -100,29 +106,12 @@ def test_samples_follow_the_models_distribution() -> None:
 
 
 def test_sampling_obeys_top_k_top_p_and_seed() -> None:
-    engine = small_engine()
+    engine = ending_engine()
     greedy = [found[0].tokens for found in beam_search(engine, SOURCES, replace(SETTINGS, beam=1))]
     for sampling in (Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=0.0)):
         assert [found[0].tokens for found in sample(engine, SOURCES, SETTINGS, sampling)] == greedy
     once, again, other = (sample(engine, SOURCES, SETTINGS, Sampling(seed=s)) for s in (1, 1, 2))
     assert [h[0].tokens for h in once] == [h[0].tokens for h in again] != [h[0].tokens for h in other]
-
-
-def test_the_observer_sees_the_tree_that_leads_to_the_result() -> None:
-    engine = small_engine()
-    steps: list[BeamStep] = []
-    found = beam_search(engine, SOURCES[:1], SETTINGS, observer=steps.append)[0][0]
-    paths = {0: ()}
-    completed = []
-    for step in steps:
-        following = {}
-        for parent, token, kept, ended in zip(step.parents, step.tokens, step.kept, step.ended, strict=True):
-            if kept >= 0:
-                following[int(kept)] = (*paths[int(parent)], int(token))
-            if ended:
-                completed.append(paths[int(parent)])
-        paths = following
-    assert found.tokens in completed or not found.complete
 
 
 def test_an_ensemble_averages_probabilities() -> None:

@@ -1,0 +1,224 @@
+"""Break the code on purpose, one rule at a time, and see that a test notices.
+
+    python tests/mutants/run.py              every mutant
+    python tests/mutants/run.py patience     those whose description has this word
+
+Each mutant is applied to a copy of the package, and the tests named with it run against that copy. A mutant that
+passes them all has survived: then a test is missing, and the exit status is 1.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 300  # a broken search may never end: that is noticed too
+
+RULES = "tests/unit/decode/test_rules_of_search.py"
+LOOPS = f"{RULES}::test_search_finds_what_plain_loops_find_and_computes_no_more"
+STOPPING = f"{RULES}::test_stopping_early_changes_no_answer"
+WIDE = f"{RULES}::test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses"
+PREFIX = f"{RULES}::test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them"
+OBSERVER = f"{RULES}::test_the_observer_sees_the_tree_that_leads_to_the_results"
+TORCH = "tests/unit/decode/test_search.py"
+STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_left_out"
+EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
+GRID = "tests/unit/engine/test_grid.py"
+
+SEARCH = "dragoman/decode/search.py"
+HYPOTHESES = "dragoman/decode/hypotheses.py"
+PENALTIES = "dragoman/decode/penalties.py"
+TORCH_ENGINE = "dragoman/engine/torch_engine.py"
+TORCH_STATE = "dragoman/model/interface.py"
+GRID_CODE = "dragoman/engine/grid.py"
+
+
+class Mutant(NamedTuple):
+    breaks: str
+    file: str
+    old: str  # stands in the file exactly once
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = [
+    Mutant("patience is ignored", HYPOTHESES, "round(beam * settings.patience)", "beam", (LOOPS,)),
+    Mutant(
+        "the bound that stops a sentence takes the length penalty of one word",
+        HYPOTHESES, "int(self._limits.longest[sentence])", "1", (STOPPING,),
+    ),
+    Mutant(
+        "the bound takes the length penalty of the hypothesis that ended first",
+        HYPOTHESES, "int(self._limits.longest[sentence])",
+        "len(self._hypotheses[sentence][0].log_probs)", (STOPPING,),
+    ),
+    Mutant(
+        "the bound looks at the best complete hypothesis, not at the last of the n best",
+        HYPOTHESES, "scores[self._nbest - 1]", "scores[0]", (STOPPING,),
+    ),
+    Mutant(
+        "a sentence is never stopped early",
+        HYPOTHESES, "bool(best_live_total / largest <= scores[self._nbest - 1])", "False", (LOOPS,),
+    ),
+    Mutant(
+        "the length in a score leaves out the end",
+        HYPOTHESES, "self._penalty(len(tokens),", "self._penalty(max(1, len(tokens) - complete),", (LOOPS,),
+    ),
+    Mutant("the GNMT length penalty has another constant", PENALTIES, "(5.0 + n)", "(4.0 + n)", (LOOPS,)),
+    Mutant("the length penalty n^alpha has no alpha", PENALTIES, "n**alpha", "n", (LOOPS,)),
+    Mutant(
+        "there is no coverage penalty",
+        HYPOTHESES, "score += coverage_penalty(", "score += 0 * coverage_penalty(", (LOOPS,),
+    ),
+    Mutant(
+        "coverage counts the padding of a source",
+        HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]", "attention", (LOOPS,),
+    ),
+    Mutant("coverage has no upper limit", PENALTIES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
+    Mutant("runs of words may occur twice", HYPOTHESES, "if self.ngram and t", "if False and t", (LOOPS,)),
+    Mutant("repeated runs are noticed one word late", HYPOTHESES, "t >= self.ngram", "t > self.ngram", (LOOPS,)),
+    Mutant(
+        "a forced prefix may not repeat itself",
+        HYPOTHESES, "np.flatnonzero(forced < 0)", "np.arange(len(forced))", (PREFIX,),
+    ),
+    Mutant(
+        "there is no minimum length",
+        HYPOTHESES, "t < self.shortest[rows.sentences]", "t < 0 * rows.sentences", (LOOPS,),
+    ),
+    Mutant(
+        "the minimum length is one word more",
+        HYPOTHESES, "t < self.shortest[rows.sentences]", "t <= self.shortest[rows.sentences]", (LOOPS,),
+    ),
+    Mutant(
+        "an end outside the beam completes a hypothesis",
+        SEARCH, "~others & (np.arange(len(order)) - first < beam)", "~others", (LOOPS,),
+    ),
+    Mutant(
+        "an end inside the beam is not taken",
+        SEARCH, "(np.arange(len(order)) - first < beam)", "(np.arange(len(order)) - first < beam - 1)", (LOOPS,),
+    ),
+    Mutant(
+        "an end takes the place of a live hypothesis",
+        SEARCH, "others & (better - better[first] < beam)", "others & (np.arange(len(order)) - first < beam)", (LOOPS,),
+    ),
+    Mutant("the engine is asked for too few candidates", SEARCH, "else beam + 1", "else beam", (LOOPS,)),
+    Mutant("the n best come worst first", HYPOTHESES, "key=lambda h: -h.score", "key=lambda h: h.score", (LOOPS,)),
+    Mutant(
+        "the n best come in the order in which they ended",
+        HYPOTHESES, "sorted(found, key=lambda h: -h.score)", "list(found)", (LOOPS,),
+    ),
+    Mutant(
+        "what reaches the largest length is dropped",
+        HYPOTHESES, "self.add(rows, mine, complete=False)", "pass", (WIDE,),
+    ),
+    Mutant(
+        "search does not tell the engine what is forbidden",
+        SEARCH, "forbid=limits.forbidden(rows, forced)", "forbid=None", (LOOPS,),
+    ),
+    Mutant(
+        "a forced prefix is ignored",
+        SEARCH, "limits.forced(rows)", "np.full(len(rows.sentences), -1)", (PREFIX,),
+    ),
+    Mutant(
+        "the observer is told that every candidate continues the first row",
+        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,", (OBSERVER,),
+    ),
+    Mutant(
+        "the torch engine says words that are forbidden in a row",
+        TORCH_ENGINE, "log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf", "pass", (TORCH,),
+    ),
+    Mutant(
+        "the torch engine says pieces that no translation holds",
+        TORCH_ENGINE, "log_probs[:, self._never] = -torch.inf", "pass", (EXHAUSTIVE,),
+    ),
+    Mutant(
+        "the torch engine's KV cache ignores parents",
+        TORCH_STATE, "past = _take(self.past, parents)",
+        "past = _take(self.past, np.arange(len(parents)) % len(self.sentences))", (STEPS,),
+    ),
+    Mutant(
+        "rows of the torch engine look at the source of another sentence",
+        TORCH_STATE, "_take(self.given, sentences)", "_take(self.given, np.zeros_like(sentences))", (STEPS,),
+    ),
+    Mutant(
+        "the grid of KV caches ignores parents",
+        GRID_CODE, "self.slots[parents]", "self.slots[np.arange(len(parents)) % len(self.slots)]", (GRID,),
+    ),
+    Mutant(
+        "a second child gets no copy of its parent's KV cache",
+        GRID_CODE, "self._copy(source, slots[row])", "pass", (GRID,),
+    ),
+    Mutant(
+        "a copy of a KV cache leaves out the position where two hypotheses parted",
+        GRID_CODE, "int(parted.argmax())", "int(parted.argmax()) + 1", (GRID,),
+    ),
+    Mutant(
+        "a grid that grows loses the order of its rows",
+        GRID_CODE, "= old[sources, :, : self.length]", "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
+    ),
+]  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    killed: bool
+    by: str  # the test that failed, or why there is none
+
+
+def mutated(mutant: Mutant, root: Path = ROOT) -> str:
+    """The file of a mutant with its change."""
+    text = (root / mutant.file).read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        sys.exit(
+            f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. Mend the mutant."
+        )
+    return text.replace(mutant.old, mutant.new)
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
+    """The outcome of some tests on the package in a folder. Whatever is not a failed test ends the script."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return Outcome(True, f"the tests did not end within {TIMEOUT_S} s")
+    failed = re.search(r"^FAILED \S+::(.+?)(?: - |$)", done.stdout, re.MULTILINE)
+    if done.returncode == 1 and failed:
+        return Outcome(True, failed[1])
+    if done.returncode != 0:
+        sys.exit(f"The tests could not run:\n{done.stdout}{done.stderr}")
+    return Outcome(False, "")
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    chosen = [mutant for mutant in MUTANTS if all(word in mutant.breaks for word in words)]
+    survived = 0
+    with tempfile.TemporaryDirectory() as name:
+        # The tests are copied too: pytest imports the package that lies beside them.
+        folder = Path(name)
+        left_out = shutil.ignore_patterns("__pycache__", "pretrained")
+        for part in ("dragoman", "tests"):
+            shutil.copytree(ROOT / part, folder / part, ignore=left_out)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        unbroken = run_tests(folder, sorted({test for mutant in chosen for test in mutant.tests}))
+        if unbroken.killed:
+            sys.exit(f"{unbroken.by} fails on the code as it is: mend that first.")
+        for mutant in chosen:
+            (folder / mutant.file).write_text(mutated(mutant), encoding="utf-8")
+            outcome = run_tests(folder, mutant.tests)
+            shutil.copy(ROOT / mutant.file, folder / mutant.file)
+            survived += not outcome.killed
+            print(f"{'killed  ' if outcome.killed else 'SURVIVED'}  {mutant.breaks:<78}  {outcome.by}", flush=True)
+    print(f"{len(chosen)} mutants, {survived} survived")
+    return int(survived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
