@@ -1,4 +1,4 @@
-"""Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both sides of the door."""
+"""Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both sides."""
 
 import json
 import warnings
@@ -262,9 +262,9 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
     config = dataclasses.replace(bundle.config)
     object.__setattr__(config, "model", model)
     other = dataclasses.replace(bundle, config=config)
-    for door in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for convert in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
         with pytest.raises(ConversionError, match="architecture=rnn"):
-            door(other)
+            convert(other)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +276,6 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 )  # fmt: skip
 def test_a_variant_that_others_have_not_is_refused(setting: str, value: object, tmp_path: Path) -> None:
     bundle = random_bundle(**{f"model.{setting}": value})
-    for door in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for convert in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
         with pytest.raises(ConversionError, match=f"model.{setting}={str(value).lower()}"):
-            door(bundle)
+            convert(bundle)
