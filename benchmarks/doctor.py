@@ -2,7 +2,8 @@
 
     python benchmarks/doctor.py
 
-Each size runs in a process of its own, which reports its peak memory; pairs are varied with numbers so that few repeat.
+Each size runs in a process of its own, which reports its peak memory; pairs are varied with numbers
+so that few repeat.
 """
 
 import gzip
@@ -20,11 +21,17 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def make_corpus(folder: Path, pairs: int) -> list[str]:
     names = []
     for language in ("de", "en"):
-        lines = gzip.decompress((EXAMPLES / f"tatoeba.{language}.gz").read_bytes()).decode().splitlines()
+        lines = (
+            gzip.decompress((EXAMPLES / f"tatoeba.{language}.gz").read_bytes())
+            .decode()
+            .splitlines()
+        )
         path = folder / f"{pairs}.{language}"
         with open(path, "w", encoding="utf-8") as file:
             for number in range(pairs):
-                file.write(f"{lines[number % len(lines)]} {lines[(number * 7) % len(lines)]} {number}\n")
+                file.write(
+                    f"{lines[number % len(lines)]} {lines[(number * 7) % len(lines)]} {number}\n"
+                )
         names.append(str(path))
     return names
 
@@ -39,7 +46,10 @@ def measure(source: str, target: str) -> None:
     unit = 2**20 if platform.system() == "Darwin" else 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     speed = report.pairs / seconds
-    print(f"{report.pairs:>9,} pairs  {seconds:6.1f} s  {speed:8,.0f} pairs/s  {peak:6.0f} MiB at most")
+    print(
+        f"{report.pairs:>9,} pairs  {seconds:6.1f} s  {speed:8,.0f} pairs/s  {peak:6.0f} MiB at "
+        f"most"
+    )
 
 
 def main() -> None:
@@ -48,7 +58,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         for pairs in (100_000, 1_000_000):
-            subprocess.run([sys.executable, __file__, *make_corpus(Path(folder), pairs)], check=True)
+            subprocess.run(
+                [sys.executable, __file__, *make_corpus(Path(folder), pairs)], check=True
+            )
 
 
 if __name__ == "__main__":

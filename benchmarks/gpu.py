@@ -1,21 +1,25 @@
-"""Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in one run.
+"""Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in
+one run.
 
     python benchmarks/gpu.py [train] [decode] [real] [curves] [--no-peers] [--profile]
 
-Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label smoothing and dropout
-0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward, clipping, optimiser) on the same batches.
-Counted are real target tokens per second, and the share of the ceiling (a large bf16 product, measured in the same run)
-that goes into the products the model needs (MFU).
+Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label
+smoothing and dropout 0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward,
+clipping, optimiser) on the same batches. Counted are real target tokens per second, and the share
+of the ceiling (a large bf16 product, measured in the same run) that goes into the products the
+model needs (MFU).
 
-Decoding: the base shape with random weights, the same in Hugging Face's Marian, sentences of 20 to 30 tokens, 32 tokens
-out of each, no length penalty. First both search in float32 and their outputs are held against each other, token for
-token; then both are timed in bf16, and counted are the tokens of the best hypothesis per second.
+Decoding: the base shape with random weights, the same in Hugging Face's Marian, sentences of 20 to
+30 tokens, 32 tokens out of each, no length penalty. First both search in float32 and their outputs
+are held against each other, token for token; then both are timed in bf16, and counted are the
+tokens of the best hypothesis per second.
 
-Real: a thousand steps of the base shape on the examples, with everything that `dragoman train` does in its loop (making
-batches, logging, a validation, a checkpoint), beside the speed of the bare steps on the same batches.
+Real: a thousand steps of the base shape on the examples, with everything that `dragoman train` does
+in its loop (making batches, logging, a validation, a checkpoint), beside the speed of the bare
+steps on the same batches.
 
-Curves: the loss of the same run in float32 and in bf16, and of two more runs in float32 from other seeds, whose
-distance from the first says how much of a difference is chance.
+Curves: the loss of the same run in float32 and in bf16, and of two more runs in float32 from other
+seeds, whose distance from the first says how much of a difference is chance.
 """
 
 import argparse
@@ -69,7 +73,8 @@ def vocabulary(size: int) -> Vocabulary:
 
 def random_batches(pieces: Vocabulary, tokens: int, count: int) -> list[Batch]:
     """Each of sentences whose lengths, drawn around one centre, are within 3 of each other."""
-    generator, batches = np.random.default_rng(7), []
+    generator = np.random.default_rng(7)
+    batches = []
     for _ in range(count):
         centre = generator.integers(12, 37)  # the end included: 13 to 37, mean 25
         rows = tokens // (centre + 1)
@@ -111,7 +116,8 @@ def measure(step, batches: list[Batch], rounds: int) -> Speed:
 
 def our_step(config: Config, pieces: Vocabulary, device: torch.device):
     model = build_model(config.model, pieces, pieces, shared=True).to(device).train()
-    gradients, optimiser = make_gradients(model, config, device), make_optimiser(model, config, device)
+    gradients = make_gradients(model, config, device)
+    optimiser = make_optimiser(model, config, device)
 
     def step(batch: Batch) -> None:
         gradients.clear()
@@ -129,7 +135,11 @@ def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
 
     def step(batch: Batch) -> None:
         arrays = ready.setdefault(
-            id(batch), [torch.from_numpy(a).to(device) for a in (batch.source, batch.target_in, batch.target_out)]
+            id(batch),
+            [
+                torch.from_numpy(a).to(device)
+                for a in (batch.source, batch.target_in, batch.target_out)
+            ],
         )
         with torch.autocast("cuda", dtype=torch.bfloat16):
             peer_step(peer, optimiser, *arrays, config.training.label_smoothing)
@@ -140,29 +150,45 @@ def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
 def train(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
     ceiling = matrix_ceiling(device)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ceiling {ceiling / 1e12:.0f} TFLOP/s")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ceiling {ceiling / 1e12:.0f} "
+        f"TFLOP/s"
+    )
     for name in arguments.shape:
         shape = SHAPES[name]
         config = make_config(
-            "base", settings={**shape.settings, "training.batch_tokens": shape.tokens, "training.learning_rate": 0.01}
+            "base",
+            settings={
+                **shape.settings,
+                "training.batch_tokens": shape.tokens,
+                "training.learning_rate": 0.01,
+            },
         )
         pieces = vocabulary(shape.vocabulary)
         batches = random_batches(pieces, shape.tokens, arguments.batches)
         model, step = our_step(config, pieces, device)
-        flops = sum(training_flops(model, batch) for batch in batches) / sum(batch.tokens for batch in batches)
+        flops = sum(training_flops(model, batch) for batch in batches) / sum(
+            batch.tokens for batch in batches
+        )
         rows = {"dragoman": measure(step, batches, arguments.rounds)}
         if arguments.profile:
             profile(step, batches)
         del model, step
         for peer, kind in TRAINING_PEERS.items() if arguments.peers else ():
             torch.cuda.empty_cache()
-            rows[peer] = measure(their_step(kind, config, pieces, device), batches, arguments.rounds)
-        best = max((speed.tokens_per_s for peer, speed in rows.items() if peer != "dragoman"), default=float("nan"))
+            rows[peer] = measure(
+                their_step(kind, config, pieces, device), batches, arguments.rounds
+            )
+        best = max(
+            (speed.tokens_per_s for peer, speed in rows.items() if peer != "dragoman"),
+            default=float("nan"),
+        )
         print(f"\n{name}: {shape.tokens:,} tokens a step, vocabulary {shape.vocabulary:,}")
         for peer, speed in rows.items():
             share = speed.tokens_per_s * flops / ceiling
             print(
-                f"{peer:22} {speed.tokens_per_s / 1000:7.0f} k tokens/s  MFU {share:4.0%}  first step after "
+                f"{peer:22} {speed.tokens_per_s / 1000:7.0f} k tokens/s  MFU {share:4.0%}  first "
+                f"step after "
                 f"{speed.first_step_s:5.1f} s  {speed.tokens_per_s / best:5.2f} x the best peer"
             )
 
@@ -172,7 +198,11 @@ def profile(step, batches: list) -> None:
         for batch in batches[:4]:
             step(batch)
         torch.cuda.synchronize()
-    print(found.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=70))
+    print(
+        found.key_averages().table(
+            sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=70
+        )
+    )
 
 
 TOKENS_OUT = 32
@@ -181,13 +211,15 @@ TOKENS_OUT = 32
 def sentences(pieces: Vocabulary, count: int) -> list[list[int]]:
     generator = np.random.default_rng(3)
     return [
-        [*generator.integers(4, len(pieces), size=n).tolist(), pieces.eos] for n in generator.integers(19, 30, count)
+        [*generator.integers(4, len(pieces), size=n).tolist(), pieces.eos]
+        for n in generator.integers(19, 30, count)
     ]
 
 
 def decode(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
-    pieces, config = vocabulary(32_000), make_config("base")
+    pieces = vocabulary(32_000)
+    config = make_config("base")
     model = build_model(config.model, pieces, pieces, shared=True).eval().requires_grad_(False)
     with torch.no_grad():
         model.target_embedding.words.weight.mul_(4)  # outputs that differ by more than rounding
@@ -206,7 +238,9 @@ def decode(arguments: argparse.Namespace) -> None:
             for count in (128, 512):
                 given = sentences(pieces, count)
                 theirs = partial(generate, marian, given, beam) if marian is not None else None
-                rows.append(compare(precision, beam, count, partial(best_tokens, search, given), theirs))
+                rows.append(
+                    compare(precision, beam, count, partial(best_tokens, search, given), theirs)
+                )
                 if arguments.profile and precision == "bf16":
                     profile(lambda sources, search=search: best_tokens(search, sources), [given])
     print("\n".join(rows))
@@ -250,8 +284,10 @@ def fastest(work, times: int) -> float:
 def generate(marian, sources: list[list[int]], beam: int) -> list[list[int]]:
     ids = torch.from_numpy(pad(sources, 0)).to(marian.device)
     found = marian.generate(
-        input_ids=ids, attention_mask=(ids != 0).long(), num_beams=beam, do_sample=False, length_penalty=0.0,
-        min_new_tokens=TOKENS_OUT - 1, max_new_tokens=TOKENS_OUT, suppress_tokens=[0, 1, 2], early_stopping=False,
+        input_ids=ids, attention_mask=(ids != 0).long(), num_beams=beam, do_sample=False,
+        length_penalty=0.0,
+        min_new_tokens=TOKENS_OUT - 1, max_new_tokens=TOKENS_OUT, suppress_tokens=[0, 1, 2],
+        early_stopping=False,
     )  # fmt: skip
     return [[token for token in row if token not in (0, 2, 3)] for row in found.tolist()]
 
@@ -262,14 +298,21 @@ VALID = [{"source": str(EXAMPLES / "valid.de.gz"), "target": str(EXAMPLES / "val
 
 def real(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
-    settings = {"data.corpora": CORPORA, "text.size": 8000, "training.max_steps": 1000, "training.validate_every": 1000}
+    settings = {
+        "data.corpora": CORPORA,
+        "text.size": 8000,
+        "training.max_steps": 1000,
+        "training.validate_every": 1000,
+    }
     config = make_config("base", settings=settings)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = prepare(config, folder / "data")
         model = build_model(config.model, data.codec.source, data.codec.target, shared=True)
         progress = Progress(micro_batch_tokens=10**6)
-        trainer = Trainer(config, data, model, device, Checkpoints(folder / "checkpoints", 1), progress)
+        trainer = Trainer(
+            config, data, model, device, Checkpoints(folder / "checkpoints", 1), progress
+        )
         journal = Journal(folder, Console(quiet=True), 0, trainer.last_step, 50)
         started = time.perf_counter()
         trainer.run(journal, lambda: False)
@@ -278,14 +321,21 @@ def real(arguments: argparse.Namespace) -> None:
         steps = trainer.loader.from_position(progress.position)
         batches = [batch for _ in range(arguments.batches) for batch in next(steps)[1]]
         steps.close()
-        bare = measure(our_step(config, data.codec.target, device)[1], batches, arguments.rounds).tokens_per_s
-    print(f"\nreal training: {whole / 1000:.0f} k tokens/s with all around it, bare steps {bare / 1000:.0f} k tokens/s")
+        bare = measure(
+            our_step(config, data.codec.target, device)[1], batches, arguments.rounds
+        ).tokens_per_s
+    print(
+        f"\nreal training: {whole / 1000:.0f} k tokens/s with all around it, bare steps "
+        f"{bare / 1000:.0f} k tokens/s"
+    )
     print(f"share {whole / bare:.2f}")
 
 
 def curves(arguments: argparse.Namespace) -> None:
     """Training loss and validation perplexity by step, for equal and for unequal runs."""
-    runs = {name: curve(*name) for name in (("float32", 1), ("bf16", 1), ("float32", 2), ("float32", 3))}
+    runs = {
+        name: curve(*name) for name in (("float32", 1), ("bf16", 1), ("float32", 2), ("float32", 3))
+    }
     print("\nstep  " + "  ".join(f"{precision:>8} seed {seed}" for precision, seed in runs))
     for step in next(iter(runs.values())):
         print(f"{step:>5} " + "  ".join(f"{losses[step]:>15.4f}" for losses in runs.values()))
@@ -302,20 +352,32 @@ def curve(precision: str, seed: int) -> dict[str, float]:
         "training.batch_tokens": 8000,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
-        run_training(name, preset="small", settings=settings, device="auto", console=Console(quiet=True))
+        run_training(
+            name, preset="small", settings=settings, device="auto", console=Console(quiet=True)
+        )
         entries = [json.loads(line) for line in (Path(name) / "log.jsonl").read_text().splitlines()]
     losses = {str(entry["step"]): entry["loss"] for entry in entries if "loss" in entry}
     return losses | {f"val {e['step']}": math.log(e["perplexity"]) for e in entries if "BLEU" in e}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="train, decode, real, curves; all if none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", help="train, decode, real, curves; all if none is named"
+    )
     parser.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure dragoman alone")
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="measure dragoman alone"
+    )
     parser.add_argument("--batches", type=int, default=24, help="different batches")
-    parser.add_argument("--rounds", type=int, default=5, help="times that all batches are taken; the median counts")
-    parser.add_argument("--profile", action="store_true", help="print the kernels that take longest")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="times that all batches are taken; the median counts"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print the kernels that take longest"
+    )
     arguments = parser.parse_args()
     parts = {"train": train, "decode": decode, "real": real, "curves": curves}
     for name in arguments.parts or parts:

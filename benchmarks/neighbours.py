@@ -1,7 +1,8 @@
-"""Whether a sentence's translation depends on its neighbours: each alone, and in batches, by one model.
+"""Whether a sentence's translation depends on its neighbours: each alone, and in batches, by one
+model.
 
-python benchmarks/neighbours.py examples/valid.de.gz runs/demo.int8
-python benchmarks/neighbours.py examples/valid.de.gz runs/demo --engine torch --device cuda --precision bf16
+python benchmarks/neighbours.py examples/valid.de.gz runs/demo.int8 python benchmarks/neighbours.py
+examples/valid.de.gz runs/demo --engine torch --device cuda --precision bf16
 """
 
 import argparse
@@ -15,7 +16,9 @@ from dragoman.text.parallel import read_lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", help="sentences, one a line")
     parser.add_argument("model")
     parser.add_argument("--lines", type=int, default=500)
@@ -27,13 +30,18 @@ def main() -> None:
     translator = dragoman.load(given.model, given.device, given.engine)
     lines = list(islice(read_lines(given.source), given.lines))
     for beam in (1, 4):
-        settings = DecodingConfig(beam=beam, batch_tokens=given.batch_tokens, precision=given.precision)
+        settings = DecodingConfig(
+            beam=beam, batch_tokens=given.batch_tokens, precision=given.precision
+        )
         together = translator.translate(lines, Request(decoding=settings))
         alone = translator.translate(lines, Request(decoding=replace(settings, batch_tokens=1)))
         pairs = list(zip(together, alone, strict=True))
-        texts, scores = sum(a.text != b.text for a, b in pairs), sum(a.score == b.score for a, b in pairs)
+        texts = sum(a.text != b.text for a, b in pairs)
+        scores = sum(a.score == b.score for a, b in pairs)
         print(
-            f"beam {beam}: {texts} of {len(lines)} texts differ, {scores} scores are equal to the last bit", flush=True
+            f"beam {beam}: {texts} of {len(lines)} texts differ, {scores} scores are equal to the "
+            f"last bit",
+            flush=True,
         )
 
 

@@ -1,4 +1,5 @@
-"""The peers that dragoman's training and decoding are measured beside, written as their documentation has it."""
+"""The peers that dragoman's training and decoding are measured beside, written as their
+documentation has it."""
 
 import math
 
@@ -20,7 +21,8 @@ class TorchTransformer(nn.Module):
         self.embedding = nn.Embedding(size, model.width)
         nn.init.normal_(self.embedding.weight, std=model.width**-0.5)
         self.transformer = nn.Transformer(
-            model.width, model.heads, model.encoder_layers, model.decoder_layers, model.feed_forward_width,
+            model.width, model.heads, model.encoder_layers, model.decoder_layers,
+            model.feed_forward_width,
             model.dropout, batch_first=True, norm_first=model.norm == "pre",
         )  # fmt: skip
         self.drop = nn.Dropout(model.dropout)
@@ -29,7 +31,9 @@ class TorchTransformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits of every position. (B, T, V)"""
         padding = source == 0
-        future = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=source.device)
+        future = nn.Transformer.generate_square_subsequent_mask(
+            target.shape[1], device=source.device
+        )
         hidden = self.transformer(
             self._embed(source), self._embed(target), tgt_mask=future, tgt_is_causal=True,
             src_key_padding_mask=padding, memory_key_padding_mask=padding,
@@ -37,7 +41,10 @@ class TorchTransformer(nn.Module):
         return hidden @ self.embedding.weight.T
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.drop(self.embedding(ids) * math.sqrt(self.embedding.embedding_dim) + self.positions[: ids.shape[1]])
+        return self.drop(
+            self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+            + self.positions[: ids.shape[1]]
+        )
 
 
 class HuggingFaceMarian(nn.Module):
@@ -51,7 +58,8 @@ class HuggingFaceMarian(nn.Module):
             vocab_size=size, d_model=model.width, encoder_layers=model.encoder_layers,
             decoder_layers=model.decoder_layers, encoder_attention_heads=model.heads,
             decoder_attention_heads=model.heads, encoder_ffn_dim=model.feed_forward_width,
-            decoder_ffn_dim=model.feed_forward_width, dropout=model.dropout, activation_function="relu",
+            decoder_ffn_dim=model.feed_forward_width, dropout=model.dropout,
+            activation_function="relu",
             scale_embedding=True, pad_token_id=0, eos_token_id=3, forced_eos_token_id=None,
             decoder_start_token_id=2, max_position_embeddings=512,
         )  # fmt: skip
@@ -60,16 +68,23 @@ class HuggingFaceMarian(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         logits: Tensor = self.model(
-            input_ids=source, attention_mask=(source != 0).long(), decoder_input_ids=target, use_cache=False
+            input_ids=source,
+            attention_mask=(source != 0).long(),
+            decoder_input_ids=target,
+            use_cache=False,
         ).logits
         return logits
 
 
-TRAINING_PEERS = {"torch.nn.Transformer": TorchTransformer, "Hugging Face Marian": HuggingFaceMarian}
+TRAINING_PEERS = {
+    "torch.nn.Transformer": TorchTransformer,
+    "Hugging Face Marian": HuggingFaceMarian,
+}
 
 
 def peer_step(
-    peer: nn.Module, optimiser: torch.optim.Optimizer, source: Tensor, target_in: Tensor, target_out: Tensor,
+    peer: nn.Module, optimiser: torch.optim.Optimizer, source: Tensor, target_in: Tensor,
+    target_out: Tensor,
     smoothing: float, clip_norm: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """One whole training step; padding (id 0) is ignored by the loss."""
@@ -85,11 +100,14 @@ def peer_step(
 
 
 def marian_with_weights_of(model: nn.Module, size: int) -> nn.Module:
-    """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings tied."""
+    """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings
+    tied."""
     marian, config = HuggingFaceMarian(model.config, size).model, model.config
     ours = {name: tensor.cpu().numpy() for name, tensor in get_weights(model).items()}
     theirs = layers_to_marian(ours, config.encoder_layers, config.decoder_layers, config.width)
-    marian.load_state_dict({name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False)
+    marian.load_state_dict(
+        {name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False
+    )
     words = ours["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
     with torch.no_grad():
         marian.get_input_embeddings().weight.copy_(torch.from_numpy(words))

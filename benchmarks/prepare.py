@@ -1,16 +1,20 @@
-"""Speed and memory of `dragoman prepare` on a million and on five million pairs, beside SentencePiece's own encoder.
+"""Speed and memory of `dragoman prepare` on a million and on five million pairs, beside
+SentencePiece's own encoder.
 
     python benchmarks/prepare.py [PAIRS]...
 
-The corpus is made of the examples: pairs joined at random and numbered, in eight packed shards. SentencePiece encodes
-the first 200,000 pairs of it, both sides, from memory, with as many threads as there are cores. `prepare` reads, checks
-and unpacks the files, holds out a validation set, learns pieces, encodes everything and writes it. Memory is what every
-process had at most, and the most that all of them had together, looked at ten times a second.
+The corpus is made of the examples: pairs joined at random and numbered, in eight packed shards.
+SentencePiece encodes the first 200,000 pairs of it, both sides, from memory, with as many threads
+as there are cores. `prepare` reads, checks and unpacks the files, holds out a validation set,
+learns pieces, encodes everything and writes it. Memory is what every process had at most, and the
+most that all of them had together, looked at ten times a second.
 
-Speeds are given in pairs per second and in pairs per second of CPU time, of all processes together. The second says
-more on a machine that does other work too. Both end with the ratio to SentencePiece: 1 is as fast as encoding alone.
+Speeds are given in pairs per second and in pairs per second of CPU time, of all processes together.
+The second says more on a machine that does other work too. Both end with the ratio to
+SentencePiece: 1 is as fast as encoding alone.
 
-The last lines are for a corpus in both directions: each sentence is encoded once, so that it should cost hardly more.
+The last lines are for a corpus in both directions: each sentence is encoded once, so that it should
+cost hardly more.
 """
 
 import gzip
@@ -38,13 +42,20 @@ ENCODED = 200_000
 
 
 def make_corpus(folder: Path, pairs: int) -> tuple[str, str]:
-    sides = [gzip.decompress((EXAMPLES / f"tatoeba.{x}.gz").read_bytes()).decode().splitlines() for x in ("de", "en")]
+    sides = [
+        gzip.decompress((EXAMPLES / f"tatoeba.{x}.gz").read_bytes()).decode().splitlines()
+        for x in ("de", "en")
+    ]
     for shard in range(SHARDS):
         for language, lines in zip(("de", "en"), sides, strict=True):
             draw = random.Random(shard)
-            with gzip.open(folder / f"train.{shard}.{language}.gz", "wt", encoding="utf-8", compresslevel=1) as file:
+            with gzip.open(
+                folder / f"train.{shard}.{language}.gz", "wt", encoding="utf-8", compresslevel=1
+            ) as file:
                 for number in range(pairs * shard // SHARDS, pairs * (shard + 1) // SHARDS):
-                    first, second, third = (lines[int(draw.random() * len(lines))] for _ in range(3))
+                    first, second, third = (
+                        lines[int(draw.random() * len(lines))] for _ in range(3)
+                    )
                     file.write(f"{first} {second} {third} {number}\n")
     return str(folder / "train.*.de.gz"), str(folder / "train.*.en.gz")
 
@@ -54,7 +65,11 @@ def resident(process: int) -> dict[int, int]:
     parents, sizes = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            status = dict(line.split(":\t", 1) for line in (path / "status").read_text().splitlines() if ":\t" in line)
+            status = dict(
+                line.split(":\t", 1)
+                for line in (path / "status").read_text().splitlines()
+                if ":\t" in line
+            )
             parents[int(path.name)] = int(status["PPid"])
             sizes[int(path.name)] = int(status["VmRSS"].split()[0]) // 1024
         except (OSError, KeyError, ValueError):
@@ -66,7 +81,8 @@ def resident(process: int) -> dict[int, int]:
 
 
 class Watched(NamedTuple):
-    """What a command took: seconds, CPU seconds, most MiB of each process, most MiB of all together."""
+    """What a command took: seconds, CPU seconds, most MiB of each process, most MiB of all
+    together."""
 
     seconds: float
     cpu: float
@@ -80,7 +96,9 @@ def cpu_seconds(who: int) -> float:
 
 
 def watched(command: list[str]) -> Watched:
-    started, most, together = time.perf_counter(), dict[int, int](), 0
+    started = time.perf_counter()
+    most = dict[int, int]()
+    together = 0
     cpu = cpu_seconds(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while process.poll() is None:
@@ -100,7 +118,8 @@ def encoder_speed(model: Path, source: str, target: str) -> tuple[float, float]:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     pairs = [pair for pair, _ in zip(read_pairs(source, target), range(ENCODED), strict=False)]
     sides = [[pair.source for pair in pairs], [pair.target for pair in pairs]]
-    started, cpu = time.perf_counter(), cpu_seconds(resource.RUSAGE_SELF)
+    started = time.perf_counter()
+    cpu = cpu_seconds(resource.RUSAGE_SELF)
     for side in sides:
         processor.encode(side, num_threads=os.cpu_count())
     cpu = cpu_seconds(resource.RUSAGE_SELF) - cpu
@@ -108,7 +127,8 @@ def encoder_speed(model: Path, source: str, target: str) -> tuple[float, float]:
 
 
 def padding(data: Path) -> tuple[float, float]:
-    """Seconds until the first batch, and the share of padding in the batches of a window, 25,000 target tokens each."""
+    """Seconds until the first batch, and the share of padding in the batches of a window, 25,000
+    target tokens each."""
     started = time.perf_counter()
     store = open_prepared(make_config("base"), data).train
     plan = BatchPlan(store.source_lengths, store.target_lengths, 25_000, seed=1)
@@ -123,7 +143,8 @@ def padding(data: Path) -> tuple[float, float]:
 def both_directions(folder: Path, source: str, target: str) -> Path:
     """Settings for a model of either direction."""
     corpora = "".join(
-        f'[[data.corpora]]\nsource = "{a}"\ntarget = "{b}"\n' for a, b in ((source, target), (target, source))
+        f'[[data.corpora]]\nsource = "{a}"\ntarget = "{b}"\n'
+        for a, b in ((source, target), (target, source))
     )
     (folder / "both.toml").write_text(f'preset = "base"\n{corpora}')
     return folder / "both.toml"
@@ -135,7 +156,9 @@ def main() -> None:
             folder = Path(name)
             source, target = make_corpus(folder, pairs)
             command = [sys.executable, "-m", "dragoman", "prepare"]
-            took = watched([*command, source, target, "--out", str(folder / "data"), "--preset", "base"])
+            took = watched(
+                [*command, source, target, "--out", str(folder / "data"), "--preset", "base"]
+            )
             speed, cpu_speed = encoder_speed(folder / "data" / "shared.spm", source, target)
             first_s, padded = padding(folder / "data")
             config = both_directions(folder, source, target)

@@ -2,7 +2,8 @@
 
 python benchmarks/retrieval.py examples/valid.de.gz examples/valid.en.gz --model runs/embed
 
-"centred": the mean vector of each language is taken off first, for what all its sentences have in common says nothing.
+"centred": the mean vector of each language is taken off first, for what all its sentences have in
+common says nothing.
 """
 
 import argparse
@@ -25,7 +26,9 @@ def centred(vectors: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("--model", required=True)
@@ -37,7 +40,9 @@ def main() -> None:
     right = translator.embed([pair.target for pair in pairs], Request(to=languages[-1]))
     print(f"{len(pairs)} pairs, chance {1 / len(pairs):.1%}")
     for name, a, b in (("plain", left, right), ("centred", centred(left), centred(right))):
-        print(f"{name:8} source finds target {found(a, b):.1%}, target finds source {found(b, a):.1%}")
+        print(
+            f"{name:8} source finds target {found(a, b):.1%}, target finds source {found(b, a):.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What fine-tuning by risk changes: BLEU and GLEU of greedy translations, GLEU of translations drawn from the model.
+"""What fine-tuning by risk changes: BLEU and GLEU of greedy translations, GLEU of translations
+drawn from the model.
 
 python benchmarks/risk.py examples/valid.de.gz examples/valid.en.gz runs/demo runs/risk
 """
@@ -17,7 +18,9 @@ from dragoman.text.parallel import read_pairs
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("models", nargs="+")
@@ -30,7 +33,11 @@ def main() -> None:
         pieces = translator.codec.encode_target
 
         def mean_gleu(outputs: list[str], pieces=pieces) -> float:
-            return float(np.mean([gleu(y, r) for y, r in zip(pieces(outputs), pieces(references), strict=True)]))
+            return float(
+                np.mean(
+                    [gleu(y, r) for y, r in zip(pieces(outputs), pieces(references), strict=True)]
+                )
+            )
 
         one_by_one = replace(translator.config, {"decoding.beam": 1}).decoding
         greedy = translator(list(sources), Request(decoding=one_by_one))

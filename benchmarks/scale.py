@@ -1,4 +1,5 @@
-"""What training and bulk translation would cost on more machines: docs/scale.md, from figures measured on one.
+"""What training and bulk translation would cost on more machines: docs/scale.md, from figures
+measured on one.
 
 python benchmarks/scale.py > docs/scale.md                # with the figures of the README
 python benchmarks/scale.py --price 2.50 --big-speed 300e3 # with others
@@ -25,7 +26,8 @@ PAIRS = 4_500_000  # of WMT14 English-German, the paper, section 5.1
 PIECES = 37_000  # of the paper, section 5.1
 STEPS = {"base": 100_000, "big": 300_000}  # the paper, section 5.2
 BYTES_OF_A_GRADIENT = 4
-BYTES_OF_AN_UPDATE = 28  # float32 weight, gradient and two moments read, all but the gradient written
+# float32 weight, gradient and two moments read, all but the gradient written
+BYTES_OF_AN_UPDATE = 28
 
 
 def assumed(default: float, text: str) -> float:
@@ -34,16 +36,27 @@ def assumed(default: float, text: str) -> float:
 
 @dataclass(frozen=True)
 class Assumptions:
-    base_speed: float = assumed(936e3, "target tokens/s of bare steps, base, one H200 (`benchmarks/gpu.py train`)")
+    base_speed: float = assumed(
+        936e3, "target tokens/s of bare steps, base, one H200 (`benchmarks/gpu.py train`)"
+    )
     base_pieces: float = assumed(32_000, "pieces of the vocabulary in that measurement")
-    big_speed: float = assumed(0, "the same for big; 0: as many operations a second as base, not measured")
-    share: float = assumed(0.80, "speed of real training as a share of bare steps (`benchmarks/gpu.py real`)")
-    batch: float = assumed(25_000, "target tokens in a step, however many GPUs share them (the paper, section 5.1)")
+    big_speed: float = assumed(
+        0, "the same for big; 0: as many operations a second as base, not measured"
+    )
+    share: float = assumed(
+        0.80, "speed of real training as a share of bare steps (`benchmarks/gpu.py real`)"
+    )
+    batch: float = assumed(
+        25_000, "target tokens in a step, however many GPUs share them (the paper, section 5.1)"
+    )
     node: float = assumed(8, "GPUs in a node")
     memory: float = assumed(4.8e12, "bytes/s of a GPU's memory (NVIDIA's data sheet of the H200)")
-    nvlink: float = assumed(450e9, "bytes/s out of a GPU within its node (same sheet: 900 GB/s, both ways counted)")
+    nvlink: float = assumed(
+        450e9, "bytes/s out of a GPU within its node (same sheet: 900 GB/s, both ways counted)"
+    )
     infiniband: float = assumed(
-        400e9, "bytes/s out of a node (NVIDIA's data sheet of the DGX H200: eight adapters of 400 Gb/s)"
+        400e9,
+        "bytes/s out of a node (NVIDIA's data sheet of the DGX H200: eight adapters of 400 Gb/s)",
     )
     links: float = assumed(0.8, "share of those speeds that is reached; assumed")
     hop: float = assumed(5e-6, "seconds before a message's first byte; assumed")
@@ -79,7 +92,9 @@ def tokens_per_s(model: Model, given: Assumptions) -> float:
 
 def all_reduce_s(size: float, gpus: int, given: Assumptions) -> float:
     """A ring: 2(n-1) messages of a n-th each, at the speed of the slowest link."""
-    speed = given.links * (given.nvlink if gpus <= given.node else min(given.nvlink, given.infiniband))
+    speed = given.links * (
+        given.nvlink if gpus <= given.node else min(given.nvlink, given.infiniband)
+    )
     return 2 * (gpus - 1) * (given.hop + size / gpus / speed)
 
 
@@ -87,7 +102,11 @@ def step_s(model: Model, speed: float, gpus: int, given: Assumptions) -> tuple[f
     """Seconds of a step in computing, updating weights and summing gradients."""
     update = BYTES_OF_AN_UPDATE * parameter_count(model) / given.memory
     computing = (given.batch / speed - update) / gpus
-    return computing, update, all_reduce_s(BYTES_OF_A_GRADIENT * parameter_count(model), gpus, given)
+    return (
+        computing,
+        update,
+        all_reduce_s(BYTES_OF_A_GRADIENT * parameter_count(model), gpus, given),
+    )
 
 
 def training_rows(given: Assumptions) -> list[str]:
@@ -99,8 +118,11 @@ def training_rows(given: Assumptions) -> list[str]:
             parts = step_s(model, speed, gpus, given)
             hours = steps * sum(parts) / given.share / 3600
             times = " | ".join(f"{1000 * part:.2f}" for part in parts)
-            efficiency, cost = sum(step_s(model, speed, 1, given)) / sum(parts) / gpus, hours * gpus * given.price
-            rows.append(f"| {name} | {gpus} | {times} | {efficiency:.0%} | {hours:.2f} | {cost:,.2f} |")
+            efficiency = sum(step_s(model, speed, 1, given)) / sum(parts) / gpus
+            cost = hours * gpus * given.price
+            rows.append(
+                f"| {name} | {gpus} | {times} | {efficiency:.0%} | {hours:.2f} | {cost:,.2f} |"
+            )
     return rows
 
 
@@ -113,30 +135,44 @@ def bulk_rows(given: Assumptions) -> list[str]:
             hours = given.sentences / rate / 3600
             traffic = 2 * rate * given.sentence_bytes / 1e6
             cost = hours * nodes * given.cpu_price
-            rows.append(f"| {name} | {nodes} | {rate:,.0f} | {traffic:.2f} | {hours:,.1f} | {cost:,.0f} |")
+            rows.append(
+                f"| {name} | {nodes} | {rate:,.0f} | {traffic:.2f} | {hours:,.1f} | {cost:,.0f} |"
+            )
     return rows
 
 
 def check(log: Path, given: Assumptions) -> str:
     """A run's seconds, validations left out as in its log, beside those that the model gives it."""
     config = from_tree(read_toml(log.parent / "run.toml"))
-    entries = [entry for line in log.read_text().splitlines() if (entry := json.loads(line))["kind"] == "train"]
+    entries = [
+        entry
+        for line in log.read_text().splitlines()
+        if (entry := json.loads(line))["kind"] == "train"
+    ]
     tokens = sum(entry["tokens"] for entry in entries)
     measured = sum(entry["tokens"] / entry["tokens_per_s"] for entry in entries)
     passes = 2 if config.training.consistency else 1
-    predicted = passes * tokens / tokens_per_s(model_of(config, config.text.size), given) / given.share
+    predicted = (
+        passes * tokens / tokens_per_s(model_of(config, config.text.size), given) / given.share
+    )
     return (
-        f"{log}: {entries[-1]['step']:,} steps, {tokens:,} target tokens; predicted {predicted:.1f} s, "
+        f"{log}: {entries[-1]['step']:,} steps, {tokens:,} target tokens; predicted "
+        f"{predicted:.1f} s, "
         f"measured {measured:.1f} s, ratio {measured / predicted:.2f}"
     )
 
 
 def document(given: Assumptions) -> str:
-    options = ((f"--{f.name.replace('_', '-')}", getattr(given, f.name), f.metadata["help"]) for f in fields(given))
+    options = (
+        (f"--{f.name.replace('_', '-')}", getattr(given, f.name), f.metadata["help"])
+        for f in fields(given)
+    )
     epochs = [steps * given.batch / LENGTH / PAIRS for steps in STEPS.values()]
     return DOCUMENT.format(
-        assumptions="\n".join(f"| `{name}` | {value:,g} | {text} |" for name, value, text in options),
-        epochs=" and ".join(f"{count:.0f}" for count in epochs), training="\n".join(training_rows(given)),
+        assumptions="\n".join(f"| `{name}` | {value:,g} | {text} |" for name, value,
+        text in options),
+        epochs=" and ".join(f"{count:.0f}" for count in epochs),
+        training="\n".join(training_rows(given)),
         bulk="\n".join(bulk_rows(given)), lines=WINDOW_LINES, tries=RETRIES + 1,
     )  # fmt: skip
 
@@ -144,9 +180,9 @@ def document(given: Assumptions) -> str:
 DOCUMENT = """\
 # What more machines would give
 
-Printed by `python benchmarks/scale.py`: arithmetic on figures that were measured on one machine (those of the README)
-and on assumptions that are named. Nothing on this page was measured on more than one GPU or on more than two cores.
-Every figure is an option of the script.
+Printed by `python benchmarks/scale.py`: arithmetic on figures that were measured on one machine
+(those of the README) and on assumptions that are named. Nothing on this page was measured on more
+than one GPU or on more than two cores. Every figure is an option of the script.
 
 | option | value | what it is |
 |---|---|---|
@@ -154,61 +190,71 @@ Every figure is an option of the script.
 
 ## Training
 
-The paper's recipe on data of WMT14's size, 4.5 million pairs: 100,000 steps for base and 300,000 for big, which see
-each pair about {epochs} times if it has 25 target tokens. With *n* GPUs, *P* parameters, *N* target tokens a step and
-*v* of them a second on one GPU:
+The paper's recipe on data of WMT14's size, 4.5 million pairs: 100,000 steps for base and 300,000
+for big, which see each pair about {epochs} times if it has 25 target tokens. With *n* GPUs, *P*
+parameters, *N* target tokens a step and *v* of them a second on one GPU:
 
-    update    u    = 28 P / memory                        weights, gradients and moments, on every GPU
-    computing k(n) = (N / v - u) / n                      each GPU takes an n-th of the tokens
-    summing   c(n) = 2 (n - 1) (hop + 4 P / n / link)     ring all-reduce of float32 gradients
+    update    u    = 28 P / memory                      weights, gradients and moments, on every GPU
+    computing k(n) = (N / v - u) / n                    each GPU takes an n-th of the tokens
+    summing   c(n) = 2 (n - 1) (hop + 4 P / n / link)   ring all-reduce of float32 gradients
     hours     T(n) = steps (k(n) + u + c(n)) / share / 3600
 
-The link is NVLink within a node; beyond, it is the slower of NVLink and a node's adapters together, for rings can leave
-a node over each of them. Summing is not hidden behind computing, which makes the figures for many GPUs too high; a 64th
-of a batch is taken to be computed as efficiently as a whole one, which makes them too low. "Efficiency" is the speed-up
-over one GPU divided by the number of GPUs.
+The link is NVLink within a node; beyond, it is the slower of NVLink and a node's adapters together,
+for rings can leave a node over each of them. Summing is not hidden behind computing, which makes
+the figures for many GPUs too high; a 64th of a batch is taken to be computed as efficiently as a
+whole one, which makes them too low. "Efficiency" is the speed-up over one GPU divided by the number
+of GPUs.
 
 | model | GPUs | computing, ms | update, ms | summing, ms | efficiency | hours | dollars |
 |---|---|---|---|---|---|---|---|
 {training}
 
-At the paper's batch, 64 GPUs spend most of a step on summing gradients. What many GPUs want is larger batches and fewer
-steps (Ott et al. 2018), which is another recipe.
+At the paper's batch, 64 GPUs spend most of a step on summing gradients. What many GPUs want is
+larger batches and fewer steps (Ott et al. 2018), which is another recipe.
 
 ## A billion sentences on CPU nodes
 
-The base shape in int8, {lines:,} sentences at a time (`dragoman translate --workers`). Shards do not wait for each
-other, so that cores add up; what could end that is the driver, through which all text passes. A node with all cores
-busy is taken to be as fast for each pair of cores as two cores were alone, which its memory may not grant.
+The base shape in int8, {lines:,} sentences at a time (`dragoman translate --workers`). Shards do
+not wait for each other, so that cores add up; what could end that is the driver, through which all
+text passes. A node with all cores busy is taken to be as fast for each pair of cores as two cores
+were alone, which its memory may not grant.
 
 | search | nodes | sentences/s | driver, MB/s | hours | dollars |
 |---|---|---|---|---|---|
 {bulk}
 
-A worker that dies costs the shard that it was at, which is tried up to {tries} times; a driver that dies costs one
-shard for each worker.
+A worker that dies costs the shard that it was at, which is tried up to {tries} times; a driver that
+dies costs one shard for each worker.
 
 ## Checked against a real run
 
-`python benchmarks/scale.py --log RUN/log.jsonl` holds the one-GPU prediction, 1 / v / share seconds for every target
-token of a run, against the seconds in the run's log, in which validations are left out. The run of
-`configs/tatoeba.de-en.toml` on one H200 (docs/LOG.md; 184,694,514 target tokens, each computed twice for R-Drop):
-predicted 291.6 s, measured 475.1 s, ratio 1.63. The prediction holds operations a second to be those of base with
-sentences of 25 tokens; that model is smaller and its sentences have nine pieces, and it got 23% out of the device where
-base got 43% in bare steps. A run of base on sentences of 25 tokens has not been held against the prediction, which
-rests on the speed of just such steps.
-"""
+`python benchmarks/scale.py --log RUN/log.jsonl` holds the one-GPU prediction, 1 / v / share seconds
+for every target token of a run, against the seconds in the run's log, in which validations are left
+out. The run of `configs/tatoeba.de-en.toml` on one H200 (docs/LOG.md; 184,694,514 target tokens,
+each computed twice for R-Drop): predicted 291.6 s, measured 475.1 s, ratio 1.63. The prediction
+holds operations a second to be those of base with sentences of 25 tokens; that model is smaller and
+its sentences have nine pieces, and it got 23% out of the device where base got 43% in bare steps. A
+run of base on sentences of 25 tokens has not been held against the prediction, which rests on the
+speed of just such steps. """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for option in fields(Assumptions):
         parser.add_argument(
-            f"--{option.name.replace('_', '-')}", type=float, default=option.default, help=option.metadata["help"]
+            f"--{option.name.replace('_', '-')}",
+            type=float,
+            default=option.default,
+            help=option.metadata["help"],
         )
-    parser.add_argument("--log", type=Path, help="hold the one-GPU prediction against this run's log.jsonl")
+    parser.add_argument(
+        "--log", type=Path, help="hold the one-GPU prediction against this run's log.jsonl"
+    )
     arguments = vars(parser.parse_args())
-    log, given = arguments.pop("log"), Assumptions(**arguments)
+    log = arguments.pop("log")
+    given = Assumptions(**arguments)
     print(check(log, given) if log else document(given), end="" if not log else "\n")
 
 

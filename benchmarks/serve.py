@@ -2,12 +2,12 @@
 
     python benchmarks/serve.py --model runs/demo [--clients 64] [--seconds 30]
 
-`dragoman serve` runs in a process of its own, and clients in this one send it one sentence after the other, each over
-one connection. Before and after that the engine translates, in this process and in batches of its own making, as many
-of the same sentences as 8 seconds take; the better rate counts. Both use every core; the clients' own work counts
-against the service. What is printed:
-sentences a second of both and their ratio, the median and the 99th percentile of the answers' times, failures, and the
-service's memory as the load began (after a warm-up) and as it ended.
+`dragoman serve` runs in a process of its own, and clients in this one send it one sentence after
+the other, each over one connection. Before and after that the engine translates, in this process
+and in batches of its own making, as many of the same sentences as 8 seconds take; the better rate
+counts. Both use every core; the clients' own work counts against the service. What is printed:
+sentences a second of both and their ratio, the median and the 99th percentile of the answers'
+times, failures, and the service's memory as the load began (after a warm-up) and as it ended.
 """
 
 import argparse
@@ -37,21 +37,27 @@ def offline(model: str, sentences: list[str], seconds: float) -> float:
     """Sentences a second of the engine alone."""
     translator = dragoman.load(model, device="cpu")
     translator(sentences[:64])
-    done, started = 0, time.perf_counter()
+    done = 0
+    started = time.perf_counter()
     while time.perf_counter() - started < seconds:
         done += len(translator(sentences))
     return done / (time.perf_counter() - started)
 
 
-async def client(port: int, sentences: list[str], turn: count, until: float, times: list[float]) -> int:
+async def client(
+    port: int, sentences: list[str], turn: count, until: float, times: list[float]
+) -> int:
     """One connection, one request after the other; the number of those that failed."""
     failed = 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
-        body = json.dumps({"text": sentences[next(turn) % len(sentences)], "source": "de", "target": "en"}).encode()
+        body = json.dumps(
+            {"text": sentences[next(turn) % len(sentences)], "source": "de", "target": "en"}
+        ).encode()
         started = time.perf_counter()
         head = (
-            f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: "
+            f"application/json\r\nContent-Length: {len(body)}"
         )
         writer.write(f"{head}\r\n\r\n".encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")
@@ -62,10 +68,15 @@ async def client(port: int, sentences: list[str], turn: count, until: float, tim
     return failed
 
 
-async def load(port: int, sentences: list[str], clients: int, seconds: float) -> tuple[list[float], int, float]:
+async def load(
+    port: int, sentences: list[str], clients: int, seconds: float
+) -> tuple[list[float], int, float]:
     times: list[float] = []
-    turn, started = count(), time.perf_counter()
-    failures = await asyncio.gather(*(client(port, sentences, turn, started + seconds, times) for _ in range(clients)))
+    turn = count()
+    started = time.perf_counter()
+    failures = await asyncio.gather(
+        *(client(port, sentences, turn, started + seconds, times) for _ in range(clients))
+    )
     return times, sum(failures), time.perf_counter() - started
 
 
@@ -75,25 +86,45 @@ def memory_mib(process: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="runs/demo")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30)
     arguments = parser.parse_args()
     sentences = read_sentences()
     alone = offline(arguments.model, sentences, 8)
-    command = [sys.executable, "-m", "dragoman", "serve", "--model", arguments.model, "--port", "0", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "serve",
+        "--model",
+        arguments.model,
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = int(re.search(r":(\d+)/", server.stderr.readline())[1])  # type: ignore[index]
         asyncio.run(load(port, sentences, arguments.clients, 5))
         before = memory_mib(server.pid)
-        times, failed, elapsed = asyncio.run(load(port, sentences, arguments.clients, arguments.seconds))
+        times, failed, elapsed = asyncio.run(
+            load(port, sentences, arguments.clients, arguments.seconds)
+        )
         after = memory_mib(server.pid)
         server.send_signal(signal.SIGTERM)
-    rate, alone = len(times) / elapsed, max(alone, offline(arguments.model, sentences, 8))
-    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-    print(f"service: {rate:7.1f} sentences/s, {arguments.clients} clients, {len(times)} requests, {failed} failed")
+    rate = len(times) / elapsed
+    alone = max(alone, offline(arguments.model, sentences, 8))
+    p50 = statistics.median(times)
+    p99 = statistics.quantiles(times, n=100)[98]
+    print(
+        f"service: {rate:7.1f} sentences/s, {arguments.clients} clients, {len(times)} requests, "
+        f"{failed} failed"
+    )
     print(f"engine:  {alone:7.1f} sentences/s")
     print(f"ratio {rate / alone:.2f}   p50 {1000 * p50:.0f} ms   p99 {1000 * p99:.0f} ms")
     print(f"memory {before:.0f} MiB before the load, {after:.0f} MiB after it")

@@ -65,7 +65,9 @@ async def answer(reader: asyncio.StreamReader) -> int:
     return int(head.split(b" ", 2)[1])
 
 
-async def honest(client: Client, sentences: list[str], turn: "count[int]", until: float, tally: Tally) -> None:
+async def honest(
+    client: Client, sentences: list[str], turn: "count[int]", until: float, tally: Tally
+) -> None:
     connection = None
     while time.perf_counter() < until:
         text = sentences[next(turn) % len(sentences)]
@@ -115,7 +117,12 @@ async def long_word_list(client: Client) -> str:
 
 async def leaves_in_the_middle(client: Client) -> str:
     _, writer = await client.connect()
-    writer.write(request("/v1/translate", {"text": digits(client, 3500), "beam": 16, "source": "de", "target": "en"}))
+    writer.write(
+        request(
+            "/v1/translate",
+            {"text": digits(client, 3500), "beam": 16, "source": "de", "target": "en"},
+        )
+    )
     await writer.drain()
     await asyncio.sleep(client.draw.random())
     writer.close()
@@ -168,7 +175,8 @@ async def many_connections(client: Client) -> str:
 
 
 ATTACKS: tuple[Callable[[Client], Awaitable[str]], ...] = (
-    swelling_text, wide_beam, as_much_as_allowed, long_word_list, leaves_in_the_middle, does_not_read,
+    swelling_text, wide_beam, as_much_as_allowed, long_word_list, leaves_in_the_middle,
+    does_not_read,
     slow_head, huge_head, many_connections,
 )  # fmt: skip
 
@@ -185,10 +193,14 @@ async def hostile(client: Client, first: int, until: float, tally: Tally) -> Non
         tally.attacks[f"{attack.__name__.replace('_', ' ')}: {outcome}"] += 1
 
 
-async def load(port: int, clients: int, seconds: float, sample: Callable[[], None] = lambda: None) -> Tally:
+async def load(
+    port: int, clients: int, seconds: float, sample: Callable[[], None] = lambda: None
+) -> Tally:
     with gzip.open(SENTENCES, "rt", encoding="utf-8") as file:
         sentences = [line.strip() for line in file]
-    tally, turn, until = Tally(), count(), time.perf_counter() + seconds
+    tally = Tally()
+    turn = count()
+    until = time.perf_counter() + seconds
     tasks = []
     for number in range(clients):
         address = f"127.0.0.{2 + number % 250}" if sys.platform == "linux" else "127.0.0.1"
@@ -226,7 +238,9 @@ def memory_mib(process: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", help="folder of a trained model; without: the package's own")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=600)
@@ -245,11 +259,14 @@ def main() -> int:
         finally:
             server.kill()
     failed = tally.failures.total()
-    p50, p99 = statistics.median(tally.times), statistics.quantiles(tally.times, n=100)[98]
+    p50 = statistics.median(tally.times)
+    p99 = statistics.quantiles(tally.times, n=100)[98]
     start, middle, end = memory[0], memory[len(memory) // 2], memory[-1]
     print(f"honest requests  {len(tally.times):8,}   failed {failed} {dict(tally.failures) or ''}")
     print(f"p50 {p50:.2f} s   p99 {p99:.2f} s   longest {max(tally.times):.2f} s")
-    print(f"memory in MiB: {start:.0f} at the start, {middle:.0f} in the middle, {end:.0f} at the end")
+    print(
+        f"memory in MiB: {start:.0f} at the start, {middle:.0f} in the middle, {end:.0f} at the end"
+    )
     print(f"               {max(memory):.0f} at most")
     print(f"SIGTERM: ended after {stopped_s:.1f} s with status {server.returncode}")
     for outcome, times in sorted(tally.attacks.items()):

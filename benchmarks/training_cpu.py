@@ -1,10 +1,12 @@
-"""Training speed of the `tiny` preset on a CPU beside torch.nn.Transformer of the same shape, on the same batches.
+"""Training speed of the `tiny` preset on a CPU beside torch.nn.Transformer of the same shape, on
+the same batches.
 
     python benchmarks/training_cpu.py [--tokens 500] [--steps 30]
 
-Both sides do whole training steps (forward, smoothed loss, backward, clipping, Adam) on the batches that
-`dragoman train` makes from the examples; they take turns, and the median of each decides. The peer is written as its
-documentation has it: masks for padding and future, logits for every position, padding ignored by the loss.
+Both sides do whole training steps (forward, smoothed loss, backward, clipping, Adam) on the batches
+that `dragoman train` makes from the examples; they take turns, and the median of each decides. The
+peer is written as its documentation has it: masks for padding and future, logits for every
+position, padding ignored by the loss.
 """
 
 import argparse
@@ -33,13 +35,19 @@ class Silent:
 
 
 def prepared(tokens: int, folder: Path) -> tuple[Config, Prepared]:
-    corpora = [{"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}]
-    config = make_config("tiny", settings={"data.corpora": corpora, "training.batch_tokens": tokens})
+    corpora = [
+        {"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}
+    ]
+    config = make_config(
+        "tiny", settings={"data.corpora": corpora, "training.batch_tokens": tokens}
+    )
     return config, prepare(config, folder / "data")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=500, help="target tokens in a step")
     parser.add_argument("--steps", type=int, default=30, help="steps measured")
     arguments = parser.parse_args()
@@ -47,7 +55,14 @@ def main() -> None:
         config, data = prepared(arguments.tokens, Path(folder))
         cpu = torch.device("cpu")
         model = build_model(config.model, data.codec.source, data.codec.target, shared=True, seed=1)
-        trainer = Trainer(config, data, model, cpu, Checkpoints(Path(folder), 1), Progress(micro_batch_tokens=10**6))
+        trainer = Trainer(
+            config,
+            data,
+            model,
+            cpu,
+            Checkpoints(Path(folder), 1),
+            Progress(micro_batch_tokens=10**6),
+        )
         peer = TorchTransformer(config.model, len(data.codec.source)).train()
         optimiser = make_optimiser(peer, config, cpu)  # type: ignore[arg-type]
         steps = trainer.loader.from_position(trainer.progress.position)
@@ -60,7 +75,9 @@ def main() -> None:
             trainer.settle(Silent())  # type: ignore[arg-type]
             clock.append(time.perf_counter())
             for batch in batches:
-                arrays = (torch.from_numpy(a) for a in (batch.source, batch.target_in, batch.target_out))
+                arrays = (
+                    torch.from_numpy(a) for a in (batch.source, batch.target_in, batch.target_out)
+                )
                 peer_step(peer, optimiser, *arrays, config.training.label_smoothing).item()
             clock.append(time.perf_counter())
             if number >= 5:
@@ -71,7 +88,10 @@ def main() -> None:
     print(f"tiny preset, {arguments.tokens} target tokens a step, {machine}")
     median = {name: statistics.median(found) for name, found in times.items()}
     for name, seconds in median.items():
-        print(f"{name:22} {1000 * seconds:7.1f} ms a step  {tokens / arguments.steps / seconds:9,.0f} tokens/s")
+        print(
+            f"{name:22} {1000 * seconds:7.1f} ms a step  "
+            f"{tokens / arguments.steps / seconds:9,.0f} tokens/s"
+        )
     print(f"ratio {median['torch.nn.Transformer'] / median['dragoman']:.2f}")
 
 

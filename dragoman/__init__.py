@@ -22,7 +22,8 @@ __all__ = ["DragomanError", "__version__", "load", "train"]
 
 
 def load(model: str | Path = "", device: str = "auto", engine: str = "auto") -> "Translator":
-    """A translator from a bundle's folder, or the package's own; folders joined by commas make an ensemble."""
+    """A translator from a bundle's folder, or the package's own; folders joined by commas make an
+    ensemble."""
     from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
 
     return load(model, device, engine)
@@ -44,7 +45,8 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in `out`."""
+    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in
+    `out`."""
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
 
@@ -56,7 +58,11 @@ def train(
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
         given = sides is not None and str(sides[0])
-        return (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),) if sides and given else ()
+        return (
+            (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),)
+            if sides and given
+            else ()
+        )
 
     outcome = train(
         out,

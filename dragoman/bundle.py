@@ -3,15 +3,16 @@
     manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
     model.safetensors   weights
     config.toml         every setting used
-    shared.spm (or source.spm, target.spm), languages.json      text to ids; lists of words end in .json instead
+    shared.spm          text to ids; or source.spm and target.spm; word lists end in .json
+    languages.json      its languages
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
 
-Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a file
-are checked before anything is made of it, then what it says, then whether all files go together. The
-graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them. Those that older
-bundles list are never opened.
+Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
+file are checked before anything is made of it, then what it says, then whether all files go
+together. The graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them.
+Those that older bundles list are never opened.
 
 A model is named by its folder, or by the name of one that comes with the package (`pretrained/`).
 """
@@ -40,7 +41,12 @@ from dragoman.version import __version__
 FORMAT = 1
 MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
 OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
-OUTPUT_MATRICES = ("output.weight", "target_embedding.words.weight", "source_embedding.words.weight")  # the first there
+# the first there
+OUTPUT_MATRICES = (
+    "output.weight",
+    "target_embedding.words.weight",
+    "source_embedding.words.weight",
+)
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
 KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES
@@ -63,7 +69,8 @@ class Bundle:
     weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
     card: Mapping[str, Any]
     shortlist: Shortlist | None = None
-    engine: str = "auto"  # "onnx": what it was made for, and what runs it where nobody asks for another
+    # "onnx": what it was made for, and what runs it where nobody asks for another
+    engine: str = "auto"
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -76,7 +83,11 @@ def model_folders(model: str | Path) -> list[str]:
 
 def _folder(name: str) -> str:
     inside = PRETRAINED / name
-    return str(inside) if name == Path(name).name and not Path(name).exists() and inside.is_dir() else name
+    return (
+        str(inside)
+        if name == Path(name).name and not Path(name).exists() and inside.is_dir()
+        else name
+    )
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> None:
@@ -88,7 +99,10 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         **bundle.codec.to_files(),
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
     }
-    facts = {name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()}
+    facts = {
+        name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+        for name, raw in files.items()
+    }
     manifest: dict[str, Any] = {"format": FORMAT, "dragoman": __version__}
     manifest |= {ENGINE: ONNX} if bundle.engine == ONNX else {}
     manifest["files"] = facts
@@ -115,12 +129,18 @@ def read_bundle(folder: str | Path) -> Bundle:
         }
         config = _config(files[CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
-        weights = read_tensors(_verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec)))
+        weights = read_tensors(
+            _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
+        )
         _check_weights(config, codec, weights)
         shortlist = None
         if SHORTLIST in files:
-            shortlist = Shortlist.from_tensors(read_tensors(files[SHORTLIST]), codec.source, codec.target)
-        return Bundle(config, codec, weights, _card(files.get(CARD, b"{}")), shortlist, manifest.engine)
+            shortlist = Shortlist.from_tensors(
+                read_tensors(files[SHORTLIST]), codec.source, codec.target
+            )
+        return Bundle(
+            config, codec, weights, _card(files.get(CARD, b"{}")), shortlist, manifest.engine
+        )
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
     except MemoryError:
@@ -131,7 +151,8 @@ def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file."""
     try:
         return dict(safetensors.numpy.load(raw))
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:  # KeyError: an unknown kind
+    # KeyError: an unknown kind
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
         raise BundleError(f"the tensors cannot be read ({error}).") from None
 
 
@@ -149,7 +170,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
         manifest = parsed_json(read_regular(path, LARGEST[MANIFEST]))
-        version, files, engine = manifest["format"], manifest["files"], manifest.get(ENGINE, "auto")
+        version = manifest["format"]
+        files = manifest["files"]
+        engine = manifest.get(ENGINE, "auto")
         if not isinstance(files, dict):
             raise TypeError("it lists no files")
     except FileNotFoundError:
@@ -163,7 +186,9 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleError(f"{path} cannot be read ({error}).") from None
     if version != FORMAT:
-        raise BundleError(f"{path} has format {version!r}; dragoman {__version__} reads format {FORMAT}.")
+        raise BundleError(
+            f"{path} has format {version!r}; dragoman {__version__} reads format {FORMAT}."
+        )
     if engine not in ("auto", ONNX):
         raise BundleError(f"{path} names the engine {engine!r}; it can be {ONNX!r}, or none.")
     if OLD_GRAPHS & files.keys():
@@ -174,7 +199,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
-    """What a file holds, if it is what the manifest says. Size and kind are looked at before it is read."""
+    """What a file holds, if it is what the manifest says. Size and kind are looked at before it is
+    read."""
     if leads_out(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
@@ -184,12 +210,16 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
     try:
         found = path.stat().st_size
         if found != size:
-            raise BundleError(f"{path.name} has {found:,} bytes, its manifest says {size}: the file is damaged.")
+            raise BundleError(
+                f"{path.name} has {found:,} bytes, its manifest says {size}: the file is damaged."
+            )
         raw = read_regular(path, limit)
     except OSError as error:
         raise BundleError(f"{path.name}: {error.strerror}.") from None
     if hashlib.sha256(raw).hexdigest() != digest:
-        raise BundleError(f"{path.name} does not match its SHA-256 in the manifest: the file is damaged.")
+        raise BundleError(
+            f"{path.name} does not match its SHA-256 in the manifest: the file is damaged."
+        )
     return raw
 
 
@@ -201,19 +231,25 @@ def _config(raw: bytes) -> Config:
 
 
 def _most_weights(config: Config, codec: Codec) -> int:
-    """The most bytes that the weights may have: what the settings call for, and what fits into memory beside a copy."""
+    """The most bytes that the weights may have: what the settings call for, and what fits into
+    memory beside a copy."""
     if beyond_plain(config.model):
         return memory_bytes() // 2
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
-    return min(memory_bytes() // 2, LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes))
+    return min(
+        memory_bytes() // 2, LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
+    )
 
 
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
-    """All that can be said without torch, which checks the names and shapes of other architectures."""
+    """All that can be said without torch, which checks the names and shapes of other
+    architectures."""
     if wrong := misfit(weights):
         raise BundleError(f"{wrong}.")
     if not beyond_plain(config.model):
-        check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
+        check_plain_weights(
+            weights, config.model, len(codec.source), len(codec.target), codec.shared
+        )
     for name, array in weights.items():
         if array.dtype not in (np.float32, np.uint8, np.int32):
             raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")

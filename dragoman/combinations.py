@@ -1,4 +1,5 @@
-"""Which settings do not go together: they are refused, with the reason, before anything is computed.
+"""Which settings do not go together: they are refused, with the reason, before anything is
+computed.
 
 Settings come by dotted name: `given["model.width"]`.
 """
@@ -8,12 +9,22 @@ from typing import Any
 
 from dragoman.variants import POSITIONS, TABLES
 
-_BLOCK = ("activation", "norm", "norm_kind", "attention_dropout", "activation_dropout", "residual", "feed_forward")
+_BLOCK = (
+    "activation",
+    "norm",
+    "norm_kind",
+    "attention_dropout",
+    "activation_dropout",
+    "residual",
+    "feed_forward",
+)
 _NEURAL = ("dropout", "output_bias", "tied")
 READ = {
     "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention"),
-    "decoder-only": (*_NEURAL, *_BLOCK, "attention.similarity", "attention.span", "attention.window",
-                     "attention.heads_layout", "attention.projections", "positions.kind", "positions.join",
+    "decoder-only": (*_NEURAL, *_BLOCK, "attention.similarity", "attention.span",
+    "attention.window",
+                     "attention.heads_layout", "attention.projections", "positions.kind",
+                     "positions.join",
                      "positions.base", "positions.max_length"),
     "rnn": (*_NEURAL, "cell"),
     "rnn-attention": (*_NEURAL, "cell", "attention.similarity", "attention_dropout"),
@@ -21,11 +32,12 @@ READ = {
     "convs2s": (*_NEURAL, "kernel_width", "positions.max_length"),
     "lexical": (),
 }  # fmt: skip
-"""The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed: a preset
-gives them for every architecture, and one that has no heads leaves their number alone."""
+"""The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
+a preset gives them for every architecture, and one that has no heads leaves their number alone."""
 SIZES = ("architecture", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers")
 WITH_HEADS = ("transformer", "decoder-only")
-OF_PRESETS = ("norm", "dropout")  # presets set these for every architecture, and older runs have kept them so
+# presets set these for every architecture, and older runs have kept them so
+OF_PRESETS = ("norm", "dropout")
 
 
 def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
@@ -38,12 +50,19 @@ def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[st
     yield from _risk(given) if given["training.objective"] == "risk" else ()
 
 
-def _not_of_this_architecture(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+def _not_of_this_architecture(
+    given: Mapping[str, Any], default: Mapping[str, Any]
+) -> Iterator[str]:
     architecture = given["model.architecture"]
     for name, value in given.items():
-        read = not name.startswith("model.") or _within(name, (*SIZES, *OF_PRESETS, *READ[architecture]))
+        read = not name.startswith("model.") or _within(
+            name, (*SIZES, *OF_PRESETS, *READ[architecture])
+        )
         if value != default[name] and not read:
-            yield f"{name}={value} is not read by model.architecture={architecture}: leave it at {default[name]}."
+            yield (
+                f"{name}={value} is not read by model.architecture={architecture}: leave it at "
+                f"{default[name]}."
+            )
     if architecture in _NEEDS:
         yield from _NEEDS[architecture](given)
 
@@ -54,13 +73,19 @@ def _within(name: str, names: Iterable[str]) -> bool:
 
 def _two_way(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.width"] % 2:
-        yield f"model.width={given['model.width']} is odd: the encoder has half of it for each direction."
+        yield (
+            f"model.width={given['model.width']} is odd: the encoder has half of it for each "
+            f"direction."
+        )
 
 
 def _gnmt(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _two_way(given)
     if given["model.decoder_layers"] < 2:
-        yield "gnmt tells what it sees to the layers above the first: set model.decoder_layers=2 or more."
+        yield (
+            "gnmt tells what it sees to the layers above the first: set model.decoder_layers=2 or "
+            "more."
+        )
 
 
 def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
@@ -74,7 +99,10 @@ def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
 def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
     width, heads = given["model.width"], given["model.heads"]
     if given["model.architecture"] in WITH_HEADS and width % heads:
-        yield f"model.width={width} is not a multiple of model.heads={heads}: each head gets width/heads features."
+        yield (
+            f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
+            f"width/heads features."
+        )
 
 
 def _variants(given: Mapping[str, Any]) -> Iterator[str]:
@@ -82,7 +110,9 @@ def _variants(given: Mapping[str, Any]) -> Iterator[str]:
     for name, table in TABLES.items():
         if _within(name, READ[given["model.architecture"]]):
             yield from table[given[name]].needs(given)
-    kind, join, every_layer = (given[f"model.positions.{name}"] for name in ("kind", "join", "every_layer"))
+    kind, join, every_layer = (
+        given[f"model.positions.{name}"] for name in ("kind", "join", "every_layer")
+    )
     if not POSITIONS[kind].vector and join == "concat":
         yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
     if not POSITIONS[kind].vector and every_layer:
@@ -92,7 +122,10 @@ def _variants(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _text(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.tied"] == "all" and not given["text.shared"]:
-        yield "model.tied=all needs one vocabulary for both languages: set text.shared=true or model.tied=target."
+        yield (
+            "model.tied=all needs one vocabulary for both languages: set text.shared=true or "
+            "model.tied=target."
+        )
     if given["text.dropout"] and given["text.vocabulary"] != "bpe":
         yield (
             f"text.dropout={given['text.dropout']} skips merges of byte-pair encoding, and "
@@ -103,14 +136,18 @@ def _text(given: Mapping[str, Any]) -> Iterator[str]:
 def _optimiser(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     if given["training.optimiser"] == "muon" and given["training.sharded"]:
         yield "training.optimiser=muon needs whole matrices: set training.sharded=false."
-    if given["training.optimiser"] != "muon" and given["training.momentum"] != default["training.momentum"]:
+    if (
+        given["training.optimiser"] != "muon"
+        and given["training.momentum"] != default["training.momentum"]
+    ):
         yield "training.momentum is Muon's: set training.optimiser=muon."
 
 
 def _risk(given: Mapping[str, Any]) -> Iterator[str]:
     if not given["training.init"]:
         yield (
-            "training.objective=risk improves a trained model, an untrained one draws nothing worth scoring: "
+            "training.objective=risk improves a trained model, an untrained one draws nothing "
+            "worth scoring: "
             "name one with --init."
         )
     if given["model.architecture"] == "lexical":
@@ -119,7 +156,8 @@ def _risk(given: Mapping[str, Any]) -> Iterator[str]:
         yield "training.objective=risk draws with the whole model: set training.sharded=false."
     if given["training.consistency"]:
         yield (
-            f"training.consistency={given['training.consistency']} belongs to training.objective=likelihood: "
+            f"training.consistency={given['training.consistency']} belongs to "
+            f"training.objective=likelihood: "
             f"set training.consistency=0."
         )
 

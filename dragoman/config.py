@@ -1,11 +1,12 @@
-"""All settings, as frozen dataclasses: `[section]` and `key` of a TOML file, `section.key=value` on the command line.
+"""All settings, as frozen dataclasses: `[section]` and `key` of a TOML file, `section.key=value` on
+the command line.
 
-Values come from four places, the later ones winning: the defaults here, a preset, a TOML file, `--set`. Each field
-carries its own documentation and its own rule, and is checked when it is set. The defaults of the model are those of
-"Attention Is All You Need" (Vaswani et al., 2017).
+Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
+`--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
+The defaults of the model are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-The names of variants (`choices`) are spelled out here because this module must not import the code that they name; a
-test holds them against the tables beside that code.
+The names of variants (`choices`) are spelled out here because this module must not import the code
+that they name; a test holds them against the tables beside that code.
 """
 
 import tomllib
@@ -39,16 +40,23 @@ MOST_HYPOTHESES = 1000
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is empty).
+    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is
+    empty).
 
     A name with a * stands for many files: `train.*.de.gz`.
     """
 
-    source: str = setting("", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides")
-    target: str = setting("", "file with target sentences, line by line the translations of `source`")
+    source: str = setting(
+        "", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides"
+    )
+    target: str = setting(
+        "", "file with target sentences, line by line the translations of `source`"
+    )
     source_language: str = setting("", "language code of the source", key="from")
     target_language: str = setting("", "language code of the target", key="to")
-    weight: float = setting(1.0, "how often each pair is seen in an epoch, on average", at_least=0.0)
+    weight: float = setting(
+        1.0, "how often each pair is seen in an epoch, on average", at_least=0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -58,28 +66,43 @@ class TextConfig:
         "how text is cut into pieces (marian: as a converted model does)",
         choices=("bpe", "word", "character", "marian"),
     )
-    size: int = setting(8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000)
+    size: int = setting(
+        8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000
+    )
     shared: bool = setting(True, "one vocabulary for both languages")
-    dropout: float = setting(0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0)
+    dropout: float = setting(
+        0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0
+    )
     coverage: float = setting(
-        0.9999, "share of characters that get a piece; others are spelled in bytes", at_least=0.5, at_most=1.0
+        0.9999,
+        "share of characters that get a piece; others are spelled in bytes",
+        at_least=0.5,
+        at_most=1.0,
     )
     normalisation: str = setting(
-        "nmt_nfkc", "SentencePiece's rule for the characters of a text", choices=("nmt_nfkc", "nfkc", "identity")
+        "nmt_nfkc",
+        "SentencePiece's rule for the characters of a text",
+        choices=("nmt_nfkc", "nfkc", "identity"),
     )
 
 
 @dataclass(frozen=True)
 class DataConfig:
     corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
-    valid: tuple[Corpus, ...] = setting((), "parallel text to validate on; held out from `corpora` if there is none")
+    valid: tuple[Corpus, ...] = setting(
+        (), "parallel text to validate on; held out from `corpora` if there is none"
+    )
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
     exclude: tuple[Corpus, ...] = setting(
-        (), "parallel text to keep out: no pair is trained on that shares a sentence with it, save case and punctuation"
+        (),
+        "parallel text to keep out: no pair is trained on that shares a sentence with it, save "
+        "case and punctuation",
     )
     prepared: str = setting("", "folder that `dragoman prepare` left: train on it, read no corpora")
     temperature: float = setting(
-        1.0, "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight", at_least=1.0
+        1.0,
+        "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight",
+        at_least=1.0,
     )
     valid_size: int = setting(1000, "pairs to hold out at most (never over 5% of them)", at_least=0)
     max_length: int = setting(256, "pieces: a longer sentence is kept out of training", at_least=1)
@@ -91,17 +114,29 @@ class AttentionConfig:
     span: str = setting("soft", "which keys a query sees", choices=SPANS)
     window: int = setting(8, "keys that local attention sees on either side", at_least=0)
     heads_layout: str = setting("paper", "what each head gets", choices=HEADS_LAYOUTS)
-    projections: bool = setting(True, "queries, keys and values by matrices; false: they are the input itself")
-    memory: str = setting("last", "the encoder layer that a decoder layer looks at", choices=MEMORIES)
+    projections: bool = setting(
+        True, "queries, keys and values by matrices; false: they are the input itself"
+    )
+    memory: str = setting(
+        "last", "the encoder layer that a decoder layer looks at", choices=MEMORIES
+    )
 
 
 @dataclass(frozen=True)
 class PositionsConfig:
     kind: str = setting("sinusoidal", "how a position is told", choices=POSITIONS)
-    join: str = setting("add", "how a position's vector joins the word's", choices=("add", "concat"))
-    every_layer: bool = setting(False, "positions are told again to the queries, keys and values of every layer")
-    base: float = setting(10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0)
-    max_length: int = setting(512, "largest length of learned positions", at_least=1, at_most=1_000_000)
+    join: str = setting(
+        "add", "how a position's vector joins the word's", choices=("add", "concat")
+    )
+    every_layer: bool = setting(
+        False, "positions are told again to the queries, keys and values of every layer"
+    )
+    base: float = setting(
+        10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
+    )
+    max_length: int = setting(
+        512, "largest length of learned positions", at_least=1, at_most=1_000_000
+    )
 
 
 @dataclass(frozen=True)
@@ -109,32 +144,58 @@ class ModelConfig:
     architecture: str = setting(
         "transformer",
         "the kind of model",
-        choices=("transformer", "decoder-only", "rnn", "rnn-attention", "gnmt", "convs2s", "lexical"),
+        choices=(
+            "transformer",
+            "decoder-only",
+            "rnn",
+            "rnn-attention",
+            "gnmt",
+            "convs2s",
+            "lexical",
+        ),
     )
     width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
     heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
-    feed_forward_width: int = setting(2048, "inner features of the feed-forward network", at_least=1, at_most=262_144)
+    feed_forward_width: int = setting(
+        2048, "inner features of the feed-forward network", at_least=1, at_most=262_144
+    )
     encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
     cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
-    kernel_width: int = setting(3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000)
-    activation: str = setting("relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish"))
-    norm: str = setting("post", "normalise after the residual sum or before the sublayer", choices=("post", "pre"))
+    kernel_width: int = setting(
+        3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000
+    )
+    activation: str = setting(
+        "relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish")
+    )
+    norm: str = setting(
+        "post", "normalise after the residual sum or before the sublayer", choices=("post", "pre")
+    )
     norm_kind: str = setting(
-        "layer", "what is normalised over: a position's features, or the batch", choices=("layer", "batch", "none")
+        "layer",
+        "what is normalised over: a position's features, or the batch",
+        choices=("layer", "batch", "none"),
     )
     residual: bool = setting(True, "a sublayer's output is added to its input")
     feed_forward: bool = setting(True, "a feed-forward network in every layer")
-    decoder_attention: bool = setting(True, "decoder positions see those before them; false: themselves alone")
-    dropout: float = setting(0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0)
+    decoder_attention: bool = setting(
+        True, "decoder positions see those before them; false: themselves alone"
+    )
+    dropout: float = setting(
+        0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0
+    )
     attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
-    activation_dropout: float = setting(0.0, "inside the feed-forward network", at_least=0.0, below=1.0)
+    activation_dropout: float = setting(
+        0.0, "inside the feed-forward network", at_least=0.0, below=1.0
+    )
     tied: str = setting(
         "auto",
         "embeddings that share weights: source, target and output; target and output; none",
         choices=("auto", "all", "target", "none"),
     )
-    output_bias: bool = setting(False, "a number of its own for each target piece, added to its score")
+    output_bias: bool = setting(
+        False, "a number of its own for each target piece, added to its score"
+    )
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
@@ -149,7 +210,8 @@ PLAIN = {
     "positions.join": ("add",),
     "positions.every_layer": (False,),
 }
-"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what `variants` says."""
+"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what
+`variants` says."""
 
 
 def beyond_plain(model: ModelConfig) -> list[str]:
@@ -170,22 +232,37 @@ class TrainingConfig:
     seed: int = setting(1, "everything random follows from it", at_least=0, below=2**63)
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
     max_steps: int = setting(100_000, "optimiser steps", at_least=1)
-    max_epochs: float = setting(0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0)
-    batch_tokens: int = setting(25_000, "target tokens in an optimiser step, over all ranks", at_least=1)
-    micro_batch_tokens: int = setting(
-        0, "source and target positions computed at once, padding included; 0: from free memory", at_least=0
+    max_epochs: float = setting(
+        0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0
     )
-    label_smoothing: float = setting(0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0)
+    batch_tokens: int = setting(
+        25_000, "target tokens in an optimiser step, over all ranks", at_least=1
+    )
+    micro_batch_tokens: int = setting(
+        0,
+        "source and target positions computed at once, padding included; 0: from free memory",
+        at_least=0,
+    )
+    label_smoothing: float = setting(
+        0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0
+    )
     consistency: float = setting(
-        0.0, "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)", at_least=0.0
+        0.0,
+        "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)",
+        at_least=0.0,
     )
     objective: str = setting(
         "likelihood",
-        "what is learned: the references, or (fine-tuning) to draw translations that score well against them",
+        "what is learned: the references, or (fine-tuning) to draw translations that score well "
+        "against them",
         choices=("likelihood", "risk"),
     )
-    risk_samples: int = setting(8, "risk: translations drawn for each sentence", at_least=2, at_most=1000)
-    risk_sharpness: float = setting(0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6)
+    risk_samples: int = setting(
+        8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
+    )
+    risk_sharpness: float = setting(
+        0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6
+    )
     risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting(
         "inverse-sqrt",
@@ -205,46 +282,82 @@ class TrainingConfig:
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
-    weight_decay: float = setting(0.0, "AdamW: share of a weight taken off per step and unit rate", at_least=0.0)
+    weight_decay: float = setting(
+        0.0, "AdamW: share of a weight taken off per step and unit rate", at_least=0.0
+    )
     clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
-    precision: str = setting("auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16"))
-    sharded: bool = setting(False, "under torchrun: weights and Adam's moments shared out over the ranks")
+    precision: str = setting(
+        "auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16")
+    )
+    sharded: bool = setting(
+        False, "under torchrun: weights and Adam's moments shared out over the ranks"
+    )
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
-    validation_beam: int = setting(1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES)
-    patience: int = setting(10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0)
-    checkpoint_every: int = setting(1000, "steps between checkpoints; each validation writes one too", at_least=1)
+    validation_beam: int = setting(
+        1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES
+    )
+    patience: int = setting(
+        10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
+    )
+    checkpoint_every: int = setting(
+        1000, "steps between checkpoints; each validation writes one too", at_least=1
+    )
     average: int = setting(5, "last checkpoints to average at the end; 1: no averaging", at_least=1)
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
 
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    beam: int = setting(4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES)
+    beam: int = setting(
+        4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES
+    )
     length_penalty: str = setting(
-        "gnmt", "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing", choices=("gnmt", "power", "none")
+        "gnmt",
+        "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing",
+        choices=("gnmt", "power", "none"),
     )
     alpha: float = setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
-    coverage_penalty: float = setting(0.0, "beta of the coverage penalty (needs attention)", at_least=0.0)
-    max_length_ratio: float = setting(2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0)
+    coverage_penalty: float = setting(
+        0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
+    )
+    max_length_ratio: float = setting(
+        2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0
+    )
     max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
-    no_repeat_ngram: int = setting(0, "no run of this many pieces occurs twice; 0: any may", at_least=0)
+    no_repeat_ngram: int = setting(
+        0, "no run of this many pieces occurs twice; 0: any may", at_least=0
+    )
     patience: float = setting(
-        1.0, "a sentence is done when patience*beam hypotheses have ended", at_least=0.1, at_most=1000.0
+        1.0,
+        "a sentence is done when patience*beam hypotheses have ended",
+        at_least=0.1,
+        at_most=1000.0,
     )
     max_source_length: int = setting(
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
-    by_sentence: bool = setting(False, "every sentence of a text is translated by itself, however short the text")
-    keep_numbers: bool = setting(
-        False, "where a translation loses digits or makes some up, a wider search is tried, then other numbers"
+    by_sentence: bool = setting(
+        False, "every sentence of a text is translated by itself, however short the text"
     )
-    shortlist: bool = setting(True, "search among likely pieces alone, where the model has a list of them")
+    keep_numbers: bool = setting(
+        False,
+        "where a translation loses digits or makes some up, a wider search is tried, then other "
+        "numbers",
+    )
+    shortlist: bool = setting(
+        True, "search among likely pieces alone, where the model has a list of them"
+    )
     batch_tokens: int = setting(
-        0, "source pieces translated at once; 0: what suits the device", at_least=0, at_most=10_000_000
+        0,
+        "source pieces translated at once; 0: what suits the device",
+        at_least=0,
+        at_most=10_000_000,
     )
     precision: str = setting(
-        "auto", "of a search on a GPU; auto: bf16 where the GPU has it", choices=("auto", "float32", "bf16")
+        "auto",
+        "of a search on a GPU; auto: bf16 where the GPU has it",
+        choices=("auto", "float32", "bf16"),
     )
 
 
@@ -269,7 +382,8 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file (which may name its own `preset`), then dotted settings.
+    """Defaults, then a preset, then a TOML file (which may name its own `preset`), then dotted
+    settings.
 
     >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
     0.3
@@ -280,7 +394,10 @@ def make_config(
     tree: dict[str, Any] = {}
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
-            raise ConfigError(f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be {', '.join(PRESETS)}.")
+            raise ConfigError(
+                f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be "
+                f"{', '.join(PRESETS)}."
+            )
         for key, value in PRESETS[name].items():
             put(tree, key, value)
     merge(tree, from_file)

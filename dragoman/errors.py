@@ -1,7 +1,8 @@
 """Every error that a user can cause.
 
-The command line prints one of these as a single line and exits with 1; anything else that escapes is a defect of
-dragoman and shows its traceback. A message gives the place, the value found there and the remedy.
+The command line prints one of these as a single line and exits with 1; anything else that escapes
+is a defect of dragoman and shows its traceback. A message gives the place, the value found there
+and the remedy.
 """
 
 import re
@@ -25,8 +26,8 @@ def escaped(text: str) -> str:
 class DragomanError(Exception):
     """Root of the tree: catch this to catch whatever dragoman refuses.
 
-    A message may quote what stands in a file that somebody else made: it is one line, and no control
-    character of it reaches a terminal.
+    A message may quote what stands in a file that somebody else made: it is one line, and no
+    control character of it reaches a terminal.
     """
 
     longest = 1_000_000  # characters of a message
@@ -51,11 +52,13 @@ class BundleError(DragomanError):
 
 
 class RunError(DragomanError):
-    """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk full."""
+    """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk
+    full."""
 
 
 class TranslationError(DragomanError):
-    """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention to show."""
+    """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention
+    to show."""
 
 
 class ConversionError(DragomanError):

@@ -1,7 +1,7 @@
 """Weights in int8: each row of a matrix (what makes one output) with a scale of its own.
 
-A stored matrix keeps its shape, in bytes around 128; its scales lie beside it under the name with ".scales". Vectors
-(biases, norms) and positions stay in float.
+A stored matrix keeps its shape, in bytes around 128; its scales lie beside it under the name with
+".scales". Vectors (biases, norms) and positions stay in float.
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,17 @@ def quantise_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The weights in float again, for whoever does not multiply in int8."""
     return {
-        name: (array.astype(np.float32) - ZERO) * stored[name + SCALES][:, None] if name + SCALES in stored else array
+        name: (array.astype(np.float32) - ZERO) * stored[name + SCALES][:, None]
+        if name + SCALES in stored
+        else array
         for name, array in stored.items()
         if not name.endswith(SCALES)
     }
 
 
 def misfit(stored: Mapping[str, np.ndarray]) -> str:
-    """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if nothing is.
+    """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if
+    nothing is.
 
     >>> misfit({"a": np.zeros((1, 9), dtype=np.uint8), "a.scales": np.ones(3, dtype=np.float32)})
     'weight a.scales does not give each row of a matrix in int8 a scale'
@@ -55,7 +58,12 @@ def misfit(stored: Mapping[str, np.ndarray]) -> str:
         if not name.endswith(SCALES):
             continue
         matrix = stored.get(name.removesuffix(SCALES))
-        fits = matrix is not None and matrix.dtype == np.uint8 and matrix.ndim == 2 and array.dtype == np.float32
+        fits = (
+            matrix is not None
+            and matrix.dtype == np.uint8
+            and matrix.ndim == 2
+            and array.dtype == np.float32
+        )
         if matrix is None or not fits or array.shape != matrix.shape[:1]:
             return f"weight {name} does not give each row of a matrix in int8 a scale"
     return ""

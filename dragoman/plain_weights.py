@@ -1,7 +1,9 @@
-"""Which weights a plain Transformer has: their names and shapes, told by its settings alone, without torch.
+"""Which weights a plain Transformer has: their names and shapes, told by its settings alone,
+without torch.
 
-What a file holds is compared with this before anything is built of it: after that, names, shapes and kinds are what
-graphs, converters and models expect. A matrix may be in float32, or in int8 with its scales beside it (`int8.py`).
+What a file holds is compared with this before anything is built of it: after that, names, shapes
+and kinds are what graphs, converters and models expect. A matrix may be in float32, or in int8 with
+its scales beside it (`int8.py`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +17,11 @@ from dragoman.int8 import SCALES
 Shape = tuple[int, ...]
 
 
-def plain_weights(config: ModelConfig, source: int, target: int, shared: bool) -> Iterator[tuple[str, Shape]]:
-    """Names and shapes; `source` and `target` are sizes of vocabularies, `shared` if they are one."""
+def plain_weights(
+    config: ModelConfig, source: int, target: int, shared: bool
+) -> Iterator[tuple[str, Shape]]:
+    """Names and shapes; `source` and `target` are sizes of vocabularies, `shared` if they are
+    one."""
     width, tied = config.width, config.tied
     if tied == "auto":
         tied = "all" if shared else "target"
@@ -60,9 +65,11 @@ def _affine(name: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
 def check_plain_weights(
     weights: Mapping[str, np.ndarray], config: ModelConfig, source: int, target: int, shared: bool
 ) -> None:
-    """Refuse weights that are not those of this Transformer: missing, left over, of another shape or kind."""
+    """Refuse weights that are not those of this Transformer: missing, left over, of another shape
+    or kind."""
     known = set()
-    for name, shape in plain_weights(config, source, target, shared):  # ends with the first that is missing
+    # ends with the first that is missing
+    for name, shape in plain_weights(config, source, target, shared):
         if name not in weights:
             raise BundleError(f"weight {name} is missing.")
         found = weights[name]
@@ -72,7 +79,9 @@ def check_plain_weights(
         if quantised and (len(shape) != 2 or name.endswith("positions.table")):
             raise BundleError(f"weight {name} is in int8, which is for matrices alone.")
         if not quantised and found.dtype != np.float32:
-            raise BundleError(f"weight {name} is stored as {found.dtype}, this model wants float32.")
+            raise BundleError(
+                f"weight {name} is stored as {found.dtype}, this model wants float32."
+            )
         known |= {name, name + SCALES} if quantised else {name}
     if unknown := sorted(weights.keys() - known):
         raise BundleError(f"weight {unknown[0]} is not part of this model.")

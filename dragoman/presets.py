@@ -24,12 +24,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "big": {
         "text.size": 37_000,
-        "model.width": 1024, "model.heads": 16, "model.feed_forward_width": 4096, "model.dropout": 0.3,
+        "model.width": 1024, "model.heads": 16, "model.feed_forward_width": 4096,
+        "model.dropout": 0.3,
         "training.schedule": "noam", "training.learning_rate": 1.0, "training.clip_norm": 0.0,
         "training.max_steps": 300_000, "training.average": 20,
     },
 }  # fmt: skip
-PRESETS |= {  # a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
+# a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
+PRESETS |= {
     f"{name}-fast": PRESETS[name] | {"model.encoder_layers": encoder, "model.decoder_layers": 1}
     for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
 }

@@ -1,4 +1,5 @@
-"""Settings as documented fields of frozen dataclasses: built from nested tables, checked, written as TOML.
+"""Settings as documented fields of frozen dataclasses: built from nested tables, checked, written
+as TOML.
 
 Nothing here knows which settings there are; `config.py` says that.
 """
@@ -21,12 +22,14 @@ from dragoman.errors import ConfigError
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its documentation and rules: `choices`, `at_least`, `at_most`, `below`, `key` (name in TOML)."""
+    """A field with its documentation and rules: `choices`, `at_least`, `at_most`, `below`, `key`
+    (name in TOML)."""
     return field(default=default, metadata={"doc": doc, **rules})
 
 
 def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
-    """A dataclass from a table, its fields checked; `root` is the outermost, where a misplaced name may belong."""
+    """A dataclass from a table, its fields checked; `root` is the outermost, where a misplaced name
+    may belong."""
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
     root = root or kind
@@ -34,13 +37,21 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
     hints = typing.get_type_hints(kind)
     for key in tree:
         if key not in by_key:
-            raise ConfigError(f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}.")
+            raise ConfigError(
+                f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}."
+            )
     given = {key: f for key, f in by_key.items() if key in tree}
-    return kind(**{f.name: _value(hints[f.name], tree[key], f, f"{path}{key}", root) for key, f in given.items()})
+    return kind(
+        **{
+            f.name: _value(hints[f.name], tree[key], f, f"{path}{key}", root)
+            for key, f in given.items()
+        }
+    )
 
 
 def to_tree(value: Any) -> Any:
-    """The reverse of `from_tree`: nested dictionaries of plain values, every setting spelled out."""
+    """The reverse of `from_tree`: nested dictionaries of plain values, every setting spelled
+    out."""
     if is_dataclass(value):
         return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
@@ -78,7 +89,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def nesting_errors(where: str) -> Iterator[None]:
-    """Around code that follows tables into tables: nobody nests settings as deep as Python's stack."""
+    """Around code that follows tables into tables: nobody nests settings as deep as Python's
+    stack."""
     try:
         yield
     except RecursionError:
@@ -91,14 +103,17 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
     is_number = text.isascii() and text.isdecimal() and len(text) < 20
     if not (is_number and at_least <= int(text) <= at_most):
         raise ConfigError(
-            f"the environment variable {name} is {text[:40]!r}: expected a whole number from {at_least} to {at_most}."
+            f"the environment variable {name} is {text[:40]!r}: expected a whole number from "
+            f"{at_least} to {at_most}."
         )
     return int(text)
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Lines of one table: plain values first, then tables and lists of tables, as TOML wants it."""
-    nested = {k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)}
+    nested = {
+        k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
+    }
     for key, value in tree.items():
         if key not in nested:
             yield f"{key} = {_toml_value(value)}"
@@ -146,7 +161,8 @@ def near_miss(name: Any, names: Any) -> str:
 
 
 def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
-    """A hint from the same table first, then from anywhere: `model.warmup` means `training.warmup_steps`."""
+    """A hint from the same table first, then from anywhere: `model.warmup` means
+    `training.warmup_steps`."""
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"
@@ -174,7 +190,9 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     rules = f.metadata
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
-        raise ConfigError(f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}.")
+        raise ConfigError(
+            f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}."
+        )
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{path} is {value}: expected a finite number.")
     if "at_least" in rules and value < rules["at_least"]:

@@ -1,7 +1,8 @@
 """Reading what somebody else made.
 
-Whoever made a model folder may have put anything there: a pipe that nobody writes to, a device without an end, a link
-to a private file, JSON nested a million deep. What reads such a folder reads it through these functions.
+Whoever made a model folder may have put anything there: a pipe that nobody writes to, a device
+without an end, a link to a private file, JSON nested a million deep. What reads such a folder reads
+it through these functions.
 """
 
 import errno
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 DEEPEST = 50  # levels of JSON
-MOST_DOTS = 100  # in a line of TOML: the time that Python's reader takes for a.b.c... grows with their square
+# in a line of TOML: the time that Python's reader takes for a.b.c... grows with their square
+MOST_DOTS = 100
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -22,13 +24,19 @@ def read_regular(path: Path, limit: int) -> bytes:
     if not stat.S_ISREG(mode):  # before it is opened: some devices act on that alone
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     # It may be another file by now; opening a pipe must not wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if found.st_size > limit:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {limit:,} are read", str(path))
+            raise OSError(
+                errno.EFBIG,
+                f"it has {found.st_size:,} bytes, at most {limit:,} are read",
+                str(path),
+            )
         return file.read(found.st_size)
 
 
@@ -45,7 +53,8 @@ def memory_bytes() -> int:
 
 
 def parsed_json(raw: bytes) -> Any:
-    """What JSON says; a ValueError if it is none, nested too deeply, or has text that no file can hold.
+    """What JSON says; a ValueError if it is none, nested too deeply, or has text that no file can
+    hold.
 
     >>> parsed_json(b'{"a": [1]}')
     {'a': [1]}
@@ -64,7 +73,8 @@ def parsed_json(raw: bytes) -> Any:
 
 def _children(node: Any) -> list[Any]:
     if isinstance(node, str):
-        node.encode()  # half a surrogate pair, which JSON can spell, could never be printed: a ValueError
+        # half a surrogate pair, which JSON can spell, could never be printed: a ValueError
+        node.encode()
     if isinstance(node, dict):
         return [*node, *node.values()]
     return node if isinstance(node, list) else []

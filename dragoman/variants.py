@@ -1,8 +1,10 @@
-"""The variants of the Transformer's parts: one entry each, with all that is known of it without torch.
+"""The variants of the Transformer's parts: one entry each, with all that is known of it without
+torch.
 
-Settings take their choices and help texts from these tables, refusals their reasons, and the fast code paths ask them
-what they can run. The code of a variant stands in `dragoman/model`, in a table with the same names. To add one, add an
-entry here and its class there; a module of your own can do the same before a config is read (docs/guide.md).
+Settings take their choices and help texts from these tables, refusals their reasons, and the fast
+code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
+with the same names. To add one, add an entry here and its class there; a module of your own can do
+the same before a config is read (docs/guide.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +22,9 @@ def nothing(given: Given) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """`plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2 and Hugging
-    Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
+    """`plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    and Hugging Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given
+    settings do not go with it.
     """
 
     help: str
@@ -32,8 +35,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Position(Variant):
-    """`vector`: joined to the words (`model/positions.py`). `in_attention`: acts on how far apart query and key are
-    (`model/distances.py`)."""
+    """`vector`: joined to the words (`model/positions.py`). `in_attention`: acts on how far apart
+    query and key are (`model/distances.py`)."""
 
     vector: bool = False
     in_attention: bool = False
@@ -41,9 +44,15 @@ class Position(Variant):
 
 def _index(given: Given) -> Iterator[str]:
     if given["model.positions.join"] == "add":
-        yield "model.positions.kind=index is one number, which is no vector to add: set model.positions.join=concat."
+        yield (
+            "model.positions.kind=index is one number, which is no vector to add: set "
+            "model.positions.join=concat."
+        )
     if given["model.architecture"] == "decoder-only":
-        yield "model.positions.kind=index does not go with model.architecture=decoder-only: set sinusoidal."
+        yield (
+            "model.positions.kind=index does not go with model.architecture=decoder-only: set "
+            "sinusoidal."
+        )
 
 
 def _even_width(given: Given) -> Iterator[str]:
@@ -56,12 +65,14 @@ def _reaches(given: Given) -> Iterator[str]:
     places, longest = given["model.positions.max_length"], given["data.max_length"]
     if given["model.architecture"] == "decoder-only" and places <= 2 * longest:
         yield (
-            f"model.positions.max_length={places} does not hold two sentences of data.max_length={longest} and their "
+            f"model.positions.max_length={places} does not hold two sentences of "
+            f"data.max_length={longest} and their "
             f"ends, one behind the other: raise the one or lower the other."
         )
     elif places <= longest:
         yield (
-            f"model.positions.max_length={places} does not reach beyond data.max_length={longest} (a sentence and its "
+            f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
+            f"(a sentence and its "
             f"end): raise the one or lower the other."
         )
 
@@ -70,14 +81,18 @@ def _even_features(given: Given) -> Iterator[str]:
     width, heads = given["model.width"], given["model.heads"]
     features = width if given["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
-        yield f"rotary positions turn pairs of features, and a head has {features}: change model.width or model.heads."
+        yield (
+            f"rotary positions turn pairs of features, and a head has {features}: change "
+            f"model.width or model.heads."
+        )
 
 
 def _as_many_layers(given: Given) -> Iterator[str]:
     encoder, decoder = given["model.encoder_layers"], given["model.decoder_layers"]
     if encoder != decoder:
         yield (
-            f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the encoder, "
+            f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the "
+            f"encoder, "
             f"{decoder} in the decoder: set model.encoder_layers={decoder}."
         )
 
@@ -85,7 +100,8 @@ def _as_many_layers(given: Given) -> Iterator[str]:
 def _projections(given: Given) -> Iterator[str]:
     if not given["model.attention.projections"]:
         yield (
-            f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of projections, and "
+            f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of "
+            f"projections, and "
             f"model.attention.projections=false leaves none: set heads_layout=paper."
         )
 
@@ -110,16 +126,24 @@ HEADS_LAYOUTS = {
 }
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
-    "same-layer": Variant("each looks at the encoder layer of its own number", needs=_as_many_layers),
+    "same-layer": Variant(
+        "each looks at the encoder layer of its own number", needs=_as_many_layers
+    ),
 }
 POSITIONS = {
     "none": Position("no positions"),
     "index": Position("the number of the position", vector=True, needs=_index),
-    "sinusoidal": Position("sines and cosines of many wavelengths", plain=True, vector=True, needs=_even_width),
+    "sinusoidal": Position(
+        "sines and cosines of many wavelengths", plain=True, vector=True, needs=_even_width
+    ),
     "learned": Position("a learned vector for each", plain=True, vector=True, needs=_reaches),
-    "rotary": Position("queries and keys are turned (RoPE)", in_attention=True, needs=_even_features),
+    "rotary": Position(
+        "queries and keys are turned (RoPE)", in_attention=True, needs=_even_features
+    ),
     "relative": Position("a learned number for each distance", in_attention=True, fused=False),
-    "alibi": Position("scores fall with the distance, by a slope of each head", in_attention=True, fused=False),
+    "alibi": Position(
+        "scores fall with the distance, by a slope of each head", in_attention=True, fused=False
+    ),
 }
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,

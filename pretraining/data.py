@@ -34,12 +34,14 @@ from dragoman.text.parallel import read_pairs
 OTHERS = ("de", "es", "fr", "pt")
 LANGUAGES = ("en", *OTHERS)
 DOCS = (
-    "mdn", "phpdoc", "pydocs", "canlaws", "godotdocs", "gimphelp", "reactdocs", "k8sdocs", "osguide",
+    "mdn", "phpdoc", "pydocs", "canlaws", "godotdocs", "gimphelp", "reactdocs", "k8sdocs",
+    "osguide",
     "proghist", "tldr", "debhandbook", "freebsddoc", "bible",
 )  # fmt: skip
 WORDS = ("wiktdict", "cldr", "isocodes")
 PROSE = ("stories", "xquad")
-WEIGHTS = {  # how often a pair is seen in an epoch, by corpus; between two other languages than English
+# how often a pair is seen in an epoch, by corpus; between two other languages than English
+WEIGHTS = {
     "europarl": (1.0, 0.25),
     "tatoeba": (1.0, 0.25),
     "docs": (0.4, 0.0),
@@ -50,8 +52,8 @@ WEIGHTS = {  # how often a pair is seen in an epoch, by corpus; between two othe
 ODD_PAIRS, RENAMED_PAIRS = 2500, 15_000  # of each pair of languages
 VALID_PAIRS = 125  # of each set
 EMOJI = [
-    *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️", *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂",
-    "✈️", *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
+    *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️",
+    *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️", *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
 ]  # fmt: skip
 ACCENTS = [
     "aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß"),
@@ -63,7 +65,8 @@ Pair = tuple[str, str]
 
 
 def main(corpora: Path) -> None:
-    out, lots = corpora / "pretraining", random.Random(1)
+    out = corpora / "pretraining"
+    lots = random.Random(1)
     out.mkdir(exist_ok=True)
     held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
     for language in OTHERS:
@@ -74,8 +77,14 @@ def main(corpora: Path) -> None:
         train = tatoeba(corpora, "train", language)
         free = [pair for pair in train if held_out.isdisjoint(map(normalised, pair))]
         write(out, f"odd.{name}", odd(free, lots))
-        write(out, f"valid.tatoeba.{name}", lots.sample(tatoeba(corpora, "valid", language), VALID_PAIRS))
-        write(out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS))
+        write(
+            out,
+            f"valid.tatoeba.{name}",
+            lots.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
+        )
+        write(
+            out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS)
+        )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
@@ -93,7 +102,9 @@ def tatoeba_files(corpora: Path, part: str, a: str, b: str) -> tuple[Path, Path]
 
 
 def flores(corpora: Path, part: str, language: str) -> list[Pair]:
-    return pairs_of(corpora / "flores" / f"{part}.{language}.gz", corpora / "flores" / f"{part}.en.gz")
+    return pairs_of(
+        corpora / "flores" / f"{part}.{language}.gz", corpora / "flores" / f"{part}.en.gz"
+    )
 
 
 def pairs_of(source: Path, target: Path) -> list[Pair]:
@@ -124,7 +135,9 @@ def documents(corpora: Path, language: str) -> Iterable[Pair]:
     pairs = [*real(corpora, DOCS, language)]
     for folder in (corpora / "extra").glob(f"*.{language}-en"):
         pairs += pairs_of(folder / f"train.{language}.gz", folder / "train.en.gz")
-    return dict.fromkeys(pair for pair in pairs if all(map(is_prose, pair)) and is_translation(*pair))
+    return dict.fromkeys(
+        pair for pair in pairs if all(map(is_prose, pair)) and is_translation(*pair)
+    )
 
 
 def is_prose(text: str) -> bool:
@@ -170,14 +183,19 @@ def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
 
 
 def same_numbers(a: str, b: str) -> bool:
-    """Whether both have the same numbers, each once; others may be dates, written otherwise elsewhere."""
+    """Whether both have the same numbers, each once; others may be dates, written otherwise
+    elsewhere."""
     found = NUMBER.findall(a)
-    return bool(found) and len(set(found)) == len(found) and sorted(found) == sorted(NUMBER.findall(b))
+    return (
+        bool(found) and len(set(found)) == len(found) and sorted(found) == sorted(NUMBER.findall(b))
+    )
 
 
 def decorated(pair: Pair, sign: str, lots: random.Random) -> Pair:
     a, b = pair
-    return lots.choice([(f"{a} {sign}", f"{b} {sign}"), (f"{sign} {a}", f"{sign} {b}"), (a + sign, b + sign)])
+    return lots.choice(
+        [(f"{a} {sign}", f"{b} {sign}"), (f"{sign} {a}", f"{sign} {b}"), (a + sign, b + sign)]
+    )
 
 
 def renumbered(pair: Pair, lots: random.Random) -> Pair:
@@ -193,13 +211,15 @@ def renumbered(pair: Pair, lots: random.Random) -> Pair:
 def same_names(a: str, b: str) -> list[str]:
     """Words with a capital that both texts have, each once."""
     found, others = (
-        [word for word in NAME.findall(text) if word[0].isupper() and word[1:].islower()] for text in (a, b)
+        [word for word in NAME.findall(text) if word[0].isupper() and word[1:].islower()]
+        for text in (a, b)
     )
     return [word for word in found if found.count(word) == 1 == others.count(word)]
 
 
 def renamed(pair: Pair, found: list[str], names: list[str], lots: random.Random) -> Pair:
-    """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of two."""
+    """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of
+    two."""
     a, b = pair
     for name in found:
         one, other = lots.choice(names), lots.choice(names)
@@ -215,17 +235,29 @@ def training_tables(corpora: Path) -> Iterator[str]:
     for a, b in permutations(LANGUAGES, 2):
         through_english = "en" in (a, b)
         weight = {name: both[not through_english] for name, both in WEIGHTS.items()}
-        real_files = (corpora / "real" / f"europarl.{a}.bz2", corpora / "real" / f"europarl.{b}.bz2")
+        real_files = (
+            corpora / "real" / f"europarl.{a}.bz2",
+            corpora / "real" / f"europarl.{b}.bz2",
+        )
         yield table("data.corpora", *real_files, a, b, weight["europarl"])
         if not through_english:
             stem = f"train.{'-'.join(sorted((a, b)))}"
-            yield table("data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight["tatoeba"])
+            yield table(
+                "data.corpora",
+                made / f"{stem}.{a}.gz",
+                made / f"{stem}.{b}.gz",
+                a,
+                b,
+                weight["tatoeba"],
+            )
             continue
         yield table("data.corpora", *tatoeba_files(corpora, "train", a, b), a, b, weight["tatoeba"])
         other = b if a == "en" else a
         for name in ("docs", "words", "prose", "odd"):
             stem = f"{name}.{other}-en"
-            yield table("data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name])
+            yield table(
+                "data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name]
+            )
         for name in ("valid.flores", "valid.tatoeba"):
             stem = f"{name}.{other}-en"
             yield table("data.valid", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b)
@@ -235,14 +267,22 @@ def held_out_tables(corpora: Path) -> Iterator[str]:
     """[[data.exclude]]: every validation and test set."""
     for language in OTHERS:
         for part in ("valid", "test"):
-            yield table("data.exclude", *tatoeba_files(corpora, part, language, "en"), language, "en")
+            yield table(
+                "data.exclude", *tatoeba_files(corpora, part, language, "en"), language, "en"
+            )
         for part in ("dev", "devtest"):
             files = [corpora / "flores" / f"{part}.{x}.gz" for x in (language, "en")]
             yield table("data.exclude", files[0], files[1], language, "en")
 
 
 def table(name: str, source: Path, target: Path, from_: str, to: str, weight: float = 1.0) -> str:
-    lines = [f"[[{name}]]", f'source = "{source}"', f'target = "{target}"', f'from = "{from_}"', f'to = "{to}"']
+    lines = [
+        f"[[{name}]]",
+        f'source = "{source}"',
+        f'target = "{target}"',
+        f'from = "{from_}"',
+        f'to = "{to}"',
+    ]
     return "\n".join([*lines, f"weight = {weight}", ""])
 
 

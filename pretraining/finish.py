@@ -1,10 +1,12 @@
-"""Scores a trained and converted model in every direction and leaves it, with its card, in another folder.
+"""Scores a trained and converted model in every direction and leaves it, with its card, in another
+folder.
 
     python pretraining/finish.py corpora runs/bundled dragoman/pretrained/NAME
 
-All twenty directions: FLORES devtest, BLEU and chrF. Those with English: the Tatoeba test sets as well.
-The bundle translates as it is: int8, its own beam. This is done once, after all choices were made on
-the validation sets (validate.py). Scores that are found in runs/bundled/scores.json are not computed again.
+All twenty directions: FLORES devtest, BLEU and chrF. Those with English: the Tatoeba test sets as
+well. The bundle translates as it is: int8, its own beam. This is done once, after all choices were
+made on the validation sets (validate.py). Scores that are found in runs/bundled/scores.json are not
+computed again.
 """
 
 import json
@@ -26,14 +28,20 @@ from dragoman.text.parallel import read_pairs
 CONFIG = Path(__file__).parent / "config.toml"
 CARD = {
     "description": "every direction between English, German, Spanish, French and Portuguese",
-    "data": "Europarl in all twenty directions; Tatoeba; documentation, laws and verses; dictionaries, names of "
-    "countries, languages and units; stories and encyclopaedia passages; no pair shares a sentence with a validation "
+    "data": "Europarl in all twenty directions; Tatoeba; documentation, laws and verses; "
+            "dictionaries, names of "
+    "countries, languages and units; stories and encyclopaedia passages; no pair shares a sentence "
+    "with a validation "
     "or test set, and none was changed from one that does",
-    "attribution": "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences from "
-    "tatoeba.org and manythings.org/anki (CC BY 2.0 FR). Mozilla contributors (CC BY-SA 2.5); PHP and Godot "
-    "manuals (CC BY 3.0); Python documentation (PSF, translations CC0); Canada's federal acts (Open "
+    "attribution": "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences "
+                   "from "
+    "tatoeba.org and manythings.org/anki (CC BY 2.0 FR). Mozilla contributors (CC BY-SA 2.5); PHP "
+    "and Godot "
+    "manuals (CC BY 3.0); Python documentation (PSF, translations CC0); Canada's federal acts "
+    "(Open "
     "Government Licence - Canada); GIMP manual (GFDL 1.2); React, Kubernetes, Open Source Guides, "
-    "Programming Historian, tldr (CC BY 4.0); Debian handbook (CC BY-SA 3.0); FreeBSD documentation (BSD); "
+    "Programming Historian, tldr (CC BY 4.0); Debian handbook (CC BY-SA 3.0); FreeBSD "
+    "documentation (BSD); "
     "LibreOffice 7.4.7 (MPL-2.0); Bible texts by BibleNLP/ebible (public domain; pt CC BY 3.0 BR); "
     "children's stories (CC BY); XQuAD (CC BY-SA 4.0); Wiktionary (CC BY-SA 3.0); CLDR (Unicode); "
     "iso-codes (LGPL-2.1)",
@@ -46,19 +54,33 @@ CARD = {
 
 def main(corpora: Path, model: Path, out: Path) -> None:
     kept = model / "scores.json"
-    scores: dict[str, list[dict[str, object]]] = json.loads(kept.read_text()) if kept.exists() else {}
+    scores: dict[str, list[dict[str, object]]] = (
+        json.loads(kept.read_text()) if kept.exists() else {}
+    )
     with_search_settings(model)
     translator = load(model)
     for name, source, target, files in test_sets(corpora):
         if name not in scores:
             pairs = [(pair.source, pair.target) for pair in read_pairs(*files)]
-            outputs = translator([text for text, _ in pairs], Request(to=target, source_language=source))
+            outputs = translator(
+                [text for text, _ in pairs], Request(to=target, source_language=source)
+            )
             scores[name] = [
-                {"name": f"{name} {found.name}", "value": round(found.value, 2), "signature": found.signature}
-                for found in score(outputs, [[reference for _, reference in pairs]], ["BLEU", "chrF2"])
+                {
+                    "name": f"{name} {found.name}",
+                    "value": round(found.value, 2),
+                    "signature": found.signature,
+                }
+                for found in score(
+                    outputs, [[reference for _, reference in pairs]], ["BLEU", "chrF2"]
+                )
             ]
             kept.write_text(json.dumps(scores, indent=1, ensure_ascii=False))
-        print(*(f"{entry['name']} {entry['value']:.2f}" for entry in scores[name]), sep=", ", flush=True)
+        print(
+            *(f"{entry['name']} {entry['value']:.2f}" for entry in scores[name]),
+            sep=", ",
+            flush=True,
+        )
     bundle = read_bundle(model)
     of_all = [entry for name, *_ in test_sets(corpora) for entry in scores[name]]
     write_bundle(out, replace(bundle, card={**bundle.card, **CARD, "scores": of_all}))
@@ -67,17 +89,26 @@ def main(corpora: Path, model: Path, out: Path) -> None:
 def test_sets(corpora: Path) -> Iterator[tuple[str, str, str, tuple[Path, Path]]]:
     """Name, source and target language, files."""
     for source, target in permutations(LANGUAGES, 2):
-        files = tuple(corpora / "flores" / f"devtest.{language}.gz" for language in (source, target))
+        files = tuple(
+            corpora / "flores" / f"devtest.{language}.gz" for language in (source, target)
+        )
         yield f"FLORES {source}→{target}", source, target, (files[0], files[1])
         if "en" in (source, target):
-            yield f"Tatoeba {source}→{target}", source, target, tatoeba_files(corpora, "test", source, target)
+            yield (
+                f"Tatoeba {source}→{target}",
+                source,
+                target,
+                tatoeba_files(corpora, "test", source, target),
+            )
 
 
 def with_search_settings(model: Path) -> None:
     """How to search is taken from the config as it stands; where the data lay is forgotten."""
     bundle = read_bundle(model)
     config = with_settings(bundle.config, {"data.prepared": ""})
-    write_bundle(model, replace(bundle, config=replace(config, decoding=make_config(file=CONFIG).decoding)))
+    write_bundle(
+        model, replace(bundle, config=replace(config, decoding=make_config(file=CONFIG).decoding))
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Scores a model on the validation sets, by which one model is chosen over another: FLORES dev and Tatoeba.
+"""Scores a model on the validation sets, by which one model is chosen over another: FLORES dev and
+Tatoeba.
 
     python pretraining/validate.py corpora runs/bundled
 
@@ -16,16 +17,22 @@ from dragoman.evaluate.metrics import bleu
 
 
 def main(corpora: Path, model: str) -> None:
-    translator, found = load(model), []
+    translator = load(model)
+    found = []
     for language in OTHERS:
         sets = [flores(corpora, "dev", language), tatoeba(corpora, "valid", language)]
         for source, target in ((language, "en"), ("en", language)):
             scores = []
             for pairs in sets:
-                texts, references = zip(*(pairs if target == "en" else [(b, a) for a, b in pairs]), strict=True)
+                texts, references = zip(
+                    *(pairs if target == "en" else [(b, a) for a, b in pairs]), strict=True
+                )
                 said = translator(list(texts), Request(to=target, source_language=source))
                 scores.append(bleu(said, references))
-            print(f"{source}→{target}  FLORES dev {scores[0]:.2f}  Tatoeba {scores[1]:.2f}", flush=True)
+            print(
+                f"{source}→{target}  FLORES dev {scores[0]:.2f}  Tatoeba {scores[1]:.2f}",
+                flush=True,
+            )
             found.append(scores)
     print("mean", *(f"{mean(column):.2f}" for column in zip(*found, strict=True)))
 

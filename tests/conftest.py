@@ -1,4 +1,5 @@
-"""What many tests share: a toy language, a small model with random weights, a trained run, the command line."""
+"""What many tests share: a toy language, a small model with random weights, a trained run, the
+command line."""
 
 import os
 import random
@@ -12,7 +13,8 @@ import torch
 from hypothesis import settings
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton: our kernels are tested there too
+    # before anything imports Triton: our kernels are tested there too
+    os.environ["TRITON_INTERPRET"] = "1"
 
 from dragoman.cli.app import main
 from dragoman.config import Config, make_config
@@ -35,12 +37,14 @@ SMALL = {
 QUICK_RUN = [
     "--preset", "tiny", "--device", "cpu",
     "--set", "model.width=32", "--set", "model.heads=2", "--set", "model.feed_forward_width=64",
-    "--set", "training.batch_tokens=300", "--set", "training.max_steps=12", "--set", "training.validate_every=6",
-    "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set", "text.size=400",
+    "--set", "training.batch_tokens=300", "--set", "training.max_steps=12", "--set",
+    "training.validate_every=6",
+    "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set",
+    "text.size=400",
 ]  # fmt: skip
 
-# How many of 500 sentences may change with their neighbours because two hypotheses tie. None has been
-# seen to change, so more than this are no coincidence.
+# How many of 500 sentences may change with their neighbours because two hypotheses tie. None has
+# been seen to change, so more than this are no coincidence.
 MOST_TIES = 2
 
 
@@ -51,10 +55,14 @@ def vocabulary(size: int) -> Vocabulary:
 def small_config(**settings: object) -> Config:
     """A small model without dropout; keyword `model__norm="pre"` sets model.norm."""
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    return make_config("tiny", settings={**SMALL, "model.norm": "post", "model.dropout": 0.0, **named})
+    return make_config(
+        "tiny", settings={**SMALL, "model.norm": "post", "model.dropout": 0.0, **named}
+    )
 
 
-def small_model(size: int = 23, seed: int = 5, end: float | None = None, **settings: object) -> Model:
+def small_model(
+    size: int = 23, seed: int = 5, end: float | None = None, **settings: object
+) -> Model:
     """Random weights, larger than at the start of training, so that outputs differ visibly.
 
     Such a model never ends a sentence, unless the end's logit gets something on top: `end`.
@@ -65,13 +73,17 @@ def small_model(size: int = 23, seed: int = 5, end: float | None = None, **setti
     model = build_model(small_config(**settings).model, pieces, pieces, shared=True, seed=seed)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+            parameter.add_(
+                0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed))
+            )
         if end is not None:
             model.output.bias[pieces.eos] += end
     return model.eval()
 
 
-def small_engine(size: int = 23, seed: int = 5, end: float | None = None, **settings: object) -> TorchEngine:
+def small_engine(
+    size: int = 23, seed: int = 5, end: float | None = None, **settings: object
+) -> TorchEngine:
     model = small_model(size, seed, end, **settings)
     return TorchEngine(model, vocabulary(size), vocabulary(size), torch.device("cpu"))
 
@@ -101,7 +113,9 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture
-def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+def dragoman(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Answer]:
     """The command line, in this process."""
 
     def call(*arguments: object) -> Answer:

@@ -1,4 +1,5 @@
-"""Model folders that somebody forged: copies of the kept bundle with a manifest to match, MarianMT folders."""
+"""Model folders that somebody forged: copies of the kept bundle with a manifest to match, MarianMT
+folders."""
 
 import hashlib
 import json
@@ -77,9 +78,16 @@ def marian_folder(folder: Path) -> Path:
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_attention_heads": 2, f"{side}_ffn_dim": 32}
     pad = len(pieces) - 1
-    settings = {"model_type": "marian", "activation_function": "swish", "scale_embedding": True, **sizes}
+    settings = {
+        "model_type": "marian",
+        "activation_function": "swish",
+        "scale_embedding": True,
+        **sizes,
+    }
     settings |= {"pad_token_id": pad, "decoder_start_token_id": pad, "max_position_embeddings": 64}
-    config = ModelConfig(width=16, heads=2, feed_forward_width=32, encoder_layers=1, decoder_layers=1)
+    config = ModelConfig(
+        width=16, heads=2, feed_forward_width=32, encoder_layers=1, decoder_layers=1
+    )
     draw = np.random.default_rng(1)
     shapes = {
         "model.shared.weight": (len(pieces), 16),
@@ -89,7 +97,9 @@ def marian_folder(folder: Path) -> Path:
     weights = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     (folder / "config.json").write_text(json.dumps(settings))
     (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "de", "target_lang": "en"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"source_lang": "de", "target_lang": "en"})
+    )
     (folder / "model.safetensors").write_bytes(safetensors.numpy.save(weights))
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(spm)

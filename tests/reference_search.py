@@ -1,7 +1,9 @@
-"""Beam search as the documents describe it, in plain loops, and an engine without a model to search with.
+"""Beam search as the documents describe it, in plain loops, and an engine without a model to search
+with.
 
-Nothing here is taken from `dragoman/decode` but the record of a hypothesis. The rules are written a second time, one
-sentence and one hypothesis at a time, so that a mistake in the fast code does not repeat itself.
+Nothing here is taken from `dragoman/decode` but the record of a hypothesis. The rules are written a
+second time, one sentence and one hypothesis at a time, so that a mistake in the fast code does not
+repeat itself.
 """
 
 import math
@@ -24,7 +26,8 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class RandomEngine:
-    """Draws log-probabilities and attention for each (source, words so far). Unlike random models, it ends sentences.
+    """Draws log-probabilities and attention for each (source, words so far). Unlike random models,
+    it ends sentences.
 
     `end` is what the end's logit has on top. `rows` counts the rows that were computed.
     """
@@ -41,7 +44,9 @@ class RandomEngine:
         self._end = end
         self._drawn: dict[Row, tuple[np.ndarray, np.ndarray]] = {}
 
-    def next_words(self, source: Sequence[int], said: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def next_words(
+        self, source: Sequence[int], said: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities of what comes next (V,), and where the model looks to say it (S,)."""
         row = tuple(source), tuple(said)
         if row not in self._drawn:
@@ -67,11 +72,15 @@ class RandomEngine:
         forbid: Forbidden | None = None,
     ) -> Step:
         self.rows += len(tokens)
-        state = [(state[p][0], (*state[p][1], int(token))) for p, token in zip(parents, tokens, strict=True)]
+        state = [
+            (state[p][0], (*state[p][1], int(token)))
+            for p, token in zip(parents, tokens, strict=True)
+        ]
         log_probs = np.zeros((len(state), len(self.target)))
         looks = np.zeros((len(state), WIDEST))
         for row, (source, said) in enumerate(state):
-            log_probs[row], looks[row, : len(source)] = self.next_words(source, said[1:])  # without <s>
+            # without <s>
+            log_probs[row], looks[row, : len(source)] = self.next_words(source, said[1:])
         if forbid is not None:
             log_probs[forbid] = -np.inf
         looked_at = looks if attention else None
@@ -79,7 +88,9 @@ class RandomEngine:
             return Step(state, None, log_probs, looked_at)
         return Step(state, *top_k(log_probs, k), looked_at)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         raise NotImplementedError
 
 
@@ -98,21 +109,30 @@ class Partial(NamedTuple):
 class Rules:
     """What the settings mean for one sentence."""
 
-    def __init__(self, engine: RandomEngine, source: Sequence[int], settings: DecodingConfig, prefix: Sequence[int]):
+    def __init__(
+        self,
+        engine: RandomEngine,
+        source: Sequence[int],
+        settings: DecodingConfig,
+        prefix: Sequence[int],
+    ):
         self.engine, self.source, self.settings = engine, source, settings
         self.longest = int(settings.max_length_ratio * len(source)) + settings.max_length_extra
         self.shortest = min(int(settings.min_length_ratio * len(source)), self.longest - 1)
         self.prefix = prefix[: self.longest - 1]
 
     def continuations(self, partial: Partial) -> Iterator[Partial]:
-        """All that may follow a hypothesis: the next token of the prefix, or the end and every word."""
+        """All that may follow a hypothesis: the next token of the prefix, or the end and every
+        word."""
         log_probs, look = self.engine.next_words(self.source, partial.tokens)
         at = len(partial.tokens)
         in_prefix = at < len(self.prefix)
         for token in [self.prefix[at]] if in_prefix else [END, *WORDS]:
             tokens = (*partial.tokens, token)
             if in_prefix or not (self.repeats(tokens) or (token == END and at < self.shortest)):
-                yield Partial(tokens, (*partial.log_probs, float(log_probs[token])), (*partial.looks, look))
+                yield Partial(
+                    tokens, (*partial.log_probs, float(log_probs[token])), (*partial.looks, look)
+                )
 
     def repeats(self, tokens: tuple[int, ...]) -> bool:
         """Whether the last n tokens stand in the hypothesis already."""
@@ -126,7 +146,8 @@ class Rules:
         return formulas[self.settings.length_penalty]
 
     def hypothesis(self, partial: Partial) -> Hypothesis:
-        """What has ended, or is as long as it may be, with its score (Wu et al. 2016, section 7)."""
+        """What has ended, or is as long as it may be, with its score (Wu et al. 2016, section
+        7)."""
         score = partial.total / self.divisor(len(partial.tokens))
         if self.settings.coverage_penalty:
             for place in range(len(self.source)):
@@ -166,7 +187,8 @@ def plain_search(
         done.sort(key=lambda hypothesis: -hypothesis.score)
         if len(done) >= enough or not live:
             break
-        # A sum of log-probabilities only falls, and no divisor is larger than that of the largest length.
+        # A sum of log-probabilities only falls, and no divisor is larger than that of the largest
+        # length.
         most = live[0].total / rules.divisor(rules.longest)
         if stop_early and len(done) >= nbest and most <= done[nbest - 1].score:
             break
@@ -178,7 +200,10 @@ def plain_search(
 
 
 def everything(
-    engine: RandomEngine, source: Sequence[int], settings: DecodingConfig, prefix: Sequence[int] = ()
+    engine: RandomEngine,
+    source: Sequence[int],
+    settings: DecodingConfig,
+    prefix: Sequence[int] = (),
 ) -> list[Hypothesis]:
     """Every hypothesis that the settings allow, best first: no beam, no stopping."""
     rules = Rules(engine, source, settings, prefix)
@@ -189,5 +214,9 @@ def everything(
         for partial in live:
             longer += rules.continuations(partial)
         live = [p for p in longer if p.tokens[-1] != END and len(p.tokens) < rules.longest]
-        found += [rules.hypothesis(p) for p in longer if p.tokens[-1] == END or len(p.tokens) == rules.longest]
+        found += [
+            rules.hypothesis(p)
+            for p in longer
+            if p.tokens[-1] == END or len(p.tokens) == rules.longest
+        ]
     return sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -11,7 +11,9 @@ from dragoman.serve.service import Service
 
 
 @contextmanager
-def running(service: Service, limits: ConnectionLimits = ConnectionLimits(), grace_s: float = 10.0) -> Iterator[str]:
+def running(
+    service: Service, limits: ConnectionLimits = ConnectionLimits(), grace_s: float = 10.0
+) -> Iterator[str]:
     """Its address, while it runs."""
     listener = listen("127.0.0.1", 0)
     server = Server(create_app(service), limits, grace_s)

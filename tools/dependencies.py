@@ -3,8 +3,9 @@
     python tools/dependencies.py audit      known vulnerabilities of the versions in constraints.txt
     python tools/dependencies.py lowest     the lowest versions that pyproject.toml allows, for pip
 
-`audit` asks osv.dev, the database of known vulnerabilities. It ends with 1 where one is known. A build without network
-goes on, but says that nothing was audited: silence is not a clean bill of health.
+`audit` asks osv.dev, the database of known vulnerabilities. It ends with 1 where one is known. A
+build without network goes on, but says that nothing was audited: silence is not a clean bill of
+health.
 """
 
 import json
@@ -39,9 +40,14 @@ def lowest(requirements: list[str]) -> list[str]:
 
 def advisories(pinned: list[tuple[str, str]], service: str) -> list[list[str]] | None:
     """The names of what is known against each version; None: nobody can be asked."""
-    packages = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in pinned]
+    packages = [
+        {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
+        for name, version in pinned
+    ]
     question = json.dumps({"queries": packages}).encode()
-    request = urllib.request.Request(f"{service}/v1/querybatch", question, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{service}/v1/querybatch", question, {"Content-Type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             results: list[dict[str, Any]] = json.load(answer)["results"]

@@ -1,7 +1,8 @@
-"""Shards on a Ray cluster: one that is there, or one of this machine's cores for as long as it takes.
+"""Shards on a Ray cluster: one that is there, or one of this machine's cores for as long as it
+takes.
 
-Ray finds workers a place, starts them anew when they die and gives them their shards again; what stands here is who
-gets how many cores, and what becomes of a shard that fails over and over.
+Ray finds workers a place, starts them anew when they die and gives them their shards again; what
+stands here is who gets how many cores, and what becomes of a shard that fails over and over.
 """
 
 import logging
@@ -27,14 +28,22 @@ OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the me
 def scatter(
     shards: Iterable[Shard], job: Job, fingerprint: str, workers: int, address: str
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
-    """Each shard with its part, in the order in which they are done; with the last error where no retry helped."""
-    job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model)))
+    """Each shard with its part, in the order in which they are done; with the last error where no
+    retry helped."""
+    job = replace(
+        job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model))
+    )
     gpus = int(job.device == "cuda")
     with _cluster(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        places = [(int(node.get("CPU", 0)), int(node.get("GPU", 0)) if gpus else sys.maxsize) for node in nodes]
+        places = [
+            (int(node.get("CPU", 0)), int(node.get("GPU", 0)) if gpus else sys.maxsize)
+            for node in nodes
+        ]
         threads = threads_per_worker(places, workers)
-        hire = ray.remote(Worker).options(num_cpus=threads, num_gpus=gpus, max_restarts=-1, max_task_retries=RETRIES)
+        hire = ray.remote(Worker).options(
+            num_cpus=threads, num_gpus=gpus, max_restarts=-1, max_task_retries=RETRIES
+        )
         free = [hire.remote(job, fingerprint, threads) for _ in range(workers)]
         running: dict[Any, tuple[Any, Shard]] = {}
 
@@ -58,7 +67,8 @@ def scatter(
 
 
 def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
-    """The most threads that each of so many workers can have on nodes of (cores, workers they take at most).
+    """The most threads that each of so many workers can have on nodes of (cores, workers they take
+    at most).
 
     >>> threads_per_worker([(8, 99)], 3), threads_per_worker([(3, 99), (3, 99)], 3)
     (2, 1)
@@ -67,7 +77,10 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
         if sum(min(cores // threads, most) for cores, most in nodes) >= workers:
             return threads
     room = sum(min(node) for node in nodes)
-    raise ConfigError(f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device cuda).")
+    raise ConfigError(
+        f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device "
+        f"cuda)."
+    )
 
 
 @contextmanager
@@ -75,12 +88,22 @@ def _cluster(address: str) -> Iterator[None]:
     """Connected to a cluster; what Ray says of workers that die goes to standard error."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     _check_address(address)
-    own = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    own = {
+        "address": "local",
+        "include_dashboard": False,
+        "object_store_memory": OBJECT_STORE_BYTES,
+    }
     with redirect_stdout(sys.stderr):
         try:
-            ray.init(**({"address": address} if address else own), log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(
+                **({"address": address} if address else own),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise RunError(f"Ray does not start, or not with --address {address!r}: {error}") from None
+            raise RunError(
+                f"Ray does not start, or not with --address {address!r}: {error}"
+            ) from None
         try:
             yield
         finally:
@@ -94,4 +117,6 @@ def _check_address(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=10).close()
         except OSError as error:
-            raise RunError(f"--address {address}: no Ray cluster answers there ({error}).") from None
+            raise RunError(
+                f"--address {address}: no Ray cluster answers there ({error})."
+            ) from None

@@ -20,7 +20,8 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """`show` gives the lines that stand for a translation, if any; its repr tells all that it depends on."""
+    """`show` gives the lines that stand for a translation, if any; its repr tells all that it
+    depends on."""
 
     model: str
     request: Request
@@ -29,14 +30,16 @@ class Job:
     engine: str = "auto"
 
     def fingerprint(self) -> str:
-        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write equal parts."""
+        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write
+        equal parts."""
         models = [read_manifest(Path(folder)) for folder in model_folders(self.model)]
         told = (__version__, models, self.request, self.show, self.device, self.engine)
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 class Worker:
-    """Translates shards, in this process or in one of its own; the model is loaded with the first."""
+    """Translates shards, in this process or in one of its own; the model is loaded with the
+    first."""
 
     def __init__(self, job: Job, fingerprint: str, threads: int = 0):
         self._job, self._fingerprint, self._threads = job, fingerprint, threads
@@ -47,7 +50,8 @@ class Worker:
         return "".join(map(self._job.show, translations))
 
     def attempt(self, shard: Shard) -> str | DragomanError:
-        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go away."""
+        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go
+        away."""
         try:
             return self.translate(shard)
         except DragomanError as error:
@@ -57,5 +61,8 @@ class Worker:
     def _translator(self) -> Translator:
         job = self._job
         if job.fingerprint() != self._fingerprint:
-            raise BundleError(f"{job.model} on {platform.node()} is another model, or dragoman another version, there.")
+            raise BundleError(
+                f"{job.model} on {platform.node()} is another model, or dragoman another version, "
+                f"there."
+            )
         return load(job.model, job.device, job.engine, self._threads)

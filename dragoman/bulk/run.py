@@ -1,4 +1,5 @@
-"""From a file to its translation, in shards: those done before are kept, the others made here or by workers on Ray."""
+"""From a file to its translation, in shards: those done before are kept, the others made here or by
+workers on Ray."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
@@ -18,23 +19,36 @@ Made = Generator[tuple[Shard, str | Exception], None, None]
 
 
 def translate_file(
-    source: str, output: str, job: Job, *, workers: int = 0, address: str = "", shard_lines: int = WINDOW_LINES
+    source: str,
+    output: str,
+    job: Job,
+    *,
+    workers: int = 0,
+    address: str = "",
+    shard_lines: int = WINDOW_LINES,
 ) -> int:
-    """Write a file's translation and give its number of lines; run again after a kill, it goes on where it was."""
+    """Write a file's translation and give its number of lines; run again after a kill, it goes on
+    where it was."""
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
         raise ConfigError(f"{output} is no regular file: work in shards needs one to write.")
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
-    console, fingerprint, parts = Console(stderr=True), job.fingerprint(), Parts(output)
+    console = Console(stderr=True)
+    fingerprint = job.fingerprint()
+    parts = Parts(output)
     make = _maker(job, fingerprint, workers, address)
     with parts.opened():
-        # The whole file is read before the work begins: it shows how much there is, and whether it is text to the end.
+        # The whole file is read before the work begins: it shows how much there is, and whether it
+        # is text to the end.
         sizes = {shard.name: len(shard.lines) for shard in cut(source, shard_lines, fingerprint)}
-        total, kept = sum(sizes.values()), [name for name in sizes if parts.has(name)]
+        total = sum(sizes.values())
+        kept = [name for name in sizes if parts.has(name)]
         console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
-        missing = (shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name))
+        missing = (
+            shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name)
+        )
         if len(kept) < len(sizes):
             with _bar(console) as bar:
                 task = bar.add_task("", total=total, completed=sum(sizes[name] for name in kept))
@@ -44,7 +58,9 @@ def translate_file(
     return total
 
 
-def _maker(job: Job, fingerprint: str, workers: int, address: str) -> Callable[[Iterable[Shard]], Made]:
+def _maker(
+    job: Job, fingerprint: str, workers: int, address: str
+) -> Callable[[Iterable[Shard]], Made]:
     """What turns shards into parts: this process, or workers on Ray."""
     if not workers:
         worker = Worker(job, fingerprint)
@@ -55,7 +71,8 @@ def _maker(job: Job, fingerprint: str, workers: int, address: str) -> Callable[[
 
 
 def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
-    """The shards whose parts were written; those that failed are told of in the end, unless they are too many."""
+    """The shards whose parts were written; those that failed are told of in the end, unless they
+    are too many."""
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:
@@ -74,12 +91,14 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
         lines = f"{source} lines {shard.first + 1} to {shard.first + len(shard.lines)}"
         raise RunError(
             f"{lines} failed {RETRIES + 1} times, and so did {len(failed) - 1} other shards "
-            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run the same command again."
+            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run the "
+            f"same command again."
         )
 
 
 def _bar(console: Console) -> Progress:
     return Progress(
-        BarColumn(bar_width=None), TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"), TimeElapsedColumn(),
+        BarColumn(bar_width=None), TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
+        TimeElapsedColumn(),
         TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
     )  # fmt: skip

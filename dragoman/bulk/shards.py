@@ -1,8 +1,10 @@
-"""A file in shards, and what is kept of those that are done until all are: one part each, in a folder by the output.
+"""A file in shards, and what is kept of those that are done until all are: one part each, in a
+folder by the output.
 
-A part's name is its shard's number and a hash of all that decides what stands in it: the model, the settings, the
-text. So a part that is there need not be made again, and one made otherwise (another model, another beam, a changed
-line) is not found; there is no list of finished work that could disagree with the work.
+A part's name is its shard's number and a hash of all that decides what stands in it: the model, the
+settings, the text. So a part that is there need not be made again, and one made otherwise (another
+model, another beam, a changed line) is not found; there is no list of finished work that could
+disagree with the work.
 """
 
 import hashlib
@@ -37,7 +39,8 @@ class Parts:
     """The folder beside an output that is not whole yet."""
 
     def __init__(self, output: str):
-        self.folder, self._output = Path(f"{output}.parts"), output
+        self.folder = Path(f"{output}.parts")
+        self._output = output
 
     @contextmanager
     def opened(self) -> Iterator[None]:

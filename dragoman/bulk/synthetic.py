@@ -1,7 +1,9 @@
-"""Training pairs made by a model: back-translation (Sennrich et al. 2016) and distillation (Kim & Rush 2016).
+"""Training pairs made by a model: back-translation (Sennrich et al. 2016) and distillation (Kim &
+Rush 2016).
 
-Back-translation turns text of the target language into sources; a tag in front of each tells the model trained on them
-that it was made (Caswell et al. 2019). Distillation replaces the targets of real sources by what a teacher says.
+Back-translation turns text of the target language into sources; a tag in front of each tells the
+model trained on them that it was made (Caswell et al. 2019). Distillation replaces the targets of
+real sources by what a teacher says.
 """
 
 from collections.abc import Callable
@@ -28,10 +30,13 @@ KINDS: dict[str, Callable[[str, str], str]] = {"back": back, "distil": distil}
 
 @dataclass(frozen=True)
 class PairLine:
-    """A line of a .tsv corpus, source TAB target, from a text and its translation; none where either is empty."""
+    """A line of a .tsv corpus, source TAB target, from a text and its translation; none where
+    either is empty."""
 
     kind: str
 
     def __call__(self, translation: Translation) -> str:
-        real, made = (" ".join(text.split("\t")).strip() for text in (translation.source, translation.text))
+        real, made = (
+            " ".join(text.split("\t")).strip() for text in (translation.source, translation.text)
+        )
         return KINDS[self.kind](real, made) + "\n" if real and made else ""

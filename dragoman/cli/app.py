@@ -1,7 +1,7 @@
 """The commands put together, and how errors leave them.
 
-Results go to standard output, everything else to standard error. Exit status: 0, 1 for a user's mistake (one line that
-names place, value and remedy), 2 for wrong usage.
+Results go to standard output, everything else to standard error. Exit status: 0, 1 for a user's
+mistake (one line that names place, value and remedy), 2 for wrong usage.
 """
 
 import errno
@@ -63,11 +63,17 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
     plugin: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", help="Import a module of your own that adds variants; may be repeated."),
+        typer.Option(
+            metavar="MODULE",
+            help="Import a module of your own that adds variants; may be repeated.",
+        ),
     ] = None,
 ) -> None:
     for name in plugin or []:
@@ -82,7 +88,9 @@ def _import(name: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ConfigError(f"--plugin {name}: there is no such module here, and none is installed.") from None
+        raise ConfigError(
+            f"--plugin {name}: there is no such module here, and none is installed."
+        ) from None
     finally:
         sys.path.pop(0)
 
@@ -103,5 +111,6 @@ def main() -> None:
             raise
         if error.errno != errno.EPIPE:
             print(f"dragoman: {error.strerror}.", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        # what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0 if error.errno == errno.EPIPE else 1)

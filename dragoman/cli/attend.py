@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Beam, Device, EngineName, From, Model, Set, To, decoding_settings, load_model
+from dragoman.cli.options import (
+    Beam,
+    Device,
+    EngineName,
+    From,
+    Model,
+    Set,
+    To,
+    decoding_settings,
+    load_model,
+)
 from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically
@@ -15,13 +25,21 @@ from dragoman.files import storage_errors, write_atomically
 def command(
     text: Annotated[str, typer.Argument(help="A sentence to translate and look at.")],
     model: Model = "",
-    out: Annotated[str, typer.Option(help="A page to open in a browser: attention, beam, positions.")] = "",
+    out: Annotated[
+        str, typer.Option(help="A page to open in a browser: attention, beam, positions.")
+    ] = "",
     svg: Annotated[str, typer.Option(help="A figure of one layer's heads, for papers.")] = "",
     png: Annotated[str, typer.Option(help="The same figure in pixels.")] = "",
-    kind: Annotated[str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")] = "cross",
+    kind: Annotated[
+        str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")
+    ] = "cross",
     layer: Annotated[int, typer.Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
-    head: Annotated[int | None, typer.Option(min=1, help="In figures: one head alone, from 1.")] = None,
-    pieces: Annotated[bool, typer.Option("--pieces", help="In figures: pieces instead of words.")] = False,
+    head: Annotated[
+        int | None, typer.Option(min=1, help="In figures: one head alone, from 1.")
+    ] = None,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="In figures: pieces instead of words.")
+    ] = False,
     translation: Annotated[
         str | None, typer.Option(help="Look at how this translation is said, not the model's own.")
     ] = None,
@@ -32,7 +50,8 @@ def command(
     device: Device = "auto",
     set_: Set = None,
 ) -> None:
-    """Translate a sentence and show what the model looked at, how the beam grew, and where words stand.
+    """Translate a sentence and show what the model looked at, how the beam grew, and where words
+    stand.
 
     Example: `dragoman attend "Der Hund schläft." --model runs/demo --out runs/attention.html`
     """
@@ -43,7 +62,9 @@ def command(
     if not (out or svg or png):
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
     translator = load_model(model, device, engine)
-    request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
+    request = Request(
+        to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
+    )
     seen = inspect_sentence(translator, text, translation, request)
     files: dict[str, bytes] = {}
     if out:

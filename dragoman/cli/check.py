@@ -15,14 +15,22 @@ from dragoman.text.parallel import Pair, read_pairs, unpacked_name
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences, or one .tsv file.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Source sentences, or one .tsv file.")
+    ],
     target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="SRC,TGT", help="A validation or test set that training must not see; may be repeated."),
+        typer.Option(
+            metavar="SRC,TGT",
+            help="A validation or test set that training must not see; may be repeated.",
+        ),
     ] = None,
     fix_: Annotated[
-        str, typer.Option("--fix", metavar="OUT", help="Folder for a cleaned copy and a log of changes.")
+        str,
+        typer.Option(
+            "--fix", metavar="OUT", help="Folder for a cleaned copy and a log of changes."
+        ),
     ] = "",
     json_: Json = False,
 ) -> None:
@@ -63,7 +71,9 @@ def _two(files: str) -> tuple[str, str]:
 def _print(report: Report, parting: str, as_json: bool) -> None:
     if as_json:
         findings = {f.kind: {"count": f.count, "first_lines": f.lines} for f in report.findings}
-        print(json.dumps({"pairs": report.pairs, "findings": findings, "sides_part": parting or None}))
+        print(
+            json.dumps({"pairs": report.pairs, "findings": findings, "sides_part": parting or None})
+        )
         return
     print(f"{report.pairs:,} pairs")
     if parting:
@@ -72,8 +82,11 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
         print(finding)
 
 
-def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path) -> None:
-    """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as it was."""
+def _write_fixed(
+    source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path
+) -> None:
+    """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as
+    it was."""
     sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
     names = [Path(unpacked_name(name)).name for name in sides]
     kept = removed = 0
@@ -93,5 +106,13 @@ def _write_fixed(source: str, target: str, report: Report, held_out: HeldOut | N
                     removed += 1
                 if reasons:
                     done = "removed" if result is None else "mended"
-                    print(pair.line, done, reasons, repr(pair.source), repr(pair.target), sep="\t", file=log)
+                    print(
+                        pair.line,
+                        done,
+                        reasons,
+                        repr(pair.source),
+                        repr(pair.target),
+                        sep="\t",
+                        file=log,
+                    )
     typer.echo(f"{kept:,} pairs kept, {removed:,} removed: {folder}", err=True)

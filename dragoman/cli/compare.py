@@ -11,12 +11,22 @@ Files = tuple[str, str]
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="[SRC]", help="Source sentences; without them a toy language.")] = "",
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")] = "",
+    source: Annotated[
+        str, typer.Argument(metavar="[SRC]", help="Source sentences; without them a toy language.")
+    ] = "",
+    target: Annotated[
+        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
+    ] = "",
     out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
-    valid: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")] = None,
-    test: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Test set (else held out).")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")] = False,
+    valid: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")
+    ] = None,
+    test: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Test set (else held out).")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
+    ] = False,
     claims: Annotated[str, typer.Option(metavar="C1,C5", help="Some claims only.")] = "",
     flops: Annotated[float | None, typer.Option(help="Training budget of each system.")] = None,
     device: Device = "auto",

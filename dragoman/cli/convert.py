@@ -20,10 +20,15 @@ Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
 def to_onnx(
     model: In,
     out: Out,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")
+    ] = False,
     shortlist: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="SRC TGT", help="Parallel text to learn from which pieces translate which: faster."),
+        typer.Option(
+            metavar="SRC TGT",
+            help="Parallel text to learn from which pieces translate which: faster.",
+        ),
     ] = None,
 ) -> None:
     """Write a bundle that translates on CPUs with ONNX Runtime by default: fast, without PyTorch.
@@ -33,7 +38,8 @@ def to_onnx(
     from dragoman.convert.shortlist import learn_shortlist
     from dragoman.convert.to_onnx import to_onnx
 
-    folder, bundle = _new(model, out), read_bundle(model)
+    folder = _new(model, out)
+    bundle = read_bundle(model)
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
         bundle = replace(bundle, shortlist=learned)
@@ -53,7 +59,8 @@ def to_ctranslate2(model: In, out: Out) -> None:
 
 @app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
-    """Write a MarianMT folder for `transformers`; the model must be post-norm with sinusoidal positions.
+    """Write a MarianMT folder for `transformers`; the model must be post-norm with sinusoidal
+    positions.
 
     Example: `dragoman convert to-huggingface runs/post runs/post.hf`
     """

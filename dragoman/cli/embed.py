@@ -18,34 +18,50 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to embed.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to embed.")
+    ] = None,
     model: Model = "",
     from_: From = "",
     to: To = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")] = "",
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")
+    ] = "",
     output: Annotated[
-        str, typer.Option("--output", "-o", help="File for the vectors: JSON lines, or an array if it ends in .npy.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File for the vectors: JSON lines, or an array if it ends in .npy.",
+        ),
     ] = "",
     device: Device = "auto",
 ) -> None:
-    """Print each text, a file's lines or those of standard input as the vector that the encoder makes of it.
+    """Print each text, a file's lines or those of standard input as the vector that the encoder
+    makes of it.
 
     Example: `dragoman embed --model runs/demo "Wo ist der Bahnhof?" "Ich suche den Bahnhof."`
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
     translator = load_model(model, device, engine="torch")
-    request, lines = Request(to=to, source_language=from_), iter(texts or read_lines(input_ or "-"))
+    request = Request(to=to, source_language=from_)
+    lines = iter(texts or read_lines(input_ or "-"))
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])
     if output.endswith(".npy"):
         array = io.BytesIO()
         nothing = np.zeros((0, translator.config.model.width), dtype=np.float32)
-        np.save(array, np.concatenate([nothing, *(translator.embed(window, request) for window in windows)]))
+        np.save(
+            array,
+            np.concatenate([nothing, *(translator.embed(window, request) for window in windows)]),
+        )
         with storage_errors(f"writing {output}"):
             write_atomically(Path(output), array.getvalue())
         return
     with destination(output) as file:
         for window in windows:
-            for text, vector in zip(window, translator.embed(window, request).tolist(), strict=True):
+            for text, vector in zip(
+                window, translator.embed(window, request).tolist(), strict=True
+            ):
                 entry = {"text": text, "vector": [round(value, 6) for value in vector]}
                 print(escaped(json.dumps(entry, ensure_ascii=False)), file=file)

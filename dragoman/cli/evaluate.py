@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To, decoding_settings, load_model
+from dragoman.cli.options import (
+    Beam,
+    Device,
+    EngineName,
+    From,
+    Json,
+    Set,
+    To,
+    decoding_settings,
+    load_model,
+)
 from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.text.parallel import read_lines
@@ -13,15 +23,20 @@ from dragoman.text.parallel import read_lines
 
 def command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    references: Annotated[list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")],
+    references: Annotated[
+        list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
+    ],
     models: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")
     ] = None,
     hypotheses: Annotated[
-        list[str] | None, typer.Option("--hyp", help="A file of translations to score; may be repeated.")
+        list[str] | None,
+        typer.Option("--hyp", help="A file of translations to score; may be repeated."),
     ] = None,
     beam: Beam = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Score without regard to case.")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Score without regard to case.")
+    ] = False,
     from_: From = "",
     to: To = "",
     json_: Json = False,
@@ -29,7 +44,8 @@ def command(
     device: Device = "auto",
     set_: Set = None,
 ) -> None:
-    """Score models or files of translations with BLEU, chrF and TER; two or more are compared by paired bootstrap.
+    """Score models or files of translations with BLEU, chrF and TER; two or more are compared by
+    paired bootstrap.
 
     Example: `dragoman evaluate examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
@@ -42,15 +58,24 @@ def command(
     systems: list[tuple[str, list[str]]] = []
     for model in models or []:
         translator = load_model(model, device, engine)
-        request = Request(to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam))
+        request = Request(
+            to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
+        )
         systems.append((model, translator(sources, request)))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):
-            raise CorpusError(f"{source} has {len(sources)} lines, {name} {len(lines)}: they must go line by line.")
+            raise CorpusError(
+                f"{source} has {len(sources)} lines, {name} {len(lines)}: they must go line by "
+                f"line."
+            )
     if not sources:
         raise CorpusError(f"{source} is empty: there is nothing to evaluate.")
-    compared = [c.p_values for c in metrics.compare(systems, refs, lowercase)] if len(systems) > 1 else [{}]
+    compared = (
+        [c.p_values for c in metrics.compare(systems, refs, lowercase)]
+        if len(systems) > 1
+        else [{}]
+    )
     for (name, outputs), p_values in zip(systems, compared, strict=True):
         found = metrics.score(outputs, refs, lowercase=lowercase)
         if json_:

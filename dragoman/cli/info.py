@@ -18,7 +18,9 @@ LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors"
 
 def command(
     model: Annotated[str, typer.Argument(metavar="[M]", help="Folder of a trained model.")] = "",
-    settings: Annotated[bool, typer.Option("--settings", help="List every setting with its default.")] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List every setting with its default.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Show a model's card; without one, the installation and the card of the package's own model.
@@ -44,18 +46,24 @@ def _model(name: str) -> dict[str, Any]:
     try:
         return _facts(name, bundle)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"{name}: {CARD} is not a card ({type(error).__name__}: {error}).") from None
+        raise BundleError(
+            f"{name}: {CARD} is not a card ({type(error).__name__}: {error})."
+        ) from None
 
 
 def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
-    card, config = dict(bundle.card), bundle.config.model
+    card = dict(bundle.card)
+    config = bundle.config.model
     size = sum(array.nbytes for array in bundle.weights.values())
     facts: dict[str, Any] = {
         "model": name,
-        "languages": f"{'/'.join(card.pop('from', [])) or '?'} → {'/'.join(card.pop('to', [])) or '?'}",
-        "architecture": f"{config.architecture}, {config.encoder_layers}+{config.decoder_layers} layers, "
+        "languages": f"{'/'.join(card.pop('from', [])) or '?'} → "
+        f"{'/'.join(card.pop('to', [])) or '?'}",
+        "architecture": f"{config.architecture}, {config.encoder_layers}+{config.decoder_layers} "
+        f"layers, "
         f"width {config.width}, {config.heads} heads, norm {config.norm}",
-        "vocabulary": f"{len(bundle.codec.source):,} source and {len(bundle.codec.target):,} target pieces",
+        "vocabulary": f"{len(bundle.codec.source):,} source and {len(bundle.codec.target):,} "
+        f"target pieces",
         "size": f"{size / 2**20:.1f} MiB of weights",
     }
     scores = card.pop("scores", [])

@@ -11,26 +11,44 @@ from dragoman.decode.translator import Translator, load
 from dragoman.errors import ConfigError
 
 Model = Annotated[
-    str, typer.Option("--model", "-m", help="Folder of a trained model, or the package's own; a comma joins several.")
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Folder of a trained model, or the package's own; a comma joins several.",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, onnx (fast on a CPU; see dragoman convert) or torch.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="auto, onnx (fast on a CPU; see dragoman convert) or torch.")
+]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be given repeatedly."),
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be given repeatedly."
+    ),
 ]
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-Beam = Annotated[int | None, typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy.")]
+Beam = Annotated[
+    int | None,
+    typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy."),
+]
 Sample = Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")]
 TopK = Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")]
-TopP = Annotated[float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")]
+TopP = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="With --sample.")]
 Workers = Annotated[int, typer.Option(min=0, help="Work in shards on so many processes, on Ray.")]
-Address = Annotated[str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")]
-ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")]
+Address = Annotated[
+    str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")
+]
+ShardLines = Annotated[
+    int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")
+]
 
 
 def load_model(model: str, device: str, engine: str) -> Translator:
@@ -41,8 +59,11 @@ def load_model(model: str, device: str, engine: str) -> Translator:
     return translator
 
 
-def decoding_settings(model: Translator | Bundle, assignments: list[str] | None, beam: int | None) -> DecodingConfig:
-    """The model's own settings of search, with those of the command line; a trained model's others are fixed."""
+def decoding_settings(
+    model: Translator | Bundle, assignments: list[str] | None, beam: int | None
+) -> DecodingConfig:
+    """The model's own settings of search, with those of the command line; a trained model's others
+    are fixed."""
     settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
     for name in settings:
         if not name.startswith("decoding."):

@@ -15,18 +15,28 @@ from dragoman.settings import to_tree
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="[SRC]", help="Source sentences, or one .tsv file.")] = "",
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")] = "",
+    source: Annotated[
+        str, typer.Argument(metavar="[SRC]", help="Source sentences, or one .tsv file.")
+    ] = "",
+    target: Annotated[
+        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
+    ] = "",
     out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
     from_: From = "",
     to: To = "",
-    preset: Annotated[str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="F.toml", help="Settings from a file.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
+    ] = None,
     set_: Set = None,
 ) -> None:
-    """Make corpora ready: pieces learned, ids on disk. Any number of runs start from there: train --prepared DIR.
+    """Make corpora ready: pieces learned, ids on disk. Any number of runs start from there: train
+    --prepared DIR.
 
-    Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data --preset tiny`
+    Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data
+    --preset tiny`
     """
     from dragoman.bundle import read_bundle
     from dragoman.data.prepare import name_languages, prepare
@@ -38,10 +48,15 @@ def command(
         raise RunError(f"{out} is there already: choose another --out.")
     given = parse_set(set_ or [])
     if source:
-        given["data.corpora"] = [to_tree(c) for c in name_languages([Corpus(source, target, from_, to)])]
+        given["data.corpora"] = [
+            to_tree(c) for c in name_languages([Corpus(source, target, from_, to)])
+        ]
     settings = make_config(preset, config, given)
     if not settings.data.corpora:
-        raise ConfigError("there is nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file.")
+        raise ConfigError(
+            "there is nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config "
+            "file."
+        )
     started = time.monotonic()
     codec = read_bundle(settings.training.init).codec if settings.training.init else None
     with storage_errors(f"preparing the data in {out}"):
@@ -49,4 +64,6 @@ def command(
     for note in data.notes:
         print(escaped(f"warning: {note}"), file=sys.stderr)
     seconds = time.monotonic() - started
-    print(f"{out}: {len(data.train):,} pairs, {len(data.codec.source):,} pieces, in {seconds:.0f} s")
+    print(
+        f"{out}: {len(data.train):,} pairs, {len(data.codec.source):,} pieces, in {seconds:.0f} s"
+    )

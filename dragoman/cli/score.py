@@ -14,8 +14,13 @@ from dragoman.text.parallel import read_pairs
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin).")],
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")] = "",
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin)."),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")
+    ] = "",
     model: Model = "",
     to: To = "",
     json_: Json = False,
@@ -27,13 +32,21 @@ def command(
     Example: `dragoman score examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
     translator = load_model(model, device, engine)
-    pairs, total, pieces = read_pairs(source, target), 0.0, 0
+    pairs = read_pairs(source, target)
+    total = 0.0
+    pieces = 0
     while window := list(islice(pairs, WINDOW_LINES)):
-        scored = translator.score([pair.source for pair in window], [pair.target for pair in window], to)
+        scored = translator.score(
+            [pair.source for pair in window], [pair.target for pair in window], to
+        )
         for log_probs in scored:
             total, pieces = total + float(log_probs.sum()), pieces + len(log_probs)
             if json_:
-                print(json.dumps({"log_prob": float(log_probs.sum()), "log_probs": log_probs.tolist()}))
+                print(
+                    json.dumps(
+                        {"log_prob": float(log_probs.sum()), "log_probs": log_probs.tolist()}
+                    )
+                )
             else:
                 print(f"{log_probs.sum():.4f}\t{len(log_probs)}")
     if pieces:

@@ -14,39 +14,59 @@ from dragoman.errors import MissingPackageError
 def command(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="Folder of a trained model; may be repeated. Without: the package's own."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Folder of a trained model; may be repeated. Without: the package's own.",
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0: at every address there is.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at; 0: any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0: at every address there is.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen at; 0: any that is free.")
+    ] = 8000,
     api_key: Annotated[
-        str, typer.Option(envvar="DRAGOMAN_API_KEY", help="Clients must show this key.", show_default=False)
+        str,
+        typer.Option(
+            envvar="DRAGOMAN_API_KEY", help="Clients must show this key.", show_default=False
+        ),
     ] = "",
-    queue: Annotated[int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")] = 1024,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")
+    ] = 1024,
     time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds for a request.")] = 30,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters in a request.")] = 5000,
     max_work: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Positions of the model in a request: pieces of the text, and of its translation times the beam.",
+            help="Positions of the model in a request: pieces of the text, and of its translation "
+            "times the beam.",
         ),
     ] = 150_000,
     max_connections: Annotated[
-        int, typer.Option(min=1, help="Open connections; fewer where the system allows fewer open files.")
+        int,
+        typer.Option(
+            min=1, help="Open connections; fewer where the system allows fewer open files."
+        ),
     ] = 1000,
     max_connections_per_client: Annotated[
         int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
     ] = 100,
     grace: Annotated[
-        int, typer.Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C.")
+        int,
+        typer.Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C."),
     ] = 10,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A site whose pages may call the service; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A site whose pages may call the service; may be repeated."),
     ] = None,
     engine: EngineName = "auto",
     device: Device = "auto",
 ) -> None:
-    """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), a LibreTranslate-compatible API.
+    """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), a
+    LibreTranslate-compatible API.
 
     Example: `dragoman serve --port 8000`
     """
@@ -58,13 +78,20 @@ def command(
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "pydantic"):
             raise
-        raise MissingPackageError("serving needs FastAPI and uvicorn: pip install 'dragoman[serve]'.") from None
+        raise MissingPackageError(
+            "serving needs FastAPI and uvicorn: pip install 'dragoman[serve]'."
+        ) from None
 
     listener = listen(host, port)
-    limits = Limits(queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work)
-    app = create_app(Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ())
+    limits = Limits(
+        queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work
+    )
+    app = create_app(
+        Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ()
+    )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
-    gc.freeze()  # what is loaded now stays: no need to look through all of it for garbage, over and over
+    # what is loaded now stays: no need to look through all of it for garbage, over and over
+    gc.freeze()
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     server.run(sockets=[listener])

@@ -35,10 +35,17 @@ from dragoman.text.parallel import read_lines
 
 def command(
     model: Model = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")] = "",
-    output: Annotated[str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")] = "",
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")
+    ] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
+    ] = "",
     kind: Annotated[
-        str, typer.Option(help="back: the text is the target, and its source is made; distil: the reverse.")
+        str,
+        typer.Option(
+            help="back: the text is the target, and its source is made; distil: the reverse."
+        ),
     ] = "back",
     from_: From = "",
     to: To = "",
@@ -57,16 +64,24 @@ def command(
 ) -> None:
     """Make a training corpus from real text and a model: back-translation or distillation.
 
-    Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz --output made.de-en.tsv`
+    Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
+    --output made.de-en.tsv`
     """
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")
     if not (input_ and output):
-        raise ConfigError("text to read and a corpus to write are needed: give --input F and --output F.")
+        raise ConfigError(
+            "text to read and a corpus to write are needed: give --input F and --output F."
+        )
     decoding = decoding_settings(read_bundle(model_folders(model)[0]), set_, beam)
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
     job = Job(model, request, PairLine(kind), device, engine)
-    lines = translate_file(input_, output, job, workers=workers, address=address, shard_lines=shard_lines)
+    lines = translate_file(
+        input_, output, job, workers=workers, address=address, shard_lines=shard_lines
+    )
     pairs = sum(1 for _ in read_lines(output))
-    print(f"{pairs:,} pairs in {output}; {lines - pairs:,} lines left out, empty on one side", file=sys.stderr)
+    print(
+        f"{pairs:,} pairs in {output}; {lines - pairs:,} lines left out, empty on one side",
+        file=sys.stderr,
+    )

@@ -14,25 +14,46 @@ Files = tuple[str, str]
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="Source sentences, one a line (.gz), or one .tsv file, or - for stdin.")
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="Source sentences, one a line (.gz), or one .tsv file, or - for stdin.",
+        ),
     ] = "",
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")] = "",
+    target: Annotated[
+        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
+    ] = "",
     out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
-    valid: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")] = None,
-    test: Annotated[Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored at the end.")] = None,
+    valid: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")
+    ] = None,
+    test: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored at the end.")
+    ] = None,
     from_: From = "",
     to: To = "",
-    preset: Annotated[str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")] = None,
-    config: Annotated[str | None, typer.Option(metavar="F.toml", help="Settings from a file.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
+    ] = None,
     set_: Set = None,
-    prepared: Annotated[str | None, typer.Option(metavar="DIR", help="Data that dragoman prepare has left.")] = None,
-    init: Annotated[str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")] = None,
+    prepared: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Data that dragoman prepare has left.")
+    ] = None,
+    init: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")
+    ] = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the run in --out stopped.")
+    ] = False,
 ) -> None:
     """Train a translator from two text files.
 
-    Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset tiny`
+    Example: `dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo --preset
+    tiny`
     """
     with needs_torch():
         from dragoman.training.run import train

@@ -44,16 +44,24 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+    ] = None,
     model: Model = "",
     from_: From = "",
     to: To = "",
-    input_: Annotated[str, typer.Option("--input", "-i", help="File of lines to translate (.gz, .bz2).")] = "",
-    output: Annotated[str, typer.Option("--output", "-o", help="File for the translations, line by line.")] = "",
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="File of lines to translate (.gz, .bz2).")
+    ] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="File for the translations, line by line.")
+    ] = "",
     beam: Beam = None,
     nbest: Annotated[
         int,
-        typer.Option(min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."),
+        typer.Option(
+            min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."
+        ),
     ] = 1,
     sample: Sample = False,
     temperature: Temperature = 1.0,
@@ -61,7 +69,9 @@ def command(
     top_p: TopP = 1.0,
     seed: Seed = 1,
     prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
-    alignments: Annotated[bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
+    ] = False,
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",
@@ -77,8 +87,12 @@ def command(
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
     if workers and not (input_ and output):
-        raise ConfigError("--workers needs a file to read and one to write: give --input F and --output F.")
-    translator = read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
+        raise ConfigError(
+            "--workers needs a file to read and one to write: give --input F and --output F."
+        )
+    translator = (
+        read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
+    )
     request = Request(
         to=to,
         source_language=from_,
@@ -91,7 +105,9 @@ def command(
     show = Shown(nbest, alignments, json_)
     if isinstance(translator, Bundle):
         job = Job(model, request, show, device, engine)
-        translate_file(input_, output, job, workers=workers, address=address, shard_lines=shard_lines)
+        translate_file(
+            input_, output, job, workers=workers, address=address, shard_lines=shard_lines
+        )
         return
     typing = not texts and not input_ and sys.stdin.isatty()
     lines = texts or read_lines(input_ or "-")
@@ -134,16 +150,24 @@ def _as_json(translation: Translation) -> dict[str, object]:
             "alignment": candidate.alignment,
         }
 
-    return {"source": translation.source, "translations": [entry(c) for c in translation.candidates]}
+    return {
+        "source": translation.source,
+        "translations": [entry(c) for c in translation.candidates],
+    }
 
 
 @contextmanager
 def _counter(watched: bool) -> Iterator[Callable[[], None]]:
-    """Lines done, time and speed on standard error, where somebody sees them and nothing else is written there."""
+    """Lines done, time and speed on standard error, where somebody sees them and nothing else is
+    written there."""
     if not watched:  # even a disabled bar of older versions of rich leaves an empty line
         yield lambda: None
         return
-    columns = (TextColumn("{task.completed:,} lines"), TimeElapsedColumn(), TextColumn("{task.fields[speed_text]}"))
+    columns = (
+        TextColumn("{task.completed:,} lines"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[speed_text]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None, speed_text="")
 

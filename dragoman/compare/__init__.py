@@ -1,1 +1,2 @@
-"""The lectures' claims, each run on models trained here, drawn, and said in two sentences made from the numbers."""
+"""The lectures' claims, each run on models trained here, drawn, and said in two sentences made from
+the numbers."""

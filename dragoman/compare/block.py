@@ -25,7 +25,9 @@ def depths(scale: Scale) -> dict[str, System]:
     deep = 2 * int(scale.settings["model.encoder_layers"])
     return {
         "1 layer": variant("layers-1", 0.5, model__encoder_layers=1, model__decoder_layers=1),
-        f"{deep} layers": variant(f"layers-{deep}", 0.5, model__encoder_layers=deep, model__decoder_layers=deep),
+        f"{deep} layers": variant(
+            f"layers-{deep}", 0.5, model__encoder_layers=deep, model__decoder_layers=deep
+        ),
     }
 
 
@@ -36,13 +38,16 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
     broken = [name for name, result in [*without.items(), *others.items()] if result.failure]
     everything = {"all parts": whole, **without, **others}
     stopped = f" ({listed(broken)} ended in numbers that are not finite)" if broken else ""
+    nothing_lost = f"with {listed(useless)} nothing is lost here"
     return Finding(
-        [Bars("BLEU at the same cost", "BLEU", list(everything), [result.bleu for result in everything.values()])],
+        [Bars("BLEU at the same cost", "BLEU", list(everything),
+        [result.bleu for result in everything.values()])],
         (
             f"The whole block reaches {whole.bleu:.1f} BLEU; taking a part out changes that by "
             f"{named(change, '+.1f')}{stopped}: "
-            f"{'every part earns its place' if not useless else f'with {listed(useless)} nothing is lost here'}.",
-            f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, all at "
+            f"{nothing_lost if useless else 'every part earns its place'}.",
+            f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, all "
+            f"at "
             f"{whole.flops:.3g} training FLOPs.",
         ),
         not useless,
@@ -60,8 +65,10 @@ def show(shop: Workshop) -> Finding:
 
 CLAIM = Claim(
     "Every part of the block earns its place",
-    "Residual connections keep gradients in range, normalisation makes training faster, the feed-forward network "
-    "brings in what is not linear, masked self-attention lets the decoder see what it said, and depth pays.",
+    "Residual connections keep gradients in range, normalisation makes training faster, the "
+    "feed-forward network "
+    "brings in what is not linear, masked self-attention lets the decoder see what it said, and "
+    "depth pays.",
     show,
     lambda scale: [BASE, *PARTS.values(), *OTHERS.values(), *depths(scale).values()],
 )

@@ -1,6 +1,17 @@
 """The claims by their number."""
 
-from dragoman.compare import block, corpus_size, growth, heads, length, positions, recency, scaling, table, vocabulary
+from dragoman.compare import (
+    block,
+    corpus_size,
+    growth,
+    heads,
+    length,
+    positions,
+    recency,
+    scaling,
+    table,
+    vocabulary,
+)
 from dragoman.compare.claim import Claim
 
 CLAIMS: dict[str, Claim] = {

@@ -42,7 +42,8 @@ def compare(
     jobs: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Finding]:
-    """Run the claims (all of them, where none is named); the report tells these and what earlier calls found."""
+    """Run the claims (all of them, where none is named); the report tells these and what earlier
+    calls found."""
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
@@ -53,7 +54,9 @@ def compare(
         _claim_folder(shop, given)
         systems = _systems(wanted, scale)
         shop.texts.write(given, scale, [system.corpus for system in systems])
-        jobs = jobs or (JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, MOST_JOBS))
+        jobs = jobs or (
+            JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, MOST_JOBS)
+        )
         run_all(shop, systems, jobs, console)
         found = {name: _found(shop, name, console) for name in wanted}
         chapters = [
@@ -68,29 +71,43 @@ def compare(
 
 def tables(found: dict[str, Finding]) -> str:
     """The tables among the findings, for a terminal."""
-    shown = [figure for finding in found.values() for figure in finding.figures if isinstance(figure, Table)]
+    shown = [
+        figure
+        for finding in found.values()
+        for figure in finding.figures
+        if isinstance(figure, Table)
+    ]
     return "\n\n".join(f"{table.title}\n{as_text(table)}" for table in shown)
 
 
 def _known(claims: Sequence[str]) -> list[str]:
     for name in claims:
         if name not in CLAIMS:
-            raise ConfigError(f"claim {name!r} is unknown{near_miss(name, CLAIMS)}; it can be {', '.join(CLAIMS)}.")
+            raise ConfigError(
+                f"claim {name!r} is unknown{near_miss(name, CLAIMS)}; it can be "
+                f"{', '.join(CLAIMS)}."
+            )
     return [name for name in CLAIMS if name in claims or not claims]
 
 
 def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     """What the claims need, each once."""
-    return list({system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values())
+    return list(
+        {system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values()
+    )
 
 
 def _claim_folder(shop: Workshop, given: Given) -> None:
     """A folder holds one comparison: the same texts, the same sizes."""
-    facts: dict[str, Any] = json.loads(json.dumps({"scale": asdict(shop.scale), "given": asdict(given)}))
+    facts: dict[str, Any] = json.loads(
+        json.dumps({"scale": asdict(shop.scale), "given": asdict(given)})
+    )
     path = shop.folder / FACTS
     if path.exists():
         if json.loads(path.read_text(encoding="utf-8")) != facts:
-            raise RunError(f"{shop.folder} holds a comparison of other texts or sizes: choose another --out.")
+            raise RunError(
+                f"{shop.folder} holds a comparison of other texts or sizes: choose another --out."
+            )
         return
     if shop.folder.exists() and any(shop.folder.iterdir()):
         raise RunError(f"{shop.folder} is not empty and holds no comparison: choose another --out.")

@@ -9,7 +9,8 @@ from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture
 
 
 def systems(scale: Scale) -> dict[str, list[System]]:
-    """Each architecture on parts of the corpus, smallest first, then on all of it; smaller parts at a smaller cost."""
+    """Each architecture on parts of the corpus, smallest first, then on all of it; smaller parts at
+    a smaller cost."""
     parts = sorted(scale.parts, reverse=True)
     return {
         name: [*(architecture(name, 1 / n**0.5, f"all-{n}") for n in parts), architecture(name)]
@@ -19,7 +20,10 @@ def systems(scale: Scale) -> dict[str, list[System]]:
 
 def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Finding:
     """BLEU of each system by the number of pairs."""
-    place = [1 + sum(other[i] > scores["transformer"][i] for other in scores.values()) for i in range(len(pairs))]
+    place = [
+        1 + sum(other[i] > scores["transformer"][i] for other in scores.values())
+        for i in range(len(pairs))
+    ]
     first, last = (_best({name: values[i] for name, values in scores.items()}) for i in (0, -1))
     gain = {name: values[-1] - values[0] for name, values in scores.items()}
     most = _best(gain)
@@ -29,11 +33,15 @@ def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Find
     return Finding(
         [Lines("BLEU by size of the corpus", "pairs", "BLEU", curves, log_x=True)],
         (
-            f"With {pairs[0]:,} pairs {first} leads with {scores[first][0]:.1f} BLEU and the Transformer has place "
-            f"{place[0]} with {attention[0]:.1f}; with {pairs[-1]:,} pairs {last} leads with {scores[last][-1]:.1f} "
+            f"With {pairs[0]:,} pairs {first} leads with {scores[first][0]:.1f} BLEU and the "
+            f"Transformer has place "
+            f"{place[0]} with {attention[0]:.1f}; with {pairs[-1]:,} pairs {last} leads with "
+            f"{scores[last][-1]:.1f} "
             f"and the Transformer has place {place[-1]} with {attention[-1]:.1f}.",
-            f"From the smallest corpus to the largest {most} gains the most, {gain[most]:+.1f} BLEU, the Transformer "
-            f"{gain['transformer']:+.1f}: more data {'helps' if seen else 'does not help'} it more than the "
+            f"From the smallest corpus to the largest {most} gains the most, {gain[most]:+.1f} "
+            f"BLEU, the Transformer "
+            f"{gain['transformer']:+.1f}: more data {'helps' if seen else 'does not help'} it more "
+            f"than the "
             f"systems with more built in.",
         ),
         seen,
@@ -45,14 +53,20 @@ def _best(values: Mapping[str, float]) -> str:
 
 
 def show(shop: Workshop) -> Finding:
-    results = {name: [shop.result(system) for system in row] for name, row in systems(shop.scale).items()}
-    pairs = [len(shop.texts.sentences(system.corpus).sources) for system in systems(shop.scale)["transformer"]]
+    results = {
+        name: [shop.result(system) for system in row] for name, row in systems(shop.scale).items()
+    }
+    pairs = [
+        len(shop.texts.sentences(system.corpus).sources)
+        for system in systems(shop.scale)["transformer"]
+    ]
     return finding(pairs, {name: [result.bleu for result in row] for name, row in results.items()})
 
 
 CLAIM = Claim(
     "Less built in, more data wanted",
-    "Recurrence and convolution build in that words follow or neighbour each other, which helps on small corpora; "
+    "Recurrence and convolution build in that words follow or neighbour each other, which helps on "
+    "small corpora; "
     "attention assumes little and lets the data speak, which pays when there is much of it.",
     show,
     lambda scale: [system for row in systems(scale).values() for system in row],

@@ -1,4 +1,5 @@
-"""What a claim shows, as plain data: curves, bars, maps, tables; and the finding that they belong to.
+"""What a claim shows, as plain data: curves, bars, maps, tables; and the finding that they belong
+to.
 
 All of it goes through JSON, so that a report can be written again without running anything.
 """

@@ -4,13 +4,14 @@ n words, k width of a convolution's kernel, L layers. Counted for an encoder:
 
                  in a row (cannot run in parallel)      longest path between two words
     recurrence   n + L - 1                              n - 1
-    convolution  L                                      ceil(2 (n-1) / (k-1))   layers of centred kernels
+    convolution  L                                      ceil(2 (n-1) / (k-1))   centred kernels
     attention    L                                      1
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,7 +48,11 @@ def path(kind: str, n: int, kernel: int) -> int:
     >>> [path(kind, 100, 3) for kind in KINDS]
     [99, 99, 1]
     """
-    return {"recurrence": n - 1, "convolution": math.ceil(2 * (n - 1) / (kernel - 1)), "attention": 1}[kind]
+    return {
+        "recurrence": n - 1,
+        "convolution": math.ceil(2 * (n - 1) / (kernel - 1)),
+        "attention": 1,
+    }[kind]
 
 
 def _fresh(shop: Workshop, name: str, device: torch.device) -> Model:
@@ -55,11 +60,14 @@ def _fresh(shop: Workshop, name: str, device: torch.device) -> Model:
     config = shop.config(architecture(name))
     far_enough = replace(config.model.positions, max_length=max(shop.scale.lengths) + 1)
     pieces = Vocabulary(tuple(f"p{number}" for number in range(config.text.size)))
-    return build_model(replace(config.model, positions=far_enough), pieces, pieces, shared=True).to(device)
+    return build_model(replace(config.model, positions=far_enough), pieces, pieces, shared=True).to(
+        device
+    )
 
 
 def _training_step(model: Model, ids: Tensor) -> None:
-    with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.is_cuda):  # as training does it
+    # as training does it
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.is_cuda):
         logits = model.logits(model(ids, ids))
     loss, _ = smoothed_cross_entropy(logits.flatten(0, 1), ids.flatten(), 0.1)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -67,7 +75,8 @@ def _training_step(model: Model, ids: Tensor) -> None:
 
 @torch.no_grad()
 def _say(model: Model, ids: Tensor) -> None:
-    state, tokens = model.start(ids), ids[:, 0]
+    state = model.start(ids)
+    tokens = ids[:, 0]
     for _ in range(WORDS_SAID):
         hidden, _ = model.step(state, tokens)
         tokens = model.logits(hidden).argmax(dim=-1)
@@ -75,7 +84,8 @@ def _say(model: Model, ids: Tensor) -> None:
 
 def show_steps(shop: Workshop) -> Finding:
     """C3: the same number of words in ever fewer, ever longer sentences."""
-    device, lengths = pick_device(shop.device), shop.scale.lengths
+    device = pick_device(shop.device)
+    lengths = shop.scale.lengths
     steps: dict[str, list[float]] = {}
     said: dict[str, float] = {}
     config = shop.config(architecture("convs2s")).model
@@ -83,11 +93,17 @@ def show_steps(shop: Workshop) -> Finding:
         model = _fresh(shop, name, device).train()
         steps[kind] = []
         for n in lengths:
-            ids = torch.randint(4, model.output.out_features, (shop.scale.length_tokens // n, n), device=device)
-            steps[kind].append(1e3 * seconds(lambda m=model, i=ids: _training_step(m, i), device, 2))  # type: ignore[misc]
-        ids = torch.randint(4, model.output.out_features, (SENTENCES_SAID, WORDS_SAID), device=device)
-        said[kind] = 1e3 * seconds(lambda m=model.eval(), i=ids: _say(m, i), device, 2) / WORDS_SAID  # type: ignore[misc]
-    return steps_finding(lengths, config.encoder_layers, config.kernel_width, shop.scale.length_tokens, steps, said)
+            ids = torch.randint(
+                4, model.output.out_features, (shop.scale.length_tokens // n, n), device=device
+            )
+            steps[kind].append(1e3 * seconds(partial(_training_step, model, ids), device, 2))
+        ids = torch.randint(
+            4, model.output.out_features, (SENTENCES_SAID, WORDS_SAID), device=device
+        )
+        said[kind] = 1e3 * seconds(partial(_say, model.eval(), ids), device, 2) / WORDS_SAID
+    return steps_finding(
+        lengths, config.encoder_layers, config.kernel_width, shop.scale.length_tokens, steps, said
+    )
 
 
 def steps_finding(
@@ -98,7 +114,8 @@ def steps_finding(
     steps: Mapping[str, Sequence[float]],
     said: Mapping[str, float],
 ) -> Finding:
-    """`steps`: milliseconds of a training step by length; `said`: milliseconds for each word in translation."""
+    """`steps`: milliseconds of a training step by length; `said`: milliseconds for each word in
+    translation."""
     counted = {kind: [in_a_row(kind, n, layers) for n in lengths] for kind in KINDS}
     paths = {kind: [path(kind, n, kernel) for n in lengths] for kind in KINDS}
     slower = {kind: values[-1] / values[0] for kind, values in steps.items()}
@@ -109,17 +126,25 @@ def steps_finding(
 
     return Finding(
         [
-            Lines("Operations in a row, counted", "words n", "operations", curves(counted), log_x=True, log_y=True),
-            Lines("Path between the ends, counted", "words n", "steps", curves(paths), log_x=True, log_y=True),
-            Lines(f"A training step of {tokens} words, timed", "words in a sentence", "milliseconds", curves(steps),
+            Lines("Operations in a row, counted", "words n", "operations", curves(counted),
+            log_x=True, log_y=True),
+            Lines("Path between the ends, counted", "words n", "steps", curves(paths), log_x=True,
+            log_y=True),
+            Lines(f"A training step of {tokens} words, timed", "words in a sentence",
+            "milliseconds", curves(steps),
                   log_x=True, log_y=True),
         ],
         (
-            f"An encoder of {lengths[-1]} words has {named({k: v[-1] for k, v in counted.items()}, 'd')} operations in "
-            f"a row and {named({k: v[-1] for k, v in paths.items()}, 'd')} steps from the first word to the last; a "
-            f"training step of {tokens} words takes {named(slower)} times as long in sentences of {lengths[-1]} as of "
-            f"{lengths[0]}, so recurrence {'pays' if seen else 'does not pay'} the most for length.",
-            f"Translation stays sequential for all three: the next word of {SENTENCES_SAID} sentences takes "
+            f"An encoder of {lengths[-1]} words has "
+            f"{named({k: v[-1] for k, v in counted.items()}, 'd')} operations in "
+            f"a row and {named({k: v[-1] for k, v in paths.items()}, 'd')} steps from the first "
+            f"word to the last; a "
+            f"training step of {tokens} words takes {named(slower)} times as long in sentences of "
+            f"{lengths[-1]} as of "
+            f"{lengths[0]}, so recurrence {'pays' if seen else 'does not pay'} the most for "
+            f"length.",
+            f"Translation stays sequential for all three: the next word of {SENTENCES_SAID} "
+            f"sentences takes "
             f"{named(said)} milliseconds, one after the other.",
         ),
         seen,
@@ -127,13 +152,16 @@ def steps_finding(
 
 
 class _Layer(nn.Module):
-    """One layer over a sequence (1, n, D): attention that writes its weights, attention that does not, or an LSTM."""
+    """One layer over a sequence (1, n, D): attention that writes its weights, attention that does
+    not, or an LSTM."""
 
     def __init__(self, kind: str, config: ModelConfig):
         super().__init__()
         self.kind = kind
         self.inner: Any = (
-            nn.LSTM(config.width, config.width, batch_first=True) if kind == "recurrence" else Attention(config)
+            nn.LSTM(config.width, config.width, batch_first=True)
+            if kind == "recurrence"
+            else Attention(config)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -164,7 +192,8 @@ def kept_for_backward(layer: nn.Module, x: Tensor) -> int:
 
 def show_cost(shop: Workshop) -> Finding:
     """C4: one layer, one sequence, forward and backward."""
-    device, config = pick_device(shop.device), shop.config(architecture("transformer")).model
+    device = pick_device(shop.device)
+    config = shop.config(architecture("transformer")).model
     lengths = [8 * n for n in shop.scale.lengths]
     times: dict[str, list[float]] = {kind: [] for kind in LAYERS}
     memory: dict[str, list[float]] = {kind: [] for kind in LAYERS}
@@ -173,9 +202,13 @@ def show_cost(shop: Workshop) -> Finding:
         for n in lengths:
             x = torch.randn(1, n, config.width, device=device, requires_grad=True)
             memory[kind].append(kept_for_backward(layer, x) / 2**20)
-            times[kind].append(1e3 * seconds(lambda i=x, at=layer: at(i).sum().backward(), device, 2))  # type: ignore[misc]
+            times[kind].append(1e3 * seconds(partial(_forward_backward, layer, x), device, 2))
         wait(device)
     return cost_finding(lengths, config.width, times, memory)
+
+
+def _forward_backward(layer: nn.Module, x: Tensor) -> None:
+    layer(x).sum().backward()
 
 
 def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
@@ -189,24 +222,37 @@ def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
 
 
 def cost_finding(
-    lengths: Sequence[int], width: int, times: Mapping[str, Sequence[float]], memory: Mapping[str, Sequence[float]]
+    lengths: Sequence[int],
+    width: int,
+    times: Mapping[str, Sequence[float]],
+    memory: Mapping[str, Sequence[float]],
 ) -> Finding:
     """Milliseconds and MiB of one layer, by length."""
-    time_e, memory_e = ({k: exponent(lengths, v) for k, v in values.items()} for values in (times, memory))
-    seen = memory_e["attention"] > 1.5 > memory_e["recurrence"] and time_e["attention"] > time_e["recurrence"]
+    time_e, memory_e = (
+        {k: exponent(lengths, v) for k, v in values.items()} for values in (times, memory)
+    )
+    seen = (
+        memory_e["attention"] > 1.5 > memory_e["recurrence"]
+        and time_e["attention"] > time_e["recurrence"]
+    )
     attention, recurrence = times["attention"][-1], times["recurrence"][-1]
     return Finding(
         [
             Lines("Time of one layer, forward and backward", "words n", "milliseconds",
-                  [Series(kind, lengths, values) for kind, values in times.items()], log_x=True, log_y=True),
+                  [Series(kind, lengths, values) for kind, values in times.items()], log_x=True,
+                  log_y=True),
             Lines("Memory kept for the gradient", "words n", "MiB",
-                  [Series(kind, lengths, values) for kind, values in memory.items()], log_x=True, log_y=True),
+                  [Series(kind, lengths, values) for kind, values in memory.items()], log_x=True,
+                  log_y=True),
         ],
         (
-            f"From {lengths[len(lengths) // 2]} to {lengths[-1]} words the time of a layer of width {width} grows as n "
+            f"From {lengths[len(lengths) // 2]} to {lengths[-1]} words the time of a layer of "
+            f"width {width} grows as n "
             f"to the {named(time_e, '.2f')}, its memory as n to the {named(memory_e, '.2f')}.",
-            f"At {lengths[-1]} words attention takes {attention:.1f} ms and {memory['attention'][-1]:.1f} MiB, the "
-            f"recurrent layer {recurrence:.1f} ms and {memory['recurrence'][-1]:.1f} MiB: the quadratic cost is "
+            f"At {lengths[-1]} words attention takes {attention:.1f} ms and "
+            f"{memory['attention'][-1]:.1f} MiB, the "
+            f"recurrent layer {recurrence:.1f} ms and {memory['recurrence'][-1]:.1f} MiB: the "
+            f"quadratic cost is "
             f"{'there' if seen else 'not visible at these lengths'}, and attention is the "
             f"{'faster' if attention < recurrence else 'slower'} of the two here.",
         ),
@@ -216,13 +262,16 @@ def cost_finding(
 
 STEPS = Claim(
     "What cannot run in parallel",
-    "A recurrent network needs as many operations one after the other as there are words, and as many steps between "
-    "distant words; convolution needs some layers, attention one look. In translation all go word by word.",
+    "A recurrent network needs as many operations one after the other as there are words, and as "
+    "many steps between "
+    "distant words; convolution needs some layers, attention one look. In translation all go word "
+    "by word.",
     show_steps,
 )
 COST = Claim(
     "Attention costs n², recurrence n",
-    "Attention compares every word with every other: its time and memory grow with the square of the length, a "
+    "Attention compares every word with every other: its time and memory grow with the square of "
+    "the length, a "
     "recurrent network's in a line.",
     show_cost,
 )

@@ -1,7 +1,9 @@
-"""C8: what heads look at, and one head against several where two words have to be looked up at once.
+"""C8: what heads look at, and one head against several where two words have to be looked up at
+once.
 
-The task: of nine digits, each target word names one digit together with those three places before and behind it. From
-the middle one's place, one head would have to look both ways and still tell the two apart.
+The task: of nine digits, each target word names one digit together with those three places before
+and behind it. From the middle one's place, one head would have to look both ways and still tell the
+two apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +19,15 @@ from dragoman.data.prepare import Sentences
 from dragoman.inspect.words import piece_label
 
 HEADS = (1, 4)
-SMALL = {"model.encoder_layers": 1, "model.decoder_layers": 1, "model.dropout": 0.0, **WORDS_AS_PIECES}
-LOOKUPS = {n: System(f"lookup-heads-{n}", {**SMALL, "model.heads": n}, "lookup", 0.5) for n in HEADS}
+SMALL = {
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "model.dropout": 0.0,
+    **WORDS_AS_PIECES,
+}
+LOOKUPS = {
+    n: System(f"lookup-heads-{n}", {**SMALL, "model.heads": n}, "lookup", 0.5) for n in HEADS
+}
 PICTURED = architecture("transformer")
 SENTENCES, PICTURES = 30, 4
 
@@ -32,47 +41,71 @@ def words_right(outputs: Sequence[str], test: Sentences) -> float:
     return right / max(total, 1)
 
 
-def finding(pictures: Sequence[Map], sharpness: Sequence[float], right: Mapping[int, float]) -> Finding:
+def finding(
+    pictures: Sequence[Map], sharpness: Sequence[float], right: Mapping[int, float]
+) -> Finding:
     """`sharpness`: for each cross-attention head the weight of its first choice, on average."""
     one, several = right[HEADS[0]], right[HEADS[1]]
     names = [f"{n} head{'s' if n > 1 else ''}" for n in right]
+    bars = Bars("Two lookups at once", "share of words right", names, list(right.values()))
     return Finding(
-        [*pictures, Bars("Two lookups at once", "share of words right", names, list(right.values()))],
+        [*pictures, bars],
         (
-            f"Of the Transformer's {len(sharpness)} cross-attention heads the sharpest gives its first choice "
-            f"{max(sharpness):.0%} of its weight on average, the most even-handed {min(sharpness):.0%}.",
-            f"On the task of two lookups {named(dict(zip(names, right.values(), strict=True)), '.0%')} of the words "
-            f"are right at the same cost: several heads are {'ahead of' if several > one else 'not ahead of'} one.",
+            f"Of the Transformer's {len(sharpness)} cross-attention heads the sharpest gives its "
+            f"first choice "
+            f"{max(sharpness):.0%} of its weight on average, the most even-handed "
+            f"{min(sharpness):.0%}.",
+            f"On the task of two lookups "
+            f"{named(dict(zip(names, right.values(), strict=True)), '.0%')} of the words "
+            f"are right at the same cost: several heads are "
+            f"{'ahead of' if several > one else 'not ahead of'} one.",
         ),
         several > one,
     )  # fmt: skip
 
 
 def show(shop: Workshop) -> Finding:
-    translator, test = shop.translator(PICTURED), shop.texts.test_of("all")
-    order = sorted(test.sources, key=lambda source: (abs(len(source.split()) - 7), source))[:SENTENCES]
+    translator = shop.translator(PICTURED)
+    test = shop.texts.test_of("all")
+    order = sorted(test.sources, key=lambda source: (abs(len(source.split()) - 7), source))[
+        :SENTENCES
+    ]
     first_choices = []
     for source in order:
         cross = np.asarray(translator.attention(source)["cross"])  # (L, H, T, S)
         first_choices.append(cross.max(axis=-1).mean(axis=-1).ravel())
-    right = {n: words_right(shop.result(s).outputs, shop.texts.test_of("lookup")) for n, s in LOOKUPS.items()}
-    return finding(_pictures(translator.attention(order[0])), np.mean(first_choices, axis=0).tolist(), right)
+    right = {
+        n: words_right(shop.result(s).outputs, shop.texts.test_of("lookup"))
+        for n, s in LOOKUPS.items()
+    }
+    return finding(
+        _pictures(translator.attention(order[0])), np.mean(first_choices, axis=0).tolist(), right
+    )
 
 
 def _pictures(seen: Mapping[str, object]) -> list[Map]:
     """The first heads of the last layer but one, which aligns best."""
     cross = np.asarray(seen["cross"])
     layer = max(0, len(cross) - 2)
-    rows, columns = ([piece_label(piece) for piece in cast(list[str], seen[side])] for side in ("target", "source"))
+    rows, columns = (
+        [piece_label(piece) for piece in cast(list[str], seen[side])]
+        for side in ("target", "source")
+    )
     return [
-        Map(f"Layer {layer + 1}, head {head + 1}", rows, columns, np.round(cross[layer, head], 3).tolist())
+        Map(
+            f"Layer {layer + 1}, head {head + 1}",
+            rows,
+            columns,
+            np.round(cross[layer, head], 3).tolist(),
+        )
         for head in range(min(PICTURES, cross.shape[1]))
     ]
 
 
 CLAIM = Claim(
     "Several heads look at several things",
-    "One query cannot fasten on two words at once, a verb and a noun, say; several heads can, each with queries, keys "
+    "One query cannot fasten on two words at once, a verb and a noun, say; several heads can, each "
+    "with queries, keys "
     "and values of its own.",
     show,
     lambda scale: [PICTURED, *LOOKUPS.values()],

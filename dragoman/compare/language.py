@@ -1,12 +1,15 @@
-"""Languages made by a function of a seed: something to compare systems on where there is no corpus, and small tasks.
+"""Languages made by a function of a seed: something to compare systems on where there is no corpus,
+and small tasks.
 
-`toy_pairs` is a language of clauses, small enough to be learned in seconds and built so that word by word will not do:
+`toy_pairs` is a language of clauses, small enough to be learned in seconds and built so that word
+by word will not do:
 
     source   name|noun [adjective] [plural]   object   verb    ... joiner ...   tense
-    target   [adjective] noun [plural]   verb (agrees with its subject, in the tense told last)   object
+    target   [adjective] noun [plural]   verb (agrees with its subject; tense as told last)   object
 
-so objects and verbs change places, adjectives change sides, and the verb's ending is decided by a noun at the other end
-of its clause and by the last word of the sentence. Names are spelled anew, syllable by syllable: an open vocabulary.
+so objects and verbs change places, adjectives change sides, and the verb's ending is decided by a
+noun at the other end of its clause and by the last word of the sentence. Names are spelled anew,
+syllable by syllable: an open vocabulary.
 """
 
 import random
@@ -23,17 +26,25 @@ WORDS, LONGEST_COPY = 12, 12
 def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
     """Source and target words of each kind, all different."""
     draw = random.Random(seed)
-    stems = draw.sample([a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (NOUNS + VERBS + ADJECTIVES))
+    stems = draw.sample(
+        [a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (NOUNS + VERBS + ADJECTIVES)
+    )
     words = [
-        (stems[2 * i] + draw.choice(_CODAS), stems[2 * i + 1] + draw.choice(_CODAS)) for i in range(len(stems) // 2)
+        (stems[2 * i] + draw.choice(_CODAS), stems[2 * i + 1] + draw.choice(_CODAS))
+        for i in range(len(stems) // 2)
     ]
     ends = (NOUNS, NOUNS + VERBS)
-    return {"noun": words[: ends[0]], "verb": words[ends[0] : ends[1]], "adjective": words[ends[1] :]}
+    return {
+        "noun": words[: ends[0]],
+        "verb": words[ends[0] : ends[1]],
+        "adjective": words[ends[1] :],
+    }
 
 
 def toy_pairs(count: int, seed: int, clauses: int = 3) -> Pairs:
     """Sentences of up to so many clauses, short ones the most frequent; none is given twice."""
-    words, draw = _lexicon(7), random.Random(seed)
+    words = _lexicon(7)
+    draw = random.Random(seed)
     weights = [1.0 / (1 + n) ** 1.5 for n in range(clauses)]
     pairs: dict[str, str] = {}
     while len(pairs) < count:
@@ -42,7 +53,9 @@ def toy_pairs(count: int, seed: int, clauses: int = 3) -> Pairs:
     return list(pairs.items())
 
 
-def _sentence(words: dict[str, list[tuple[str, str]]], draw: random.Random, clauses: int) -> tuple[str, str]:
+def _sentence(
+    words: dict[str, list[tuple[str, str]]], draw: random.Random, clauses: int
+) -> tuple[str, str]:
     tense, ending = draw.choice([("nu", ""), ("lo", "ed"), ("vi", "il")])
     sources, targets = [], []
     for _ in range(clauses):
@@ -57,8 +70,13 @@ def _sentence(words: dict[str, list[tuple[str, str]]], draw: random.Random, clau
 def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tuple[str, str, bool]:
     if draw.random() < 0.1:
         syllables = draw.choices(_SYLLABLES, k=2)
-        return "".join(syllables).capitalize(), "".join(s[::-1] for s in syllables).capitalize(), False
-    (noun, noun_said), plural = draw.choice(words["noun"]), draw.random() < 0.5
+        return (
+            "".join(syllables).capitalize(),
+            "".join(s[::-1] for s in syllables).capitalize(),
+            False,
+        )
+    (noun, noun_said) = draw.choice(words["noun"])
+    plural = draw.random() < 0.5
     source, said = [noun], [noun_said + "s" if plural else noun_said]
     if draw.random() < 0.35:
         adjective, adjective_said = draw.choice(words["adjective"])
@@ -67,17 +85,25 @@ def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tup
 
 
 def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_COPY) -> Pairs:
-    """Random words to be said again in the same order: what is said at position i stood at position i."""
+    """Random words to be said again in the same order: what is said at position i stood at position
+    i."""
     draw = random.Random(seed)
-    rows = [[f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(shortest, longest))] for _ in range(count)]
+    rows = [
+        [f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(shortest, longest))]
+        for _ in range(count)
+    ]
     return [(" ".join(row), " ".join(row)) for row in rows]
 
 
 def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
-    """Nine digits; each of three target words names one of them and those three places before and behind it."""
+    """Nine digits; each of three target words names one of them and those three places before and
+    behind it."""
     draw = random.Random(seed)
     rows = [[draw.randrange(digits) for _ in range(9)] for _ in range(count)]
     return [
-        (" ".join(f"d{n}" for n in row), " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3)))
+        (
+            " ".join(f"d{n}" for n in row),
+            " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3)),
+        )
         for row in rows
     ]

@@ -28,9 +28,14 @@ def groups_by_length(sources: Sequence[str]) -> list[np.ndarray]:
     return [np.flatnonzero(of_row == number) for number in np.unique(of_row)]
 
 
-def bleu_by_length(outputs: Sequence[str], test: Sentences, rows: Sequence[np.ndarray]) -> list[float]:
+def bleu_by_length(
+    outputs: Sequence[str], test: Sentences, rows: Sequence[np.ndarray]
+) -> list[float]:
     """Of each group of rows; not a number for a group of none."""
-    return [bleu([outputs[r] for r in g], [test.targets[r] for r in g]) if len(g) else math.nan for g in rows]
+    return [
+        bleu([outputs[r] for r in g], [test.targets[r] for r in g]) if len(g) else math.nan
+        for g in rows
+    ]
 
 
 def mean_words(sources: Sequence[str], rows: Sequence[np.ndarray]) -> list[float]:
@@ -40,17 +45,23 @@ def mean_words(sources: Sequence[str], rows: Sequence[np.ndarray]) -> list[float
 def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Finding:
     """`scores`: BLEU for each system and each group of sentences of so many words on average."""
     kept = {name: values[-1] / max(values[0], 1e-9) for name, values in scores.items()}
-    fixed, others = kept["RNN"], [share for name, share in kept.items() if name != "RNN"]
-    falls = [f"from {values[0]:.1f} to {values[-1]:.1f} for the {name}" for name, values in scores.items()]
+    fixed = kept["RNN"]
+    others = [share for name, share in kept.items() if name != "RNN"]
+    falls = [
+        f"from {values[0]:.1f} to {values[-1]:.1f} for the {name}"
+        for name, values in scores.items()
+    ]
     seen = fixed < min(others)
     return Finding(
         [Lines("BLEU by length of the source", "source words (mean of the group)", "BLEU",
                [Series(name, words, values) for name, values in scores.items()])],
         (
-            f"From sentences of {words[0]:.1f} words to those of {words[-1]:.1f}, BLEU goes {listed(falls)}.",
-            f"The longest keep {fixed:.0%} of the shortest ones' score in the RNN without attention and "
+            f"From sentences of {words[0]:.1f} words to those of {words[-1]:.1f}, BLEU goes "
+            f"{listed(falls)}.",
+            f"The longest keep {fixed:.0%} of the shortest ones' score in the RNN without "
+            f"attention and "
             f"{listed([f'{share:.0%}' for share in others])} in the others: the fixed vector "
-            f"{'loses most on long sentences' if seen else 'does not lose most on long sentences here'}.",
+            f"{'loses most' if seen else 'does not lose most'} on long sentences here.",
         ),
         seen,
     )  # fmt: skip
@@ -65,7 +76,8 @@ def show(shop: Workshop) -> Finding:
 
 CLAIM = Claim(
     "The bottleneck of a fixed vector",
-    "A recurrent encoder hands over one vector, however long the sentence is: long sentences suffer, and attention, "
+    "A recurrent encoder hands over one vector, however long the sentence is: long sentences "
+    "suffer, and attention, "
     "which may look at every word, mends that.",
     show,
     lambda scale: [*PEERS.values()],

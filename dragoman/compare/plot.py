@@ -1,7 +1,8 @@
-"""Figures as SVG that stands in a page: it takes its colours from the page, light or dark, and needs no script.
+"""Figures as SVG that stands in a page: it takes its colours from the page, light or dark, and
+needs no script.
 
-Curves differ in colour, dash and marker at once, in an order that stays apart for every kind of colour vision (the
-colours are Okabe and Ito's, defined in the page as --series-1, ...).
+Curves differ in colour, dash and marker at once, in an order that stays apart for every kind of
+colour vision (the colours are Okabe and Ito's, defined in the page as --series-1, ...).
 """
 
 import html
@@ -19,8 +20,12 @@ _MARKERS = ("circle", "square", "diamond", "triangle")
 
 def draw_lines(figure: Lines) -> str:
     """Curves with axes, units and a legend."""
-    series = [[p for p in zip(s.x, s.y, strict=True) if all(map(math.isfinite, p))] for s in figure.series]
-    xs, ys = ([point[axis] for points in series for point in points] or [0.0, 1.0] for axis in (0, 1))
+    series = [
+        [p for p in zip(s.x, s.y, strict=True) if all(map(math.isfinite, p))] for s in figure.series
+    ]
+    xs, ys = (
+        [point[axis] for points in series for point in points] or [0.0, 1.0] for axis in (0, 1)
+    )
     x_axis = Axis(xs, _LEFT, WIDTH - _RIGHT, figure.log_x)
     y_axis = Axis(ys, _TOP + _PLOT, _TOP, figure.log_y, from_zero=not figure.log_y)
     entries = [(s.name, number) for number, s in enumerate(figure.series)]
@@ -30,14 +35,20 @@ def draw_lines(figure: Lines) -> str:
         yield _text(_LEFT, 16, figure.title, "start", "title")
         for value in y_axis.ticks:
             y = y_axis(value)
-            yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            yield (
+                f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            )
             yield _text(_LEFT - 6, y + 4, short(value), "end", "tick")
         for value in x_axis.ticks:
             inside = min(x_axis(value), WIDTH - 4 - LETTER * len(short(value)) / 2)
             yield _text(inside, _TOP + _PLOT + 16, short(value), "middle", "tick")
-        yield _text((_LEFT + WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label")
+        yield _text(
+            (_LEFT + WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
+        )
         middle = _TOP + _PLOT / 2
-        yield _text(13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"')
+        yield _text(
+            13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"'
+        )
         for number, (points, one) in enumerate(zip(series, figure.series, strict=True)):
             yield from _curve([(x_axis(x), y_axis(y)) for x, y in points], number, one.name, points)
         yield from legend
@@ -50,17 +61,21 @@ def draw_bars(figure: Bars) -> str:
     left = min(190.0, 12 + LETTER * max(map(len, figure.names), default=0))
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
     axis = Axis(finite, left, WIDTH - 56, False, from_zero=True)
-    row, bottom = 24, _TOP + 24 * len(figure.names)
+    row = 24
+    bottom = _TOP + 24 * len(figure.names)
 
     def parts() -> Iterator[str]:
         yield _text(8, 16, figure.title, "start", "title")
         for number, (name, value) in enumerate(zip(figure.names, figure.values, strict=True)):
-            y, start = _TOP + row * number, axis(0.0)
+            y = _TOP + row * number
+            start = axis(0.0)
             end = axis(value) if math.isfinite(value) else start
             yield _text(left - 6, y + 15, name, "end", "tick")
             yield (
-                f'<rect class="bar" x="{min(start, end):.1f}" y="{y + 3}" width="{abs(end - start):.1f}" '
-                f'height="{row - 7}" rx="2"><title>{html.escape(name)}: {short(value)}</title></rect>'
+                f'<rect class="bar" x="{min(start, end):.1f}" y="{y + 3}" '
+                f'width="{abs(end - start):.1f}" '
+                f'height="{row - 7}" rx="2"><title>{html.escape(name)}: '
+                f"{short(value)}</title></rect>"
             )
             yield _text(max(start, end) + 5, y + 15, short(value), "start", "tick")
         yield _text((left + WIDTH - 56) / 2, bottom + 18, figure.label, "middle", "label")
@@ -78,13 +93,17 @@ def draw_map(figure: Map) -> str:
         yield _text(8, 16, figure.title, "start", "title")
         for j, word in enumerate(figure.columns):
             x = left + cell * (j + 0.7)
-            yield _text(x, top - 6, word, "start", "tick", f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"')
+            yield _text(
+                x, top - 6, word, "start", "tick", f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"'
+            )
         for i, (word, weights) in enumerate(zip(figure.rows, figure.weights, strict=True)):
             yield _text(left - 6, top + cell * (i + 0.7), word, "end", "tick")
             for j, weight in enumerate(weights):
                 yield (
-                    f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" width="{cell - 1:.1f}" '
-                    f'height="{cell - 1:.1f}" fill-opacity="{weight:.3f}"><title>{weight:.2f}</title></rect>'
+                    f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" '
+                    f'width="{cell - 1:.1f}" '
+                    f'height="{cell - 1:.1f}" '
+                    f'fill-opacity="{weight:.3f}"><title>{weight:.2f}</title></rect>'
                 )
 
     return _svg(parts(), top + cell * len(figure.rows) + 8, figure.title)
@@ -93,17 +112,25 @@ def draw_map(figure: Map) -> str:
 class Axis:
     """From values to places, with ticks at round values."""
 
-    def __init__(self, values: Sequence[float], start: float, end: float, log: bool, from_zero: bool = False):
+    def __init__(
+        self, values: Sequence[float], start: float, end: float, log: bool, from_zero: bool = False
+    ):
         self._log = log and min(values) > 0
-        low, high = min(values), max(values)
+        low = min(values)
+        high = max(values)
         if from_zero:
-            low, high = min(0.0, low), max(0.0, high)
+            low = min(0.0, low)
+            high = max(0.0, high)
         if low == high:
             low, high = (low / 2, high * 2) if self._log else (low - 0.5, high + 0.5)
         self.ticks = _powers(low, high) if self._log else _round_steps(low, high)
         if not self._log:
-            low, high = min(low, self.ticks[0]), max(high, self.ticks[-1])
-        self._low, self._high, self._start, self._end = self._scale(low), self._scale(high), start, end
+            low = min(low, self.ticks[0])
+            high = max(high, self.ticks[-1])
+        self._low = self._scale(low)
+        self._high = self._scale(high)
+        self._start = start
+        self._end = end
 
     def __call__(self, value: float) -> float:
         share = (self._scale(value) - self._low) / (self._high - self._low)
@@ -131,21 +158,27 @@ def _round_steps(low: float, high: float, count: int = 5) -> list[float]:
     """Multiples of 1, 2 or 5 times a power of ten from below `low` to above `high`."""
     power = 10.0 ** math.floor(math.log10((high - low) / count))
     step = next(s * power for s in (1, 2, 5, 10) if (high - low) / (s * power) <= count + 1e-9)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten between the ends, or of two where that gives too few; at most about six of them."""
+    """Powers of ten between the ends, or of two where that gives too few; at most about six of
+    them."""
     for base in (10.0, 2.0):
-        first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
+        first = math.ceil(math.log(low, base) - 1e-9)
+        last = math.floor(math.log(high, base) + 1e-9)
         if last - first >= 2:
             return [base**n for n in range(first, last + 1, 1 + (last - first) // 6)]
     return [low, high]
 
 
 def _curve(
-    places: Sequence[tuple[float, float]], number: int, name: str, points: Sequence[tuple[float, float]]
+    places: Sequence[tuple[float, float]],
+    number: int,
+    name: str,
+    points: Sequence[tuple[float, float]],
 ) -> Iterator[str]:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     dash = _DASHES[number % len(_DASHES)]
@@ -159,12 +192,19 @@ def _marker(x: float, y: float, number: int, tip: str = "") -> str:
         "circle": lambda: f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4"',
         "square": lambda: f'<rect x="{x - 3.1:.1f}" y="{y - 3.1:.1f}" width="6.2" height="6.2"',
         "diamond": lambda: (
-            f'<polygon points="{x:.1f},{y - 4.4:.1f} {x + 4.4:.1f},{y:.1f} {x:.1f},{y + 4.4:.1f} {x - 4.4:.1f},{y:.1f}"'
+            f'<polygon points="{x:.1f},{y - 4.4:.1f} {x + 4.4:.1f},{y:.1f} {x:.1f},{y + 4.4:.1f} '
+            f'{x - 4.4:.1f},{y:.1f}"'
         ),
-        "triangle": lambda: f'<polygon points="{x:.1f},{y - 4.2:.1f} {x + 4:.1f},{y + 3:.1f} {x - 4:.1f},{y + 3:.1f}"',
+        "triangle": lambda: (
+            f'<polygon points="{x:.1f},{y - 4.2:.1f} {x + 4:.1f},{y + 3:.1f} '
+            f'{x - 4:.1f},{y + 3:.1f}"'
+        ),
     }
     shape = shapes[_MARKERS[number % len(_MARKERS)]]()
-    return f'{shape} class="marker s{number % 8 + 1}"><title>{html.escape(tip)}</title>{_end_of(shape)}'
+    return (
+        f'{shape} class="marker '
+        f's{number % 8 + 1}"><title>{html.escape(tip)}</title>{_end_of(shape)}'
+    )
 
 
 def _end_of(shape: str) -> str:
@@ -172,15 +212,19 @@ def _end_of(shape: str) -> str:
 
 
 def _legend(entries: Sequence[tuple[str, int]], y: float) -> tuple[list[str], float]:
-    """Names with their marks in as many rows as they need, and where the drawing may end below them."""
-    parts, x = [], float(_LEFT)
+    """Names with their marks in as many rows as they need, and where the drawing may end below
+    them."""
+    parts = []
+    x = float(_LEFT)
     for name, number in entries:
         width = 34 + LETTER * len(name)
         if x + width > WIDTH and x > _LEFT:
-            x, y = float(_LEFT), y + 18
+            x = float(_LEFT)
+            y = y + 18
         dash = _DASHES[number % len(_DASHES)]
         parts.append(
-            f'<line class="curve s{number % 8 + 1}" x1="{x:.1f}" x2="{x + 20:.1f}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" '
+            f'<line class="curve s{number % 8 + 1}" x1="{x:.1f}" x2="{x + 20:.1f}" '
+            f'y1="{y - 4:.1f}" y2="{y - 4:.1f}" '
             f'stroke-dasharray="{dash}"/>'
         )
         parts += [_marker(x + 10, y - 4, number, name), _text(x + 25, y, name, "start", "tick")]
@@ -189,9 +233,15 @@ def _legend(entries: Sequence[tuple[str, int]], y: float) -> tuple[list[str], fl
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str, more: str = "") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(text)}</text>'
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" '
+        f'text-anchor="{anchor}"{more}>{html.escape(text)}</text>'
+    )
 
 
 def _svg(parts: Iterator[str], height: float, title: str) -> str:
     inside = "\n".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{html.escape(title)}">\n{inside}\n</svg>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'aria-label="{html.escape(title)}">\n{inside}\n</svg>'
+    )

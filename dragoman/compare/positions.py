@@ -1,7 +1,8 @@
 """C6: positions beyond the length that was trained, and a phrase that moves within its sentence.
 
-"I walk my dog every day", "every day I walk my dog": what a phrase means hardly changes with its place. So two
-sentences A and B are read as "A B" and as "B A", and the vectors that the encoder gives A's words are compared.
+"I walk my dog every day", "every day I walk my dog": what a phrase means hardly changes with its
+place. So two sentences A and B are read as "A B" and as "B A", and the vectors that the encoder
+gives A's words are compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,27 +20,32 @@ from dragoman.compare.systems import architecture, variant
 from dragoman.decode.translator import Translator
 
 KINDS = ("sinusoidal", "learned", "rotary", "relative")
-SYSTEMS = {kind: variant(f"positions-{kind}", 0.5, "short", model__positions__kind=kind) for kind in KINDS}
+SYSTEMS = {
+    kind: variant(f"positions-{kind}", 0.5, "short", model__positions__kind=kind) for kind in KINDS
+}
 ALL_LENGTHS = architecture("transformer")
 PHRASES = 40
 
 
 @torch.no_grad()
 def likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> float:
-    """Mean cosine between the vectors of A's pieces in "A B" and in "B A", for neighbours A, B of a list."""
+    """Mean cosine between the vectors of A's pieces in "A B" and in "B A", for neighbours A, B of a
+    list."""
     model, device = model_of(translator)
     eos = translator.codec.source.eos
     encoded = [ids[:-1] for ids in translator.codec.encode_source(sentences)]
     found = []
     for a, b in zip(encoded[::2], encoded[1::2], strict=False):
         before, behind = (torch.tensor([[*ids, eos]], device=device) for ids in (a + b, b + a))
-        first, last = model.encode(before)[0][0, : len(a)], model.encode(behind)[0][0, len(b) : len(b) + len(a)]
+        first = model.encode(before)[0][0, : len(a)]
+        last = model.encode(behind)[0][0, len(b) : len(b) + len(a)]
         found.append(float(F.cosine_similarity(first.float(), last.float(), dim=-1).mean()))
     return float(np.mean(found))
 
 
 def groups(sources: Sequence[str], trained: int) -> list[np.ndarray]:
-    """Rows in four groups by length: the shorter and the longer half within what was trained, the same beyond it."""
+    """Rows in four groups by length: the shorter and the longer half within what was trained, the
+    same beyond it."""
     lengths = np.array([len(source.split()) for source in sources])
     rows = []
     for side in (np.flatnonzero(lengths <= trained), np.flatnonzero(lengths > trained)):
@@ -55,7 +61,8 @@ def finding(
     all_lengths: Sequence[float],
     moved: Mapping[str, float],
 ) -> Finding:
-    """BLEU by length for systems trained up to `trained` words and for one trained on all; likeness when moved."""
+    """BLEU by length for systems trained up to `trained` words and for one trained on all; likeness
+    when moved."""
     kept = {kind: values[-1] / max(values[0], 1e-9) for kind, values in scores.items()}
     reference = all_lengths[-1] / max(all_lengths[0], 1e-9)
     seen = kept["learned"] < kept["sinusoidal"] < reference
@@ -63,17 +70,21 @@ def finding(
     curves = [Series(kind, words, values) for kind, values in scores.items()]
     return Finding(
         [
-            Lines(f"BLEU by length; trained up to {trained} words", "source words (mean of the group)", "BLEU",
+            Lines(f"BLEU by length; trained up to {trained} words",
+            "source words (mean of the group)", "BLEU",
                   [*curves, Series("sinusoidal, all lengths", words, all_lengths)]),
             Bars("A phrase moved within its sentence", "cosine of its vectors before and behind",
                  list(moved), list(moved.values())),
         ],
         (
-            f"Trained on sources of up to {trained} words, the longest sentences ({words[-1]:.1f} words) keep "
-            f"{named(kept, '.0%')} of the BLEU of the shortest ({words[0]:.1f} words), where training on all lengths "
+            f"Trained on sources of up to {trained} words, the longest sentences ({words[-1]:.1f} "
+            f"words) keep "
+            f"{named(kept, '.0%')} of the BLEU of the shortest ({words[0]:.1f} words), where "
+            f"training on all lengths "
             f"keeps {reference:.0%}: beyond what was trained learned positions are "
             f"{'worse' if kept['learned'] < kept['sinusoidal'] else 'not worse'} than sinusoids.",
-            f"The vectors of a phrase that changes places have a cosine of {named(moved, '.2f')}: positions that "
+            f"The vectors of a phrase that changes places have a cosine of {named(moved, '.2f')}: "
+            f"positions that "
             f"only tell distances {'keep' if steadier else 'do not keep'} them the steadiest.",
         ),
         seen,
@@ -81,9 +92,12 @@ def finding(
 
 
 def show(shop: Workshop) -> Finding:
-    test, trained = shop.texts.test_of("all"), shop.texts.short_length()
+    test = shop.texts.test_of("all")
+    trained = shop.texts.short_length()
     rows = groups(test.sources, trained)
-    scores = {kind: bleu_by_length(shop.result(s).outputs, test, rows) for kind, s in SYSTEMS.items()}
+    scores = {
+        kind: bleu_by_length(shop.result(s).outputs, test, rows) for kind, s in SYSTEMS.items()
+    }
     short = [test.sources[row] for row in np.concatenate(rows[:2])][: 2 * PHRASES]
     moved = {kind: likeness_when_moved(shop.translator(s), short) for kind, s in SYSTEMS.items()}
     reference = bleu_by_length(shop.result(ALL_LENGTHS).outputs, test, rows)
@@ -92,7 +106,8 @@ def show(shop: Workshop) -> Finding:
 
 CLAIM = Claim(
     "Positions beyond what was trained",
-    "Sinusoids reach any length, though beyond the trained one they do not really work; learned positions cannot reach "
+    "Sinusoids reach any length, though beyond the trained one they do not really work; learned "
+    "positions cannot reach "
     "there at all. And where a phrase stands matters less than what stands beside it.",
     show,
     lambda scale: [*SYSTEMS.values(), ALL_LENGTHS],

@@ -1,4 +1,5 @@
-"""Looking into a trained model: what reaches the source's words, what it gets right where, how long something takes."""
+"""Looking into a trained model: what reaches the source's words, what it gets right where, how long
+something takes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +24,14 @@ def teacher_forced(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Ids of some pairs: source (B, S), target shifted right (B, T), target (B, T)."""
-    codec, (_, device) = translator.codec, model_of(translator)
-    batch = collate(codec.encode_source(sources), codec.encode_target(targets), codec.source, codec.target)
+    codec = translator.codec
+    (_, device) = model_of(translator)
+    batch = collate(
+        codec.encode_source(sources), codec.encode_target(targets), codec.source, codec.target
+    )
     source, shifted, target = (
-        torch.from_numpy(ids).to(device) for ids in (batch.source, batch.target_in, batch.target_out)
+        torch.from_numpy(ids).to(device)
+        for ids in (batch.source, batch.target_in, batch.target_out)
     )
     return source, shifted, target
 
@@ -41,7 +46,9 @@ def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: 
         caught.append(output.detach().requires_grad_())
         return caught[-1]
 
-    handles = [m.register_forward_hook(catch) for m in model.modules() if isinstance(m, nn.Embedding)]
+    handles = [
+        m.register_forward_hook(catch) for m in model.modules() if isinstance(m, nn.Embedding)
+    ]
     try:
         with torch.backends.cudnn.flags(enabled=False):  # its RNNs have gradients in training only
             log_probs = torch.log_softmax(model.logits(model(source, shifted)).float(), dim=-1)

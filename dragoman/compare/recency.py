@@ -1,7 +1,8 @@
-"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a sequence again.
+"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a
+sequence again.
 
-The gradient is that of the first step of training, when all words are equally unknown; later it is large where a word
-is not learned yet, and tells less about the way back.
+The gradient is that of the first step of training, when all words are equally unknown; later it is
+large where a word is not learned yet, and tells less about the way back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,27 +26,37 @@ def _copier(name: str) -> System:
 PEERS = {name: _copier(name) for name in ("rnn", "rnn-attention", "transformer")}
 
 
-def finding(gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, Sequence[float]]) -> Finding:
-    """For each system, by position in the source: the gradient's norm, and the share of words said rightly."""
+def finding(
+    gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, Sequence[float]]
+) -> Finding:
+    """For each system, by position in the source: the gradient's norm, and the share of words said
+    rightly."""
     words = range(1, LONGEST_COPY + 1)
     far = {name: values[0] / values[-1] for name, values in gradients.items()}
     third = LONGEST_COPY // 3
-    thirds = {name: (sum(v[:third]) / third, sum(v[-third:]) / third) for name, v in accuracies.items()}
+    thirds = {
+        name: (sum(v[:third]) / third, sum(v[-third:]) / third) for name, v in accuracies.items()
+    }
     fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
     return Finding(
         [
-            Lines("Gradient that reaches a word at first", "words from the end", "norm, the last word's = 1",
+            Lines("Gradient that reaches a word at first", "words from the end",
+            "norm, the last word's = 1",
                   [Series(name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values])
                    for name, values in gradients.items()], log_y=True),
             Lines("Words said rightly", "position in the source", "share right",
                   [Series(name, list(words), values) for name, values in accuracies.items()]),
         ],
         (
-            f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is {named(far, '.2f')} "
-            f"times that at the last: in the recurrent network it {'fades' if fades else 'does not fade'} beside the "
+            f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is "
+            f"{named(far, '.2f')} "
+            f"times that at the last: in the recurrent network it "
+            f"{'fades' if fades else 'does not fade'} beside the "
             f"Transformer.",
-            f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are right, of the last "
-            f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the words far back are "
+            f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are "
+            f"right, of the last "
+            f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the "
+            f"words far back are "
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",
         ),
         fades and forgets,
@@ -57,17 +68,23 @@ def show(shop: Workshop) -> Finding:
     gradients, accuracies = {}, {}
     for name, system in PEERS.items():
         translator = shop.translator(system)
-        (model, device), codec = model_of(translator), translator.codec
-        fresh = build_model(model.config, codec.source, codec.target, codec.shared).to(device).eval()
+        (model, device) = model_of(translator)
+        codec = translator.codec
+        fresh = (
+            build_model(model.config, codec.source, codec.target, codec.shared).to(device).eval()
+        )
         pieces = teacher_forced(translator, sources, targets)
         gradients[name] = gradient_by_position(fresh, *pieces).mean(dim=0)[:LONGEST_COPY].tolist()
-        accuracies[name] = right_by_position(model, *pieces).float().mean(dim=0)[:LONGEST_COPY].tolist()
+        accuracies[name] = (
+            right_by_position(model, *pieces).float().mean(dim=0)[:LONGEST_COPY].tolist()
+        )
     return finding(gradients, accuracies)
 
 
 CLAIM = Claim(
     "Recency and vanishing gradients",
-    "A recurrent network's gradient vanishes on its way back, and its last state mostly stands for the last words: "
+    "A recurrent network's gradient vanishes on its way back, and its last state mostly stands for "
+    "the last words: "
     "what was said first is the hardest to say again.",
     show,
     lambda scale: [*PEERS.values()],

@@ -1,4 +1,5 @@
-"""One HTML file with every claim: its words, its figures, what was found. It asks nothing of any network."""
+"""One HTML file with every claim: its words, its figures, what was found. It asks nothing of any
+network."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,10 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
     style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
     links = "".join(f'<a href="#{c.id}">{c.id} {html.escape(c.title)}</a>' for c in chapters)
     seen = sum(chapter.finding.seen for chapter in chapters)
-    told = "".join(f"<br>{html.escape(name)}: <code>{html.escape(value)}</code>" for name, value in facts.items())
+    told = "".join(
+        f"<br>{html.escape(name)}: <code>{html.escape(value)}</code>"
+        for name, value in facts.items()
+    )
     body = "\n".join(map(_section, chapters))
     return f"""<!doctype html>
 <html lang="en">
@@ -37,7 +41,8 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
 </head>
 <body>
 <h1>What the lectures claim, run and drawn</h1>
-<p>Every figure and every number below was computed by this run; {seen} of {len(chapters)} claims were seen in it.</p>
+<p>Every figure and every number below was computed by this run;
+{seen} of {len(chapters)} claims were seen in it.</p>
 <p class="quiet">Made by dragoman compare.{told}</p>
 <nav aria-label="Claims">{links}</nav>
 {body}
@@ -92,7 +97,8 @@ def as_text(table: Table) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     return "\n".join(
         "  ".join(
-            cell.ljust(w) if n == 0 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if n == 0 else cell.rjust(w)
+            for n, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )

@@ -3,8 +3,8 @@
     DIR/text/NAME.source .target    DIR/data/NAME    prepared once for all runs that read it
     DIR/runs/NAME/                  an ordinary run's folder, with result.json beside the model
 
-A run is entered as one to be resumed: its settings and data are laid out first. So whatever was interrupted goes on
-where it stopped, and a run that has a result is never made again.
+A run is entered as one to be resumed: its settings and data are laid out first. So whatever was
+interrupted goes on where it stopped, and a run that has a result is never made again.
 """
 
 import json
@@ -85,7 +85,9 @@ class Workshop:
         data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
         if system.watched:
             data["data.valid"] = [to_tree(self.texts.corpus("valid"))]
-        return make_config("tiny", settings={**COMMON, **self.scale.settings, **system.settings, **data})
+        return make_config(
+            "tiny", settings={**COMMON, **self.scale.settings, **system.settings, **data}
+        )
 
     def data_of(self, system: System) -> Path:
         """One folder for all systems that cut the same text in the same way."""
@@ -113,7 +115,8 @@ def train_system(shop: Workshop, system: System) -> None:
         except RunError as error:
             if "not finite" not in str(error):
                 raise
-            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)  # which is an answer too
+            # which is an answer too
+            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)
             _keep(folder, Result(outputs=nothing, failure=str(error)))
             return
     if finished:
@@ -143,14 +146,18 @@ def flops_per_step(config: Config, data: Prepared) -> float:
     """The mean over an epoch."""
     store, codec, training = data.train, data.codec, config.training
     model = build_model(config.model, codec.source, codec.target, codec.shared)
-    plan = BatchPlan(store.source_lengths, store.target_lengths, training.batch_tokens, training.seed)
-    sources, targets = store.source_lengths.astype(float), store.target_lengths + 1.0
+    plan = BatchPlan(
+        store.source_lengths, store.target_lengths, training.batch_tokens, training.seed
+    )
+    sources = store.source_lengths.astype(float)
+    targets = store.target_lengths + 1.0
     return 6.0 * model.multiplications(sources, targets) / sum(1 for _ in plan.epoch(0))
 
 
 def measure(shop: Workshop, system: System) -> Result:
     """The finished run's cost and its translations of the test set."""
-    folder, test = shop.run_of(system), shop.texts.test_of(system.corpus)
+    folder = shop.run_of(system)
+    test = shop.texts.test_of(system.corpus)
     outputs = shop.translator(system)(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
@@ -163,7 +170,10 @@ def measure(shop: Workshop, system: System) -> Result:
         bleu=bleu,
         chrf=chrf,
         outputs=outputs,
-        curve=[(card["flops"] * step / card["steps"], value) for step, value in _validations(folder / LOG)],
+        curve=[
+            (card["flops"] * step / card["steps"], value)
+            for step, value in _validations(folder / LOG)
+        ],
     )
 
 
@@ -190,12 +200,21 @@ def run_all(shop: Workshop, systems: Iterable[System], jobs: int, console: Conso
         for _ in at_once(prepare_data, shop, {shop.data_of(s): s for s in missing}.values()):
             pass
         elapsed = time.monotonic() - started
-        console.print(f"{len(missing)} systems to train, {jobs} at once; preparing their data took {elapsed:.0f} s")
+        console.print(
+            f"{len(missing)} systems to train, {jobs} at once; preparing their data took "
+            f"{elapsed:.0f} s"
+        )
         for done, system in enumerate(at_once(train_system, shop, missing), start=1):
             if not shop.has_result(system):
-                raise RunError(f"{shop.run_of(system)} was interrupted: give the same command again to go on.")
-            result, elapsed = shop.result(system), time.monotonic() - started
-            told = result.failure or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
+                raise RunError(
+                    f"{shop.run_of(system)} was interrupted: give the same command again to go on."
+                )
+            result = shop.result(system)
+            elapsed = time.monotonic() - started
+            told = (
+                result.failure
+                or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
+            )
             console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {told}")
 
 
@@ -205,7 +224,8 @@ AtOnce = Callable[[Work, Workshop, Iterable[System]], Iterator[System]]
 
 @contextmanager
 def _crew(jobs: int) -> Iterator[AtOnce]:
-    """Something that does a work for many systems and gives each as it is done; with one job, in this process."""
+    """Something that does a work for many systems and gives each as it is done; with one job, in
+    this process."""
     if jobs == 1:
         yield _one_by_one
         return

@@ -1,8 +1,8 @@
 """C5: without a scale, dot products of long vectors saturate the softmax.
 
-d features, n keys; queries and keys are drawn with unit variance in every feature, so q·k has variance d. With weights
-p = softmax(s q·k), the entropy of p tells how spread attention is, and the Jacobian diag(p) - p pᵀ how much of a
-gradient comes through to the scores.
+d features, n keys; queries and keys are drawn with unit variance in every feature, so q·k has
+variance d. With weights p = softmax(s q·k), the entropy of p tells how spread attention is, and the
+Jacobian diag(p) - p pᵀ how much of a gradient comes through to the scores.
 """
 
 import math
@@ -25,21 +25,26 @@ KEYS, QUERIES = 32, 200
 
 
 def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:
-    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian, over random queries."""
+    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian, over random
+    queries."""
     draw = rng(5, d)
     queries, keys = draw.standard_normal((QUERIES, 1, d)), draw.standard_normal((QUERIES, KEYS, d))
     scores = scale * (queries * keys).sum(axis=-1)  # (Q, n)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     entropy = -(weights * np.log2(np.maximum(weights, 1e-300))).sum(axis=-1)
-    jacobian = weights[:, :, None] * np.eye(KEYS) - weights[:, :, None] * weights[:, None, :]  # (Q, n, n)
+    # (Q, n, n)
+    jacobian = weights[:, :, None] * np.eye(KEYS) - weights[:, :, None] * weights[:, None, :]
     return float(entropy.mean()), float(np.linalg.norm(jacobian, axis=(1, 2)).mean())
 
 
 def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
     """`measured`: for each scale, entropy and gradient for each number of features."""
     curves = {
-        side: [Series(f"scale {name}", FEATURES, [both[side] for both in values]) for name, values in measured.items()]
+        side: [
+            Series(f"scale {name}", FEATURES, [both[side] for both in values])
+            for name, values in measured.items()
+        ]
         for side in (0, 1)
     }
     (plain_first, _), (plain, plain_gradient) = measured["1"][0], measured["1"][-1]
@@ -49,13 +54,22 @@ def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
     return Finding(
         [
             Lines("How spread attention is", "features d", "entropy (bits)", curves[0], log_x=True),
-            Lines("How much gradient comes through", "features d", "norm of the Jacobian", curves[1], log_x=True),
+            Lines(
+                "How much gradient comes through",
+                "features d",
+                "norm of the Jacobian",
+                curves[1],
+                log_x=True,
+            ),
         ],
         (
-            f"From {FEATURES[0]} to {FEATURES[-1]} features the entropy over {KEYS} keys goes from {plain_first:.2f} "
-            f"to {plain:.2f} bits with unscaled products, from {root_first:.2f} to {root:.2f} with 1/√d, and ends at "
+            f"From {FEATURES[0]} to {FEATURES[-1]} features the entropy over {KEYS} keys goes from "
+            f"{plain_first:.2f} "
+            f"to {plain:.2f} bits with unscaled products, from {root_first:.2f} to {root:.2f} with "
+            f"1/√d, and ends at "
             f"{flat:.2f} with 1/d, where {math.log2(KEYS):.2f} would be no choice at all.",
-            f"At {FEATURES[-1]} features the gradient that comes through is {plain_gradient:.3f} unscaled, "
+            f"At {FEATURES[-1]} features the gradient that comes through is {plain_gradient:.3f} "
+            f"unscaled, "
             f"{root_gradient:.3f} with 1/√d and {flat_gradient:.3f} with 1/d: the unscaled softmax "
             f"{'saturates' if saturates else 'does not saturate'}.",
         ),
@@ -64,12 +78,18 @@ def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
 
 
 def show(shop: Workshop) -> Finding:
-    return finding({name: [spread_and_gradient(d, scale(d)) for d in FEATURES] for name, scale in SCALES.items()})
+    return finding(
+        {
+            name: [spread_and_gradient(d, scale(d)) for d in FEATURES]
+            for name, scale in SCALES.items()
+        }
+    )
 
 
 CLAIM = Claim(
     "Dot products need a scale",
-    "When vectors grow long their dot products grow large, the softmax saturates and its gradient dies; dividing by d "
+    "When vectors grow long their dot products grow large, the softmax saturates and its gradient "
+    "dies; dividing by d "
     "would be too much, by nothing too little, by the square root of d is about right.",
     show,
 )

@@ -1,7 +1,8 @@
-"""What is trained: systems, each a corpus, settings and a share of the budget; and how large a comparison is.
+"""What is trained: systems, each a corpus, settings and a share of the budget; and how large a
+comparison is.
 
-Every system of one comparison stops at the same number of floating-point operations (times its share), counted as
-training counts them: more steps for a cheap model, fewer for a dear one.
+Every system of one comparison stops at the same number of floating-point operations (times its
+share), counted as training counts them: more steps for a cheap model, fewer for a dear one.
 """
 
 from collections.abc import Mapping
@@ -69,7 +70,8 @@ FULL = Scale(
         "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
     },
     larger={
-        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048, "training.learning_rate": 8e-4,
+        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048,
+        "training.learning_rate": 8e-4,
     },
     parts=(4, 16),
     test_pairs=3000,
@@ -85,10 +87,12 @@ FULL = Scale(
 COMMON: dict[str, Any] = {
     "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
     "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
-    "training.schedule": "linear", "training.patience": 0, "training.average": 1, "training.log_every": 1_000_000,
+    "training.schedule": "linear", "training.patience": 0, "training.average": 1,
+    "training.log_every": 1_000_000,
 }  # fmt: skip
 ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {}, "convs2s": {}, "lexical": {},
+    "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {},
+    "convs2s": {}, "lexical": {},
 }  # fmt: skip
 WORDS_AS_PIECES = {"text.vocabulary": "word"}
 
@@ -96,9 +100,13 @@ WORDS_AS_PIECES = {"text.vocabulary": "word"}
 def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
     """One of the table's systems; with another corpus it bears that corpus in its name."""
     called = name if corpus == "all" else f"{name}.{corpus}"
-    return System(called, {"model.architecture": name, **ARCHITECTURES[name]}, corpus, share, corpus == "all")
+    return System(
+        called, {"model.architecture": name, **ARCHITECTURES[name]}, corpus, share, corpus == "all"
+    )
 
 
 def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:
     """The Transformer with something else: `model__norm="post"` sets model.norm."""
-    return System(name, {key.replace("__", "."): value for key, value in settings.items()}, corpus, share)
+    return System(
+        name, {key.replace("__", "."): value for key, value in settings.items()}, corpus, share
+    )

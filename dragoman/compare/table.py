@@ -1,4 +1,5 @@
-"""C7: score against training cost, as in table 2 of "Attention Is All You Need", and table 3's ablations, small."""
+"""C7: score against training cost, as in table 2 of "Attention Is All You Need", and table 3's
+ablations, small."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ def ablations(scale: Scale) -> dict[str, System]:
     return (
         ABLATIONS
         | {"half the feed-forward width": System("half-feed-forward", narrow, share=0.5)}
-        | {f"dropout {rate}": variant(f"dropout-{rate}", 0.5, model__dropout=rate) for rate in rates}
+        | {
+            f"dropout {rate}": variant(f"dropout-{rate}", 0.5, model__dropout=rate)
+            for rate in rates
+        }
     )
 
 
@@ -58,8 +62,22 @@ class Row:
 
 def table_of(rows: Mapping[str, Row], target: float) -> Table:
     reached = f"FLOPs to BLEU {target:.0f}"
-    columns = ["system", "BLEU", "chrF", "parameters", "FLOPs", "FLOPs a step", reached, "seconds", "sentences/s"]
-    return Table("Every system at the same cost", columns, [row.cells(name, target) for name, row in rows.items()])
+    columns = [
+        "system",
+        "BLEU",
+        "chrF",
+        "parameters",
+        "FLOPs",
+        "FLOPs a step",
+        reached,
+        "seconds",
+        "sentences/s",
+    ]
+    return Table(
+        "Every system at the same cost",
+        columns,
+        [row.cells(name, target) for name, row in rows.items()],
+    )
 
 
 def target_of(rows: Mapping[str, Row]) -> float:
@@ -69,14 +87,21 @@ def target_of(rows: Mapping[str, Row]) -> float:
 
 
 def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]) -> Finding:
-    """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one thing changed."""
+    """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one
+    thing changed."""
     bleu = {name: row.result.bleu for name, row in rows.items()}
     singles = {name: bleu[name] for name in ARCHITECTURES}
-    best, ahead = max(singles, key=lambda name: singles[name]), bleu["transformer"]
-    beaten, unbeaten = ({name: bleu[name] for name in PEERS if (ahead > bleu[name]) == wins} for wins in (True, False))
+    best = max(singles, key=lambda name: singles[name])
+    ahead = bleu["transformer"]
+    beaten, unbeaten = (
+        {name: bleu[name] for name in PEERS if (ahead > bleu[name]) == wins}
+        for wins in (True, False)
+    )
     sides = {"ahead of": beaten, "not ahead of": unbeaten}
     places = [
-        f"{where} {listed([f'{n} ({v:.1f})' for n, v in peers.items()])}" for where, peers in sides.items() if peers
+        f"{where} {listed([f'{n} ({v:.1f})' for n, v in peers.items()])}"
+        for where, peers in sides.items()
+        if peers
     ]
     seen = not unbeaten and bleu["ensemble"] > ahead
     worst = min(ablated, key=lambda name: ablated[name].bleu)
@@ -84,22 +109,34 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
         f"One thing changed (half the budget: {base.flops:.3g} FLOPs)",
         ["changed", "BLEU", "difference", "parameters"],
         [["nothing", f"{base.bleu:.2f}", "", f"{base.parameters:,}"]]
-        + [[n, f"{r.bleu:.2f}", f"{r.bleu - base.bleu:+.2f}", f"{r.parameters:,}"] for n, r in ablated.items()],
+        + [
+            [n, f"{r.bleu:.2f}", f"{r.bleu - base.bleu:+.2f}", f"{r.parameters:,}"]
+            for n, r in ablated.items()
+        ],
     )
-    curves = [Series(n, *map(list, zip(*r.result.curve, strict=True))) for n, r in rows.items() if r.result.curve]
+    curves = [
+        Series(n, *map(list, zip(*r.result.curve, strict=True)))
+        for n, r in rows.items()
+        if r.result.curve
+    ]
     return Finding(
         [
             table_of(rows, target_of(rows)),
-            Lines("The course of training", "training FLOPs", "validation BLEU", curves, log_x=True),
+            Lines("The course of training", "training FLOPs", "validation BLEU", curves,
+            log_x=True),
             changes,
         ],
         (
-            f"At {rows['transformer'].result.flops:.3g} training FLOPs each, the Transformer reaches {ahead:.1f} BLEU, "
-            f"{', '.join(places)}; the best architecture at this cost is {best} with {singles[best]:.1f}, an ensemble "
-            f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a "
+            f"At {rows['transformer'].result.flops:.3g} training FLOPs each, the Transformer "
+            f"reaches {ahead:.1f} BLEU, "
+            f"{', '.join(places)}; the best architecture at this cost is {best} with "
+            f"{singles[best]:.1f}, an ensemble "
+            f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has "
+            f"{bleu['ensemble']:.1f}, and a "
             f"larger one at the same cost {bleu['larger']:.1f}.",
             f"Of the changes to the Transformer, {worst} costs the most "
-            f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); in the table seconds were taken with "
+            f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); in the table "
+            f"seconds were taken with "
             f"other runs beside, sentences per second alone.",
         ),
         seen,
@@ -127,20 +164,23 @@ def _row(shop: Workshop, system: System) -> Row:
 
 def ensemble(shop: Workshop, members: Sequence[System]) -> Row:
     """Their probabilities averaged, their costs summed."""
-    test, results = shop.texts.test_of("all"), [shop.result(member) for member in members]
+    test = shop.texts.test_of("all")
+    results = [shop.result(member) for member in members]
     together = load(",".join(str(shop.run_of(member)) for member in members), shop.device, "torch")
     outputs = together(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     total = Result(
         parameters=sum(r.parameters for r in results), steps=sum(r.steps for r in results),
-        flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu, chrf=chrf,
+        flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu,
+        chrf=chrf,
     )  # fmt: skip
     return Row(total, speed(shop, together))
 
 
 CLAIM = Claim(
     "Score against training cost",
-    "At the same training cost the Transformer beats recurrent and convolutional systems, and an ensemble, at the cost "
+    "At the same training cost the Transformer beats recurrent and convolutional systems, and an "
+    "ensemble, at the cost "
     "of all its members, is better still.",
     show,
     lambda scale: [*MAIN.values(), SECOND, larger(scale), BASE, *ablations(scale).values()],

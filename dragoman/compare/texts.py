@@ -26,7 +26,9 @@ Files = tuple[str, str]
 SHORT_SHARE = 0.5  # of the pairs are short
 TASKS: dict[str, Callable[[Scale], Pairs]] = {
     "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
-    "lookup": lambda scale: lookup_pairs(scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits),
+    "lookup": lambda scale: lookup_pairs(
+        scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits
+    ),
 }
 
 
@@ -83,17 +85,24 @@ class Texts:
     def _write_corpus(self, given: Given, scale: Scale) -> None:
         """The corpus and its held-out parts; no pair to train on shares a sentence with them."""
         pairs = _read(given.train) if given.train else toy_pairs(scale.toy_pairs, seed=1)
-        for name, files, size in (("test", given.test, scale.test_pairs), ("valid", given.valid, scale.valid_pairs)):
+        for name, files, size in (
+            ("test", given.test, scale.test_pairs),
+            ("valid", given.valid, scale.valid_pairs),
+        ):
             held_out = _spread(_read(files) if files else pairs, size)
             sources, targets = ({pair[side] for pair in held_out} for side in (0, 1))
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
             self._put(name, held_out)
         if not pairs:
-            raise CorpusError("there are too few pairs to compare systems on: give a larger corpus.")
+            raise CorpusError(
+                "there are too few pairs to compare systems on: give a larger corpus."
+            )
         self._put("all", pairs)  # last: where it stands, the others do
 
     def _put(self, name: str, pairs: Pairs) -> None:
-        for side, path in enumerate((self.folder / f"{name}.source", self.folder / f"{name}.target")):
+        for side, path in enumerate(
+            (self.folder / f"{name}.source", self.folder / f"{name}.target")
+        ):
             write_atomically(path, "".join(f"{pair[side]}\n" for pair in pairs).encode())
 
     def _has(self, name: str) -> bool:

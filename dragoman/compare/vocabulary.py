@@ -17,8 +17,11 @@ CUTS = {
 }
 
 
-def finding(scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]], unknown: float) -> Finding:
-    """BLEU over all; of sources without and with a word that the word vocabulary lacks, whose share is `unknown`."""
+def finding(
+    scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]], unknown: float
+) -> Finding:
+    """BLEU over all; of sources without and with a word that the word vocabulary lacks, whose share
+    is `unknown`."""
     lost = {name: without - with_ for name, (without, with_) in apart.items()}
     seen = scores["BPE"] > scores["words"] and lost["words"] > lost["BPE"]
     return Finding(
@@ -28,9 +31,11 @@ def finding(scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]
                   [Series(name, [0, 1], values) for name, values in apart.items()]),
         ],
         (
-            f"With {unknown:.0%} of the test sentences holding a word that the word vocabulary lacks, BLEU is "
+            f"With {unknown:.0%} of the test sentences holding a word that the word vocabulary "
+            f"lacks, BLEU is "
             f"{named(scores)} at the same cost.",
-            f"From sentences without such a word to those with one, BLEU drops by {named(lost)}: unknown words "
+            f"From sentences without such a word to those with one, BLEU drops by {named(lost)}: "
+            f"unknown words "
             f"{'hurt' if seen else 'do not hurt'} the word vocabulary more than pieces.",
         ),
         seen,
@@ -38,7 +43,8 @@ def finding(scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]
 
 
 def show(shop: Workshop) -> Finding:
-    test, codec = shop.texts.test_of("all"), shop.translator(CUTS["words"]).codec
+    test = shop.texts.test_of("all")
+    codec = shop.translator(CUTS["words"]).codec
     lacks = np.array([codec.source.unk in ids for ids in codec.encode_source(test.sources)])
     rows = [np.flatnonzero(~lacks), np.flatnonzero(lacks)]
     results = {name: shop.result(system) for name, system in CUTS.items()}
@@ -52,7 +58,8 @@ def show(shop: Workshop) -> Finding:
 
 CLAIM = Claim(
     "Unknown words hurt",
-    "A vocabulary of words has no answer to a word that it does not hold; byte-pair encoding, between words and "
+    "A vocabulary of words has no answer to a word that it does not hold; byte-pair encoding, "
+    "between words and "
     "characters, leaves none unknown.",
     show,
     lambda scale: [*CUTS.values()],

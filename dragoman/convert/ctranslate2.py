@@ -1,6 +1,8 @@
-"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens, the SentencePiece models beside it.
+"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens, the SentencePiece models
+beside it.
 
-Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as `Codec.encode_source` makes them.
+Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as
+`Codec.encode_source` makes them.
 """
 
 from pathlib import Path
@@ -22,7 +24,8 @@ LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is lo
 def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     with needs_package("ctranslate2", "convert"):
         import ctranslate2.specs as specs
-    config, weights = bundle.config.model, bundle.float_weights()
+    config = bundle.config.model
+    weights = bundle.float_weights()
     refuse_unknown(config, "CTranslate2")
     activation = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}[config.activation]
     spec = specs.TransformerSpec.from_config(
@@ -39,7 +42,8 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     spec.register_source_vocabulary(list(bundle.codec.source.pieces))
     spec.register_target_vocabulary(list(bundle.codec.target.pieces))
     pieces = bundle.codec.target.pieces
-    spec.config.unk_token, spec.config.eos_token = pieces[bundle.codec.target.unk], pieces[bundle.codec.target.eos]
+    spec.config.unk_token = pieces[bundle.codec.target.unk]
+    spec.config.eos_token = pieces[bundle.codec.target.eos]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.codec.target.bos]
     spec.config.add_source_bos = spec.config.add_source_eos = False
     spec.validate()
@@ -52,7 +56,9 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
                 write_atomically(folder / name, raw)
 
 
-def _stack(spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name: str, words: np.ndarray) -> None:
+def _stack(
+    spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name: str, words: np.ndarray
+) -> None:
     """The encoder or the decoder: embeddings, positions, layers, the norm behind them."""
     side = "source" if name == "encoder" else "target"
     embeddings = spec.embeddings[0] if name == "encoder" else spec.embeddings
@@ -70,8 +76,18 @@ def _stack(spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name:
         _linear(layer.self_attention.linear[1], weights, f"{ours}.attention.project.to_out")
         _norm(layer.self_attention.layer_norm, weights, f"{ours}.around_attention.norm")
         if name == "decoder":
-            _linear(layer.attention.linear[0], weights, f"{ours}.cross.project.to_qkv", slice(config.width))
-            _linear(layer.attention.linear[1], weights, f"{ours}.cross.project.to_qkv", slice(config.width, None))
+            _linear(
+                layer.attention.linear[0],
+                weights,
+                f"{ours}.cross.project.to_qkv",
+                slice(config.width),
+            )
+            _linear(
+                layer.attention.linear[1],
+                weights,
+                f"{ours}.cross.project.to_qkv",
+                slice(config.width, None),
+            )
             _linear(layer.attention.linear[2], weights, f"{ours}.cross.project.to_out")
             _norm(layer.attention.layer_norm, weights, f"{ours}.around_cross.norm")
         _linear(layer.ffn.linear_0, weights, f"{ours}.feed_forward.inner")
@@ -79,7 +95,9 @@ def _stack(spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name:
         _norm(layer.ffn.layer_norm, weights, f"{ours}.around_feed_forward.norm")
 
 
-def _linear(spec: Any, weights: dict[str, np.ndarray], name: str, rows: slice = slice(None)) -> None:
+def _linear(
+    spec: Any, weights: dict[str, np.ndarray], name: str, rows: slice = slice(None)
+) -> None:
     spec.weight, spec.bias = weights[f"{name}.weight"][rows], weights[f"{name}.bias"][rows]
 
 

@@ -1,7 +1,8 @@
 """A MarianMT folder, such as the OPUS-MT translators, as a bundle.
 
-It holds `config.json`, `source.spm`, `target.spm`, `vocab.json`, and weights in `model.safetensors` or
-`pytorch_model.bin`; the latter is the one pickle that dragoman ever reads, and of it tensors alone.
+It holds `config.json`, `source.spm`, `target.spm`, `vocab.json`, and weights in `model.safetensors`
+or `pytorch_model.bin`; the latter is the one pickle that dragoman ever reads, and of it tensors
+alone.
 
 Anybody may have written such a folder. Sizes that `config.json` names are compared with the weights
 before anything of these sizes is made, and links may lead into a Hugging Face cache only.
@@ -49,7 +50,8 @@ def from_huggingface(folder: Path) -> Bundle:
 
 def _read_folder(folder: Path) -> Bundle:
     settings = _read_json(folder, "config.json")
-    if (folder / "generation_config.json").exists():  # where newer folders keep what concerns search
+    # where newer folders keep what concerns search
+    if (folder / "generation_config.json").exists():
         settings = _read_json(folder, "generation_config.json") | settings
     _refuse_what_we_cannot(folder, settings)
     scaled = bool(settings.get("scale_embedding"))
@@ -75,7 +77,9 @@ def _read_folder(folder: Path) -> Bundle:
         "converted_from": f"MarianMT, {folder.name}",
         "parameters": sum(array.size for array in weights.values()),
     }
-    contiguous = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
+    contiguous = {
+        name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()
+    }
     check_plain_weights(contiguous, config.model, len(pieces), len(pieces), codec.shared)
     return Bundle(config, codec, contiguous, card)
 
@@ -104,38 +108,58 @@ def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> C
 
 def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
     if settings.get("model_type") != "marian":
-        raise ConversionError(f"{folder} holds a model of type {settings.get('model_type')!r}, not of type 'marian'.")
+        raise ConversionError(
+            f"{folder} holds a model of type {settings.get('model_type')!r}, not of type 'marian'."
+        )
     for name, wanted in MUST_BE.items():
         if settings.get(name, wanted) != wanted:
-            raise ConversionError(f"{folder}: {name}={settings[name]} is a kind of MarianMT that dragoman has not.")
+            raise ConversionError(
+                f"{folder}: {name}={settings[name]} is a kind of MarianMT that dragoman has not."
+            )
     for name in ("attention_heads", "ffn_dim"):
         both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
         if both[0] != both[1]:
-            raise ConversionError(f"{folder}: encoder and decoder differ in {name}, {both[0]} and {both[1]}.")
+            raise ConversionError(
+                f"{folder}: encoder and decoder differ in {name}, {both[0]} and {both[1]}."
+            )
     if settings.get("activation_function") not in list(ACTIVATIONS):
-        raise ConversionError(f"{folder}: activation {settings.get('activation_function')!r} is unknown.")
+        raise ConversionError(
+            f"{folder}: activation {settings.get('activation_function')!r} is unknown."
+        )
     if settings.get("decoder_start_token_id") != settings.get("pad_token_id"):
         raise ConversionError(f"{folder}: targets do not begin with <pad>, as MarianMT's do.")
 
 
 def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
-    """In the order of their ids; numbers that no piece has are kept free. `count`: how many have an embedding."""
+    """In the order of their ids; numbers that no piece has are kept free. `count`: how many have an
+    embedding."""
     if settings.get("vocab_size") != count:
-        raise ConversionError(f"{folder}: vocab_size is {settings.get('vocab_size')}, there are {count} embeddings.")
+        raise ConversionError(
+            f"{folder}: vocab_size is {settings.get('vocab_size')}, there are {count} embeddings."
+        )
     pieces = [f"<free {i}>" for i in range(count)]
     for piece, number in _read_json(folder, "vocab.json").items():
         if type(number) is not int or not 0 <= number < count:
-            raise ConversionError(f"{folder / 'vocab.json'}: a piece has a number that is none from 0 to {count - 1}.")
+            raise ConversionError(
+                f"{folder / 'vocab.json'}: a piece has a number that is none from 0 to {count - 1}."
+            )
         pieces[number] = piece
     return pieces
 
 
 def _languages(folder: Path, pieces: list[str]) -> Languages:
-    """From the tags, where a model has several targets; else from the tokenizer's settings, which may say nothing."""
+    """From the tags, where a model has several targets; else from the tokenizer's settings, which
+    may say nothing."""
     tags = tuple(piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<"))
-    told = _read_json(folder, "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    told = (
+        _read_json(folder, "tokenizer_config.json")
+        if (folder / "tokenizer_config.json").exists()
+        else {}
+    )
     source, target = (told.get(key) or "" for key in ("source_lang", "target_lang"))
-    return Languages((source,) if source else (), tags if len(tags) > 1 else ((target,) if target else ()))
+    return Languages(
+        (source,) if source else (), tags if len(tags) > 1 else ((target,) if target else ())
+    )
 
 
 def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
@@ -149,16 +173,29 @@ def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
     words = found.get(EMBEDDINGS, found.get(OUTPUT))
     if words is None:
         raise ConversionError(f"{folder}: weight {EMBEDDINGS} is missing.")
-    wanted = {EMBEDDINGS: (len(words), config.model.width), BIAS: (1, len(words)), **layers_of_marian(config.model)}
-    # A pickle may hold one small tensor under many names. Twice for half precision, thrice for embeddings.
+    wanted = {
+        EMBEDDINGS: (len(words), config.model.width),
+        BIAS: (1, len(words)),
+        **layers_of_marian(config.model),
+    }
+    # A pickle may hold one small tensor under many names. Twice for half precision, thrice for
+    # embeddings.
     if 4 * sum(map(math.prod, wanted.values())) > 6 * len(raw):
-        raise ConversionError(f"{folder}: {name} is too small for a model of the sizes that config.json names.")
+        raise ConversionError(
+            f"{folder}: {name} is too small for a model of the sizes that config.json names."
+        )
     found = {EMBEDDINGS: words, **found}
-    weights = {name: _of_shape(folder, name, found.get(name), shape) for name, shape in wanted.items() if name != BIAS}
+    weights = {
+        name: _of_shape(folder, name, found.get(name), shape)
+        for name, shape in wanted.items()
+        if name != BIAS
+    }
     if BIAS in found:
         weights[BIAS] = _of_shape(folder, BIAS, found[BIAS], wanted[BIAS])
     for side in ("encoder", "decoder"):
-        _check_positions(folder, found.get(f"model.{side}.embed_positions.weight"), config.model.width)
+        _check_positions(
+            folder, found.get(f"model.{side}.embed_positions.weight"), config.model.width
+        )
     return weights
 
 
@@ -166,25 +203,35 @@ def _of_shape(folder: Path, name: str, array: np.ndarray | None, shape: Shape) -
     if array is None:
         raise ConversionError(f"{folder}: weight {name} is missing.")
     if array.shape != shape:
-        raise ConversionError(f"{folder}: weight {name} has shape {array.shape}, config.json wants {shape}.")
+        raise ConversionError(
+            f"{folder}: weight {name} has shape {array.shape}, config.json wants {shape}."
+        )
     return array.astype(np.float32)
 
 
 def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a pickle. Nothing else is made of it, and no tensor is larger than the file."""
+    """The tensors of a pickle. Nothing else is made of it, and no tensor is larger than the
+    file."""
     with needs_torch():
         import torch
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ConversionError(f"{folder / PICKLE} is compressed, which PyTorch's files are not.")
+                raise ConversionError(
+                    f"{folder / PICKLE} is compressed, which PyTorch's files are not."
+                )
     except zipfile.BadZipFile:  # as PyTorch wrote it before 1.6
         pass
     try:
-        with warnings.catch_warnings():  # of pickles that PyTorch did not write; what counts is said below
+        # of pickles that PyTorch did not write; what counts is said below
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tensors = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
-        plain = {str(name): tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+        plain = {
+            str(name): tensor
+            for name, tensor in tensors.items()
+            if isinstance(tensor, torch.Tensor)
+        }
     except Exception as error:  # unpickling fails in as many ways as there are files
         raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None
     for name, tensor in plain.items():
@@ -199,9 +246,12 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
     if table is None:
         return
     if table.ndim != 2 or table.shape[1] != width:
-        raise ConversionError(f"{folder}: its positions have shape {table.shape}, the model has width {width}.")
+        raise ConversionError(
+            f"{folder}: its positions have shape {table.shape}, the model has width {width}."
+        )
     ours = sinusoids(len(table), width)
-    if not np.abs(table[:, interleaved(width)] - ours).max(initial=0) <= 1e-2:  # half precision is coarse
+    # half precision is coarse
+    if not np.abs(table[:, interleaved(width)] - ours).max(initial=0) <= 1e-2:
         raise ConversionError(f"{folder}: its positions are not sinusoidal.")
 
 
@@ -216,8 +266,10 @@ def _read(folder: Path, name: str, limit: int) -> bytes:
 
 
 def _in_cache(path: Path, folder: Path) -> bool:
-    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x -> MODEL/blobs/y."""
-    revisions, target = Path(os.path.realpath(folder)).parent, Path(os.path.realpath(path))
+    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x ->
+    MODEL/blobs/y."""
+    revisions = Path(os.path.realpath(folder)).parent
+    target = Path(os.path.realpath(path))
     return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"
 
 

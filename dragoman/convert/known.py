@@ -7,4 +7,6 @@ from dragoman.errors import ConversionError
 def refuse_unknown(config: ModelConfig, system: str) -> None:
     """Let only the plain Transformer through: nobody else has the variants."""
     if reasons := beyond_plain(config):
-        raise ConversionError(f"{system} knows the plain Transformer alone; this model has {', '.join(reasons)}.")
+        raise ConversionError(
+            f"{system} knows the plain Transformer alone; this model has {', '.join(reasons)}."
+        )

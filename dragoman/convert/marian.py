@@ -1,9 +1,10 @@
 """MarianMT's names and order of features, and ours.
 
-MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines in the second; here
-they take turns. A model does not care about the order of its features, so they are put in ours, in every weight that
-reads or writes the stream: embeddings, norms, the inputs of projections, the outputs of those that add to the stream.
-Queries, keys and values have a matrix each there, and lie in one here.
+MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines
+in the second; here they take turns. A model does not care about the order of its features, so they
+are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
+projections, the outputs of those that add to the stream. Queries, keys and values have a matrix
+each there, and lie in one here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,9 +38,13 @@ def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
     for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
-            for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[: 1 + (side == "decoder")]:
+            for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
+                : 1 + (side == "decoder")
+            ]:
                 for third, letter in enumerate("qkv"):
-                    yield Part(f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third)
+                    yield Part(
+                        f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third
+                    )
                 yield Part(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
                 yield Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
             yield Part(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
@@ -49,7 +54,8 @@ def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
 
 def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     """The shapes of the layers' weights there."""
-    ours, theirs = dict(plain_weights(config, 0, 0, shared=True)), dict[str, Shape]()
+    ours = dict(plain_weights(config, 0, 0, shared=True))
+    theirs = dict[str, Shape]()
     for part in parts(config.encoder_layers, config.decoder_layers):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
@@ -57,9 +63,12 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     return theirs
 
 
-def layers_from_marian(theirs: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+def layers_from_marian(
+    theirs: Mapping[str, np.ndarray], config: ModelConfig
+) -> dict[str, np.ndarray]:
     """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
-    order, ours = interleaved(config.width), dict[str, list[np.ndarray]]()
+    order = interleaved(config.width)
+    ours = dict[str, list[np.ndarray]]()
     for part in parts(config.encoder_layers, config.decoder_layers):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
@@ -70,9 +79,14 @@ def layers_from_marian(theirs: Mapping[str, np.ndarray], config: ModelConfig) ->
 def layers_to_marian(
     ours: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
 ) -> dict[str, np.ndarray]:
-    order, theirs = np.argsort(interleaved(width)), {}
+    order = np.argsort(interleaved(width))
+    theirs = {}
     for part in parts(encoder_layers, decoder_layers):
-        rows = slice(None) if part.third is None else slice(part.third * width, (part.third + 1) * width)
+        rows = (
+            slice(None)
+            if part.third is None
+            else slice(part.third * width, (part.third + 1) * width)
+        )
         weight, bias = ours[f"{part.ours}.weight"][rows], ours[f"{part.ours}.bias"][rows]
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]

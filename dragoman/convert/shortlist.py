@@ -1,7 +1,8 @@
 """A shortlist learned from parallel text: which pieces translate which, by IBM model 1.
 
-A source piece's candidates are its likeliest translations and the same piece where the target has it: names, digits and
-bytes are often copied. The most frequent target pieces are in every list, and so is the end.
+A source piece's candidates are its likeliest translations and the same piece where the target has
+it: names, digits and bytes are often copied. The most frequent target pieces are in every list, and
+so is the end.
 """
 
 import random
@@ -37,15 +38,21 @@ def learn_shortlist(
     x, y = model.x[order], model.y[order]
     first = np.arange(len(x)) - np.searchsorted(x, x) < likeliest
     same = [(i, target.ids[piece]) for i, piece in enumerate(source.pieces) if piece in target.ids]
-    table = np.unique(np.concatenate([np.stack([x[first], y[first]], axis=1), np.array(same, dtype=np.int64)]), axis=0)
+    table = np.unique(
+        np.concatenate([np.stack([x[first], y[first]], axis=1), np.array(same, dtype=np.int64)]),
+        axis=0,
+    )
     table = table[~np.isin(table[:, 1], never) & (table[:, 0] != source.pad)]
     often = np.argsort(-model.occurrences(len(target)), kind="stable")[:frequent]
     always = np.union1d(often[~np.isin(often, never)], [target.eos])
-    return Shortlist(always, table[:, 1], np.searchsorted(table[:, 0], np.arange(len(source)), side="right"))
+    return Shortlist(
+        always, table[:, 1], np.searchsorted(table[:, 0], np.arange(len(source)), side="right")
+    )
 
 
 def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
-    """As many pairs as are learned from, each of the corpus as likely as another (Vitter's algorithm R)."""
+    """As many pairs as are learned from, each of the corpus as likely as another (Vitter's
+    algorithm R)."""
     draw = random.Random(1)
     kept: list[Pair] = []
     for number, pair in enumerate(pairs):
@@ -60,8 +67,11 @@ def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
     return kept
 
 
-def _batches(sources: list[list[int]], targets: list[list[int]], nobody: int, eos: int) -> Iterator[Pairs]:
-    """Padded, pairs of similar lengths together; the end of a source has one translation and is not counted."""
+def _batches(
+    sources: list[list[int]], targets: list[list[int]], nobody: int, eos: int
+) -> Iterator[Pairs]:
+    """Padded, pairs of similar lengths together; the end of a source has one translation and is not
+    counted."""
     rows = sorted(range(len(sources)), key=lambda row: (len(sources[row]), len(targets[row])))
     for start in range(0, len(rows), BATCH):
         group = rows[start : start + BATCH]

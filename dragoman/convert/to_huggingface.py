@@ -1,7 +1,7 @@
 """A bundle as a MarianMT folder, which `transformers` loads.
 
-MarianMT is the Transformer with the norm behind the sublayer, sinusoidal positions, and one matrix for all embeddings
-and the output; a model that differs is refused.
+MarianMT is the Transformer with the norm behind the sublayer, sinusoidal positions, and one matrix
+for all embeddings and the output; a model that differs is refused.
 """
 
 import json
@@ -23,10 +23,14 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
     with needs_package("transformers", "convert"):
         from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
     _refuse_what_marian_cannot(bundle)
-    config, target, weights = bundle.config.model, bundle.codec.target, bundle.float_weights()
+    config = bundle.config.model
+    target = bundle.codec.target
+    weights = bundle.float_weights()
     theirs = layers_to_marian(weights, config.encoder_layers, config.decoder_layers, config.width)
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
-    theirs["final_logits_bias"] = weights.get("output.bias", np.zeros(len(target), dtype=np.float32))[None]
+    theirs["final_logits_bias"] = weights.get(
+        "output.bias", np.zeros(len(target), dtype=np.float32)
+    )[None]
     shape = MarianConfig(
         vocab_size=len(target), d_model=config.width, activation_function=config.activation,
         encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers,
@@ -36,14 +40,19 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
     model = MarianMTModel(shape)
-    missing, unexpected = model.load_state_dict({n: torch.from_numpy(a) for n, a in theirs.items()}, strict=False)
+    missing, unexpected = model.load_state_dict(
+        {n: torch.from_numpy(a) for n, a in theirs.items()}, strict=False
+    )
     assert not unexpected, unexpected
-    assert all("embed" in name or name in ("model.shared.weight", "lm_head.weight") for name in missing), missing
+    assert all(
+        "embed" in name or name in ("model.shared.weight", "lm_head.weight") for name in missing
+    ), missing
     with torch.no_grad():
         model.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     decoding = bundle.config.decoding
     model.generation_config = GenerationConfig(
-        num_beams=decoding.beam, max_length=LONGEST, bad_words_ids=[[i] for i in sorted({*target.never})],
+        num_beams=decoding.beam, max_length=LONGEST,
+        bad_words_ids=[[i] for i in sorted({*target.never})],
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
     with storage_errors(f"writing {folder}"):
@@ -65,13 +74,15 @@ def _refuse_what_marian_cannot(bundle: Bundle) -> None:
         f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,
-        f"model.tied={config.tied} with {'one vocabulary' if codec.shared else 'two vocabularies'}": (
+        f"model.tied={config.tied} with "
+        f"{'one vocabulary' if codec.shared else 'two vocabularies'}": (
             config.tied not in ("all", "auto") or (config.tied == "auto" and not codec.shared)
         ),
     }
     for reason, true in reasons.items():
         if true:
             raise ConversionError(
-                f"MarianMT is a post-norm Transformer with sinusoidal positions and one embedding for both languages; "
+                f"MarianMT is a post-norm Transformer with sinusoidal positions and one embedding "
+                f"for both languages; "
                 f"this model has {reason}."
             )

@@ -1,4 +1,5 @@
-"""A bundle made for the ONNX engine: checked to be one that it runs, with its matrices in int8 where wanted.
+"""A bundle made for the ONNX engine: checked to be one that it runs, with its matrices in int8
+where wanted.
 
 The engine runs any bundle of a plain Transformer; this one says that it is meant for it.
 """
@@ -15,8 +16,10 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
     """The bundle for the ONNX engine; with `int8`, its matrices are stored in int8."""
     if reasons := beyond_graphs(bundle.config.model):
         raise ConversionError(
-            f"the ONNX engine knows the plain Transformer alone; this model has {', '.join(reasons)}."
+            f"the ONNX engine knows the plain Transformer alone; this model has "
+            f"{', '.join(reasons)}."
         )
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights
-    step_graph(bundle.config.model, weights, bundle.codec.target)  # refuses a width that int8 cannot take
+    # refuses a width that int8 cannot take
+    step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

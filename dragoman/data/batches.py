@@ -1,8 +1,10 @@
-"""Batches of similar lengths under a budget of target tokens, as a pure function of (seed, epoch, step).
+"""Batches of similar lengths under a budget of target tokens, as a pure function of (seed, epoch,
+step).
 
-Each epoch shuffles the pairs and cuts them into windows; a window is sorted by length (ties stay shuffled), cut into
-batches, and those are shuffled. Resuming therefore restores a position, not a history, and memory holds a window,
-however long the corpus. A weight w of a corpus means: each of its pairs is seen w times in an epoch, on average.
+Each epoch shuffles the pairs and cuts them into windows; a window is sorted by length (ties stay
+shuffled), cut into batches, and those are shuffled. Resuming therefore restores a position, not a
+history, and memory holds a window, however long the corpus. A weight w of a corpus means: each of
+its pairs is seen w times in an epoch, on average.
 """
 
 import math
@@ -57,27 +59,52 @@ def make_batch(
     target_out[np.arange(rows), target_lengths] = vocabulary.eos
     real = np.arange(target_out.shape[1]) <= target_lengths[:, None]  # (B, T)
     chosen = np.arange(rows) if indices is None else indices
-    return Batch(source, target_in, target_out, np.flatnonzero(real), source_lengths, target_lengths + 1, chosen)
+    return Batch(
+        source,
+        target_in,
+        target_out,
+        np.flatnonzero(real),
+        source_lengths,
+        target_lengths + 1,
+        chosen,
+    )
 
 
 def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.ndarray) -> Batch:
-    """A batch that another rank computes: lengths alone, no ids. `target_lengths` without the ends."""
+    """A batch that another rank computes: lengths alone, no ids. `target_lengths` without the
+    ends."""
     none = np.zeros((len(indices), 0), dtype=np.int64)
-    return Batch(none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices)
+    return Batch(
+        none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices
+    )
 
 
 def idle(source: Vocabulary, target: Vocabulary) -> Batch:
-    """A pass through a model for a rank without work: a sentence of nothing, which counts for nothing."""
+    """A pass through a model for a rank without work: a sentence of nothing, which counts for
+    nothing."""
     nothing = collate([[source.eos]], [[]], source, target)
-    return replace(nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64))
+    return replace(
+        nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64)
+    )
 
 
 def twice(batch: Batch) -> Batch:
     """The same rows again behind themselves."""
-    source, target_in, target_out = (np.tile(a, (2, 1)) for a in (batch.source, batch.target_in, batch.target_out))
+    source, target_in, target_out = (
+        np.tile(a, (2, 1)) for a in (batch.source, batch.target_in, batch.target_out)
+    )
     real = np.concatenate([batch.real, batch.real + batch.target_in.size])
-    source_lengths, target_lengths = np.tile(batch.source_lengths, 2), np.tile(batch.target_lengths, 2)
-    return Batch(source, target_in, target_out, real, source_lengths, target_lengths, np.tile(batch.indices, 2))
+    source_lengths = np.tile(batch.source_lengths, 2)
+    target_lengths = np.tile(batch.target_lengths, 2)
+    return Batch(
+        source,
+        target_in,
+        target_out,
+        real,
+        source_lengths,
+        target_lengths,
+        np.tile(batch.indices, 2),
+    )
 
 
 def halves(batch: Batch) -> list[Batch]:
@@ -85,19 +112,37 @@ def halves(batch: Batch) -> list[Batch]:
     parts = []
     for rows in (slice(0, len(batch.indices) // 2), slice(len(batch.indices) // 2, None)):
         source_lengths, target_lengths = batch.source_lengths[rows], batch.target_lengths[rows]
-        s, t = source_lengths.max(), target_lengths.max()
+        s = source_lengths.max()
+        t = target_lengths.max()
         real = np.flatnonzero(np.arange(t) < target_lengths[:, None])
-        source, target_in, target_out = batch.source[rows, :s], batch.target_in[rows, :t], batch.target_out[rows, :t]
-        parts.append(Batch(source, target_in, target_out, real, source_lengths, target_lengths, batch.indices[rows]))
+        source = batch.source[rows, :s]
+        target_in = batch.target_in[rows, :t]
+        target_out = batch.target_out[rows, :t]
+        parts.append(
+            Batch(
+                source,
+                target_in,
+                target_out,
+                real,
+                source_lengths,
+                target_lengths,
+                batch.indices[rows],
+            )
+        )
     return parts
 
 
 def collate(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], source: Vocabulary, target: Vocabulary
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source: Vocabulary,
+    target: Vocabulary,
 ) -> Batch:
     """A batch from sequences."""
     source_lengths, target_lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)])
-    return make_batch(pad(sources, source.pad), source_lengths, pad(targets, target.pad), target_lengths, target)
+    return make_batch(
+        pad(sources, source.pad), source_lengths, pad(targets, target.pad), target_lengths, target
+    )
 
 
 def pad(sequences: Sequence[Sequence[int]], value: int) -> np.ndarray:
@@ -122,7 +167,8 @@ class Position:
 
 
 class BatchPlan:
-    """Which pairs make up which batch. `mixture`: how often the pairs of each corpus are seen in an epoch."""
+    """Which pairs make up which batch. `mixture`: how often the pairs of each corpus are seen in an
+    epoch."""
 
     def __init__(
         self,
@@ -142,11 +188,15 @@ class BatchPlan:
         """All batches of a window, as arrays of indices of pairs."""
         visits = len(self._mixture)
         places = np.arange(visits * number // self._windows, visits * (number + 1) // self._windows)
-        of_visits, of_pairs = rng(self._seed, epoch).integers(2**64, size=(2, ROUNDS), dtype=np.uint64)
+        of_visits, of_pairs = rng(self._seed, epoch).integers(
+            2**64, size=(2, ROUNDS), dtype=np.uint64
+        )
         pairs = self._mixture.pairs(shuffled(places, visits, of_visits), of_pairs)
-        sources, targets = self._source[pairs], self._target[pairs] + 1  # the end counts: it is predicted too
+        # the end counts: it is predicted too
+        sources, targets = self._source[pairs], self._target[pairs] + 1
         by_length = np.lexsort((sources, targets))
-        pairs, batches = pairs[by_length], cut(targets[by_length], self._budget)
+        pairs = pairs[by_length]
+        batches = cut(targets[by_length], self._budget)
         return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
 
     def epoch(self, epoch: int) -> Iterator[np.ndarray]:
@@ -158,17 +208,25 @@ class BatchPlan:
         return self.window(position.epoch, position.window)[position.batch]
 
     def from_position(self, position: Position) -> Iterator[tuple[Position, np.ndarray]]:
-        """Batches without end, each with the position behind it. The next window is made while this one is used."""
+        """Batches without end, each with the position behind it. The next window is made while this
+        one is used."""
         epoch, window, start = position.epoch, position.window, position.batch
         with ThreadPoolExecutor(1, "windows") as ahead:
             coming = ahead.submit(self.window, epoch, window)
             while True:
                 batches = coming.result()
-                following = Position(epoch + 1) if window + 1 == self._windows else Position(epoch, 0, window + 1)
+                following = (
+                    Position(epoch + 1)
+                    if window + 1 == self._windows
+                    else Position(epoch, 0, window + 1)
+                )
                 coming = ahead.submit(self.window, following.epoch, following.window)
                 for number in range(start, len(batches)):
                     last = number + 1 == len(batches)
-                    yield (following if last else Position(epoch, number + 1, window)), batches[number]
+                    yield (
+                        (following if last else Position(epoch, number + 1, window)),
+                        batches[number],
+                    )
                 epoch, window, start = following.epoch, following.window, 0
 
 
@@ -178,7 +236,9 @@ def cut(lengths: np.ndarray, budget: int) -> list[slice]:
     >>> cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
-    ends, slices, start = np.cumsum(lengths), [], 0
+    ends = np.cumsum(lengths)
+    slices = []
+    start = 0
     while start < len(lengths):
         before = ends[start - 1] if start else 0
         stop = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
@@ -193,15 +253,20 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
     >>> even_parts(np.array([1, 1, 1, 3, 3]), 3)
     [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
-    count, ends = min(count, len(sizes)), np.cumsum(sizes)
+    count = min(count, len(sizes))
+    ends = np.cumsum(sizes)
     inner = np.arange(1, count)
     wanted = np.searchsorted(ends, ends[-1] * inner / count, side="right")
-    borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)  # no group is empty
+    # no group is empty
+    borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)
     return [slice(int(a), int(b)) for a, b in pairwise([0, *borders, len(sizes)])]
 
 
-def micro_batches(source_lengths: np.ndarray, target_lengths: np.ndarray, budget: int) -> list[slice]:
-    """A step's pairs cut so that the padded positions of both sides together stay within the budget.
+def micro_batches(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, budget: int
+) -> list[slice]:
+    """A step's pairs cut so that the padded positions of both sides together stay within the
+    budget.
 
     The rows of a batch are sorted, so the last of a group is nearly its longest.
     """

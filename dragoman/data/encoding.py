@@ -1,8 +1,9 @@
-"""What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words, text to ids.
+"""What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words,
+text to ids.
 
-Each step is a function of a range of sentences, whose text it finds in the folder of the store. So hardly
-anything but results travels between processes, and memory holds the ranges under way and nothing else.
-A small corpus is not worth the start of a process.
+Each step is a function of a range of sentences, whose text it finds in the folder of the store. So
+hardly anything but results travels between processes, and memory holds the ranges under way and
+nothing else. A small corpus is not worth the start of a process.
 """
 
 import os
@@ -45,7 +46,8 @@ class Span(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A file to copy, and where its lines go: as they are into one place, or the columns of a .tsv into several."""
+    """A file to copy, and where its lines go: as they are into one place, or the columns of a .tsv
+    into several."""
 
     file: str
     places: tuple[Path, ...]
@@ -53,7 +55,9 @@ class Lines(NamedTuple):
 
 def spans_of(folder: Path, side: Side) -> Iterator[Span]:
     """The sentences of a side in parts of bounded size."""
-    starts, first, last = Rows(folder, TEXT, _BYTE).starts, side.first, side.first + side.sentences
+    starts = Rows(folder, TEXT, _BYTE).starts
+    first = side.first
+    last = side.first + side.sentences
     while first < last:
         fitting = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
         end = max(first + 1, min(last, fitting, first + SENTENCES_AT_ONCE))
@@ -75,7 +79,8 @@ def sentences_of(span: Span) -> list[str]:
 
 def copy_lines(lines: Lines) -> int:
     """Check and copy a file; the number of its lines."""
-    writers, number = [RowsWriter(place.parent, place.name) for place in lines.places], 0
+    writers = [RowsWriter(place.parent, place.name) for place in lines.places]
+    number = 0
     for block, ends in read_blocks(lines.file):
         columns = [(block, ends)] if len(writers) == 1 else _columns(block, lines.file, number)
         for writer, (column, ends_of_column) in zip(writers, columns, strict=True):
@@ -87,14 +92,21 @@ def copy_lines(lines: Lines) -> int:
 
 
 def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The first two columns of some lines, each as lines of its own; the second keeps a carriage return at the end."""
+    """The first two columns of some lines, each as lines of its own; the second keeps a carriage
+    return at the end."""
     rows = [line.split(b"\t") for line in block.split(b"\n")[:-1]]
     for number, row in enumerate(rows, start=before + 1):
         if len(row) < 2:
             raise no_tab(file, number, row[0].decode())
     crs = [b"\r" if len(row) > 2 and row[-1].endswith(b"\r") else b"" for row in rows]
-    for column in ([row[0] for row in rows], [row[1] + cr for row, cr in zip(rows, crs, strict=True)]):
-        yield b"".join(line + b"\n" for line in column), np.cumsum([len(line) + 1 for line in column])
+    for column in (
+        [row[0] for row in rows],
+        [row[1] + cr for row, cr in zip(rows, crs, strict=True)],
+    ):
+        yield (
+            b"".join(line + b"\n" for line in column),
+            np.cumsum([len(line) + 1 for line in column]),
+        )
 
 
 def look_at(span: Span) -> np.ndarray:
@@ -116,7 +128,8 @@ def encode(span: Span, codec: Codec, target: bool) -> Flat:
 
 
 class Workers:
-    """Calls functions on all cores, as processes, and gives their results in order; or here, one after the other."""
+    """Calls functions on all cores, as processes, and gives their results in order; or here, one
+    after the other."""
 
     def __init__(self, processes: bool):
         self._cores = os.cpu_count() or 1
@@ -127,11 +140,15 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def map(self, function: Callable[..., _Result], calls: Iterable[Sequence[object]]) -> Iterator[_Result]:
+    def map(
+        self, function: Callable[..., _Result], calls: Iterable[Sequence[object]]
+    ) -> Iterator[_Result]:
         """The function of each of these lists of arguments."""
         if self._executor is None:
             for arguments in calls:
@@ -151,13 +168,17 @@ class Workers:
             ) from None
 
     def copy(self, files: Iterable[Lines]) -> Iterator[int]:
-        """Copy lines; how many each file has. What is not a plain file may be open in this process alone."""
+        """Copy lines; how many each file has. What is not a plain file may be open in this process
+        alone."""
         for here, some in groupby(files, key=lambda lines: not Path(lines.file).is_file()):
             calls = ((lines,) for lines in some)
             yield from starmap(copy_lines, calls) if here else self.map(copy_lines, calls)
 
-    def encode(self, spans: Iterable[Span], codec: Codec, target: bool, folder: Path, kind: str) -> Iterator[Flat]:
-        """The ids of sentences. Processes read the codec (of that kind) from its files in the folder, once."""
+    def encode(
+        self, spans: Iterable[Span], codec: Codec, target: bool, folder: Path, kind: str
+    ) -> Iterator[Flat]:
+        """The ids of sentences. Processes read the codec (of that kind) from its files in the
+        folder, once."""
         if self._executor is None:
             return self.map(encode, ((span, codec, target) for span in spans))
         return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))
@@ -168,7 +189,11 @@ def are_worth_processes(names: Iterable[str]) -> bool:
     total = 0
     for file in (file for name in names for file in shards(name)):
         path = Path(file)
-        total += path.stat().st_size * (_RATIO if is_packed(file) else 1) if path.is_file() else BYTES_FOR_PROCESSES
+        total += (
+            path.stat().st_size * (_RATIO if is_packed(file) else 1)
+            if path.is_file()
+            else BYTES_FOR_PROCESSES
+        )
     return total >= BYTES_FOR_PROCESSES
 
 
@@ -183,4 +208,6 @@ def _encode_in_process(span: Span, folder: Path, kind: str, target: bool) -> Fla
 @lru_cache(maxsize=1)
 def _codec_of_process(folder: Path, kind: str) -> Codec:
     """A process lives for one `prepare`, which has one codec."""
-    return Codec.from_files({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}, kind)
+    return Codec.from_files(
+        {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}, kind
+    )

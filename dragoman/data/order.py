@@ -1,9 +1,10 @@
-"""Orders of millions of pairs that are computed, not kept: what stands at a place follows from the place and some keys.
+"""Orders of millions of pairs that are computed, not kept: what stands at a place follows from the
+place and some keys.
 
-A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below 4^h: a number is two halves, and each
-round adds to one half (by XOR) a hash of the other. Numbers that leave the range are sent through again until they are
-back ("cycle walking", Black & Rogaway 2002); the range is at least a quarter of all, so that is seldom more than a few
-times.
+A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below 4^h: a number is two
+halves, and each round adds to one half (by XOR) a hash of the other. Numbers that leave the range
+are sent through again until they are back ("cycle walking", Black & Rogaway 2002); the range is at
+least a quarter of all, so that is seldom more than a few times.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ ROUNDS = 6
 
 
 def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
-    """What stands at these places when the numbers below `size` are shuffled as the keys (ROUNDS, uint64) say.
+    """What stands at these places when the numbers below `size` are shuffled as the keys (ROUNDS,
+    uint64) say.
 
     >>> keys = np.arange(ROUNDS, dtype=np.uint64)
     >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
@@ -43,37 +45,50 @@ def _hashed(numbers: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def mixing_weights(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
-    """How often each corpus' pairs are seen in an epoch: shares of visits n become as n^(1/temperature) wants them.
+def mixing_weights(
+    sizes: Sequence[int], weights: Sequence[float], temperature: float
+) -> list[float]:
+    """How often each corpus' pairs are seen in an epoch: shares of visits n become as
+    n^(1/temperature) wants them.
 
     >>> mixing_weights([900, 100], [1.0, 1.0], 2.0)
     [0.8333333333333334, 2.5]
     """
     visits = np.array(sizes) * np.array(weights)
     wanted = visits ** (1 / temperature)
-    return [float(w / n) if n else 0.0 for w, n in zip(wanted * (visits.sum() / wanted.sum()), sizes, strict=True)]
+    return [
+        float(w / n) if n else 0.0
+        for w, n in zip(wanted * (visits.sum() / wanted.sum()), sizes, strict=True)
+    ]
 
 
 class Mixture:
-    """The visits of an epoch: corpora one after the other, each passed through as often as its weight says.
+    """The visits of an epoch: corpora one after the other, each passed through as often as its
+    weight says.
 
-    What a weight leaves over beyond whole passes is a part of a pass, and which pairs are in it depends on the keys.
+    What a weight leaves over beyond whole passes is a part of a pass, and which pairs are in it
+    depends on the keys.
     """
 
     def __init__(self, sizes: Sequence[int], weights: Sequence[float]):
         self._sizes = np.array(sizes)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        least = (self._sizes > 0) & (np.array(weights) > 0)  # a weight may be small, but is not nothing
-        self._ends = np.cumsum(np.maximum(np.rint(self._sizes * np.array(weights)).astype(np.int64), least))
+        # a weight may be small, but is not nothing
+        least = (self._sizes > 0) & (np.array(weights) > 0)
+        self._ends = np.cumsum(
+            np.maximum(np.rint(self._sizes * np.array(weights)).astype(np.int64), least)
+        )
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     def pairs(self, visits: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The pair of each visit."""
-        corpora, found = np.searchsorted(self._ends, visits, side="right"), np.empty_like(visits)
+        corpora = np.searchsorted(self._ends, visits, side="right")
+        found = np.empty_like(visits)
         for corpus in np.unique(corpora):
-            here, size = corpora == corpus, int(self._sizes[corpus])
+            here = corpora == corpus
+            size = int(self._sizes[corpus])
             first = self._ends[corpus - 1] if corpus else 0
             found[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
         return found

@@ -2,9 +2,10 @@
 
     N ids of a side, B sentences.
 
-A GPU likes to be asked the same thing again: kernels for known shapes, and whole steps recorded once and replayed. So
-the ids of a side are filled up to a multiple of a quantum, with made-up sentences of padding that nothing real looks at
-and no loss counts, and the number of sentences is rounded up with empty ones.
+A GPU likes to be asked the same thing again: kernels for known shapes, and whole steps recorded
+once and replayed. So the ids of a side are filled up to a multiple of a quantum, with made-up
+sentences of padding that nothing real looks at and no loss counts, and the number of sentences is
+rounded up with empty ones.
 """
 
 from dataclasses import dataclass
@@ -32,8 +33,9 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """One array, so that it travels in one piece: source ids, their positions; target_in, their positions, target_out
-    (-1: filling); where sources start, where targets start. `shape.sizes` tells where to cut."""
+    """One array, so that it travels in one piece: source ids, their positions; target_in, their
+    positions, target_out (-1: filling); where sources start, where targets start. `shape.sizes`
+    tells where to cut."""
 
     shape: Shape
     ints: np.ndarray  # int32
@@ -43,8 +45,13 @@ class PackedBatch:
         sources, targets, sentences, longest = self.shape
         parts = np.split(self.ints, np.cumsum(self.shape.sizes)[:-1])
         doubled = [np.tile(part, 2) for part in parts[:5]]
-        doubled += [np.concatenate([s, s[1:] + size]) for s, size in zip(parts[5:], (sources, targets), strict=True)]
-        return PackedBatch(Shape(2 * sources, 2 * targets, 2 * sentences, longest), np.concatenate(doubled))
+        doubled += [
+            np.concatenate([s, s[1:] + size])
+            for s, size in zip(parts[5:], (sources, targets), strict=True)
+        ]
+        return PackedBatch(
+            Shape(2 * sources, 2 * targets, 2 * sentences, longest), np.concatenate(doubled)
+        )
 
 
 def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> PackedBatch | None:
@@ -53,11 +60,14 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
     if longest > LENGTHS[-1]:
         return None
     block = next(length for length in LENGTHS if length >= longest)
-    sources, targets = (_round_up(int(n.sum()), quantum) for n in (batch.source_lengths, batch.target_lengths))
+    sources, targets = (
+        _round_up(int(n.sum()), quantum) for n in (batch.source_lengths, batch.target_lengths)
+    )
     source_lengths = _filled(batch.source_lengths, sources, block)
     target_lengths = _filled(batch.target_lengths, targets, block)
     sentences = 1 << (max(len(source_lengths), len(target_lengths)) - 1).bit_length()
-    source_starts, target_starts = _starts(source_lengths, sentences), _starts(target_lengths, sentences)
+    source_starts = _starts(source_lengths, sentences)
+    target_starts = _starts(target_lengths, sentences)
     real_source = np.arange(batch.source.shape[1]) < batch.source_lengths[:, None]  # (B, S)
     parts = [
         _padded(batch.source[real_source], sources, source_pad),
@@ -68,7 +78,9 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
         source_starts,
         target_starts,
     ]
-    return PackedBatch(Shape(sources, targets, sentences, block), np.concatenate(parts, dtype=np.int32))
+    return PackedBatch(
+        Shape(sources, targets, sentences, block), np.concatenate(parts, dtype=np.int32)
+    )
 
 
 def _round_up(number: int, quantum: int) -> int:
@@ -86,9 +98,11 @@ def _filled(lengths: np.ndarray, total: int, longest: int) -> np.ndarray:
 
 
 def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
-    """Where each sentence starts, and where the last ends; empty sentences behind it. (sentences+1,)"""
+    """Where each sentence starts, and where the last ends; empty sentences behind it.
+    (sentences+1,)"""
     starts = np.full(sentences + 1, lengths.sum())
-    starts[0], starts[1 : len(lengths) + 1] = 0, lengths.cumsum()
+    starts[0] = 0
+    starts[1 : len(lengths) + 1] = lengths.cumsum()
     return starts
 
 

@@ -1,4 +1,5 @@
-"""From text files to what training reads: languages, a held-out validation set, a codec, a store of ids.
+"""From text files to what training reads: languages, a held-out validation set, a codec, a store of
+ids.
 
 Each file is read, looked at and encoded once, however many corpora it is part of. In order:
 
@@ -9,8 +10,9 @@ Each file is read, looked at and encoded once, however many corpora it is part o
     encode      each sentence
     pair        keep of each corpus the lines that training may see
 
-What touches text runs on all cores (`encoding`); what is done for each corpus is arithmetic on arrays. Everything is
-written into a folder beside its final place, which is then renamed: what bears the final name is whole.
+What touches text runs on all cores (`encoding`); what is done for each corpus is arithmetic on
+arrays. Everything is written into a folder beside its final place, which is then renamed: what
+bears the final name is whole.
 """
 
 import json
@@ -27,7 +29,15 @@ from typing import Any
 import numpy as np
 
 from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
-from dragoman.data.encoding import Lines, Span, Workers, are_worth_processes, count_in, look_at, spans_of
+from dragoman.data.encoding import (
+    Lines,
+    Span,
+    Workers,
+    are_worth_processes,
+    count_in,
+    look_at,
+    spans_of,
+)
 from dragoman.data.store import (
     IDS,
     SOURCE_IDS,
@@ -111,7 +121,8 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
-    """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what was written."""
+    """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what
+    was written."""
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -131,55 +142,83 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
-    with Workers(are_worth_processes({name for c in corpora for name in (c.source, c.target) if name})) as workers:
+    with Workers(
+        are_worth_processes({name for c in corpora for name in (c.source, c.target) if name})
+    ) as workers:
         text = _copy(corpora, aside, workers)
         looks = _look(text, aside / "looks", workers)
         reports, valid = _examine(corpora, text, looks, config)
         if not sum(report.usable for report in reports):
-            raise CorpusError(f"{', '.join(c.source for c in corpora)}: there is no pair to train on.")
-        held_out = _find([*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks)
+            raise CorpusError(
+                f"{', '.join(c.source for c in corpora)}: there is no pair to train on."
+            )
+        held_out = _find(
+            [*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks
+        )
         in_training = _in_training(text, looks, held_out)
         if not in_training.any():
             raise CorpusError(
-                f"{corpora[0].source}: no pair is left to train on: all share a sentence with those held out."
+                f"{corpora[0].source}: no pair is left to train on: all share a sentence with "
+                f"those held out."
             )
         if codec is None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
         for name, raw in codec.to_files().items():
             (aside / name).write_bytes(raw)
         _encode(text, codec, config.text.vocabulary, aside, workers)
-    kept_out, too_long, longest = _pair(corpora, text, looks, held_out, codec, config.data.max_length)
+    kept_out, too_long, longest = _pair(
+        corpora, text, looks, held_out, codec, config.data.max_length
+    )
     (aside / "looks").unlink()
     notes = _notes(corpora, reports, kept_out, len(valid.sources), config)
     if too_long:
         notes.append(
-            f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the longest {longest:,}) "
+            f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the "
+            f"longest {longest:,}) "
             f"are kept out of training"
         )
-    facts = {"too_long": too_long, "notes": notes, "valid": [valid.sources, valid.targets, valid.tos]}
+    facts = {
+        "too_long": too_long,
+        "notes": notes,
+        "valid": [valid.sources, valid.targets, valid.tos],
+    }
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
     (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
 
 
 def _notes(
-    corpora: tuple[Corpus, ...], reports: list[Report], kept_out: list[int], drawn: int, config: Config
+    corpora: tuple[Corpus, ...],
+    reports: list[Report],
+    kept_out: list[int],
+    drawn: int,
+    config: Config,
 ) -> list[str]:
-    """What is wrong with the corpora, and how many pairs of each were held out, of which so many for validation."""
-    notes = [f"{c.source}: {finding}" for c, r in zip(corpora, reports, strict=True) for finding in r.findings]
+    """What is wrong with the corpora, and how many pairs of each were held out, of which so many
+    for validation."""
+    notes = [
+        f"{c.source}: {finding}"
+        for c, r in zip(corpora, reports, strict=True)
+        for finding in r.findings
+    ]
     if config.data.exclude:
         notes += [
             f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
             for corpus, count in zip(corpora, kept_out, strict=True) if count
         ]  # fmt: skip
     elif shared := sum(kept_out) - drawn:
-        notes.append(f"{shared:,} more pairs share a sentence with those held out for validation, and are left out")
+        notes.append(
+            f"{shared:,} more pairs share a sentence with those held out for validation, and are "
+            f"left out"
+        )
     return notes
 
 
 def prepared_settings(folder: Path) -> dict[str, Any]:
     """The dotted settings of text and data with which a folder was prepared."""
     if not (folder / SETTINGS).is_file():
-        raise ConfigError(f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}.")
+        raise ConfigError(
+            f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}."
+        )
     settings = flatten(from_tree(read_toml(folder / SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
@@ -189,12 +228,16 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
     try:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        codec, train = Codec.from_files(files, config.text.vocabulary), Store(folder / "train")
+        codec = Codec.from_files(files, config.text.vocabulary)
+        train = Store(folder / "train")
     except (OSError, ValueError, BundleError, RecursionError) as error:
-        raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
+        raise RunError(
+            f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+        ) from None
     if not len(train):
         raise CorpusError(
-            f"there is no pair to train on: all are longer than data.max_length={config.data.max_length} pieces."
+            f"there is no pair to train on: all are longer than "
+            f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
     return Prepared(codec, train, valid, facts["too_long"], facts["notes"])
@@ -218,14 +261,17 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
     targets = list(dict.fromkeys(c.target_language for c in corpora))
     if len(targets) > 1 and not all(targets):
         nameless = next(c for c in corpora if not c.target_language)
-        raise ConfigError(f"{nameless.source}: with several target languages each corpus needs `to`.")
+        raise ConfigError(
+            f"{nameless.source}: with several target languages each corpus needs `to`."
+        )
     sources = dict.fromkeys(c.source_language for c in corpora if c.source_language)
     return Languages(tuple(sources), tuple(filter(None, targets)))
 
 
 @dataclass(frozen=True)
 class _Text:
-    """The sentences of a store on its way: its folder, its sides, and which two of them each corpus joins."""
+    """The sentences of a store on its way: its folder, its sides, and which two of them each corpus
+    joins."""
 
     folder: Path
     sides: list[Side]
@@ -239,7 +285,8 @@ class _Text:
         return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
 
     def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The pairs of a corpus, many at once: the numbers of their two sentences, and their lines."""
+        """The pairs of a corpus, many at once: the numbers of their two sentences, and their
+        lines."""
         source, target = (self.sides[side] for side in self.joined[corpus])
         for start in range(0, source.sentences, BLOCK):
             lines = np.arange(start, min(start + BLOCK, source.sentences)) + 1
@@ -250,7 +297,8 @@ _Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its colum
 
 
 def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
-    """The lines of all files into a store, each side once. The sides of a corpus must end together."""
+    """The lines of all files into a store, each side once. The sides of a corpus must end
+    together."""
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
     work: list[Lines] = []
@@ -264,7 +312,11 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
     lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
     for corpus, (source, target) in zip(corpora, keys, strict=True):
         if corpus.target:
-            _check_ends(corpus, [lines[part] for part in parts[source]], [lines[part] for part in parts[target]])
+            _check_ends(
+                corpus,
+                [lines[part] for part in parts[source]],
+                [lines[part] for part in parts[target]],
+            )
     sides: dict[_Key, Side] = {}
     with RowsWriter(aside / "train", TEXT) as text:
         for key, files in parts.items():
@@ -272,12 +324,19 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
             sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
     (aside / "parts").rmdir()
     numbers = {key: number for number, key in enumerate(sides)}
-    return _Text(aside / "train", list(sides.values()), [(numbers[source], numbers[target]) for source, target in keys])
+    return _Text(
+        aside / "train",
+        list(sides.values()),
+        [(numbers[source], numbers[target]) for source, target in keys],
+    )
 
 
 def _sides_of(corpus: Corpus) -> tuple[_Key, _Key]:
     if corpus.source == corpus.target == "-":
-        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
+        raise CorpusError(
+            "standard input can be one side only: give one .tsv on it, or name the other side's "
+            "file."
+        )
     if corpus.target:
         return (corpus.source, None), (corpus.target, None)
     return (corpus.source, 0), (corpus.source, 1)
@@ -312,9 +371,12 @@ def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
 def _examine(
     corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
 ) -> tuple[list[Report], Sentences]:
-    """What is wrong with each corpus, and pairs drawn for validation: those with the lowest lots."""
-    lots, wanted = random.Random(config.training.seed), 0 if config.data.valid else config.data.valid_size
-    drawn, reports = np.zeros(0, dtype=_DRAWN), [Report() for _ in corpora]
+    """What is wrong with each corpus, and pairs drawn for validation: those with the lowest
+    lots."""
+    lots = random.Random(config.training.seed)
+    wanted = 0 if config.data.valid else config.data.valid_size
+    drawn = np.zeros(0, dtype=_DRAWN)
+    reports = [Report() for _ in corpora]
     for number, report in enumerate(reports):
         with Repeats() as repeats:
             for sources, targets, lines in text.blocks(number):
@@ -328,7 +390,9 @@ def _examine(
                     drawn = drawn[np.argsort(drawn["lot"], kind="stable")[:wanted]]
             add_repeats(report, repeats)
     size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
-    held, valid, rows = np.sort(drawn[:size], order=["corpus", "line"]), Sentences([], [], []), text.rows
+    held = np.sort(drawn[:size], order=["corpus", "line"])
+    valid = Sentences([], [], [])
+    rows = text.rows
     for number, line in zip(held["corpus"].tolist(), held["line"].tolist(), strict=True):
         source, target = (text.sides[side].first + line - 1 for side in text.joined[number])
         valid.sources.append(_sentence(rows, source))
@@ -343,11 +407,14 @@ def _sentence(rows: Rows, number: int) -> str:
 
 def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     """Which sentences of the store are among these, but for case, spaces and punctuation. (N,)"""
-    found, rows = np.zeros(len(looks), dtype=bool), text.rows
+    found = np.zeros(len(looks), dtype=bool)
+    rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
     for start in range(0, len(looks), BLOCK):
-        for number in (np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start).tolist():
+        for number in (
+            np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start
+        ).tolist():
             found[number] = normalised(_sentence(rows, number)) in texts
     return found
 
@@ -357,7 +424,9 @@ def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.nda
     found = np.zeros(len(looks), dtype=bool)
     for corpus in range(len(text.joined)):
         for sources, targets, _ in text.blocks(corpus):
-            kept = are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
+            kept = (
+                are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
+            )
             found[sources[kept]] = found[targets[kept]] = True
     return found
 
@@ -370,27 +439,38 @@ def _learn(
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if it has them."""
-    sources = {source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)}
-    targets = {target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)}
+    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if
+    it has them."""
+    sources = {
+        source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)
+    }
+    targets = {
+        target: c.target_language for c, (_, target) in zip(corpora, text.joined, strict=True)
+    }
 
     def count(sides: dict[int, str], sentences: int) -> Counter[str]:
         words = Counter[str]()
-        for some in workers.map(count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)):
+        for some in workers.map(
+            count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)
+        ):
             words.update(some)
         return words
 
     if settings.shared:
-        source_words, target_words = count(sources | targets, SENTENCES_TO_LEARN_FROM), Counter[str]()
+        source_words = count(sources | targets, SENTENCES_TO_LEARN_FROM)
+        target_words = Counter[str]()
     else:
-        source_words, target_words = (count(sides, SENTENCES_TO_LEARN_FROM // 2) for sides in (sources, targets))
+        source_words, target_words = (
+            count(sides, SENTENCES_TO_LEARN_FROM // 2) for sides in (sources, targets)
+        )
     return Codec.learn_from_words(source_words, target_words, settings, languages)
 
 
 def _sampled(
     text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
 ) -> Iterator[tuple[Span, np.ndarray, str]]:
-    """Which sentences of some sides, whose languages are given, to learn from: about so many, none twice."""
+    """Which sentences of some sides, whose languages are given, to learn from: about so many, none
+    twice."""
     sentences = Counter[str]()
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences
@@ -413,15 +493,25 @@ def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers
                 if number not in used:
                     ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
                     continue
-                for flat in workers.encode(spans_of(text.folder, side), codec, name == TARGET_IDS, folder, kind):
+                for flat in workers.encode(
+                    spans_of(text.folder, side), codec, name == TARGET_IDS, folder, kind
+                ):
                     ids.add(flat.ids.astype(dtype), flat.lengths)
 
 
 def _pair(
-    corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, held_out: np.ndarray, codec: Codec, max_length: int
+    corpora: tuple[Corpus, ...],
+    text: _Text,
+    looks: np.ndarray,
+    held_out: np.ndarray,
+    codec: Codec,
+    max_length: int,
 ) -> tuple[list[int], int, int]:
-    """Write the pairs; how many of each corpus were held out, how many were too long, the longest of them."""
-    kept_out, too_long, longest = [0] * len(corpora), 0, 0
+    """Write the pairs; how many of each corpus were held out, how many were too long, the longest
+    of them."""
+    kept_out = [0] * len(corpora)
+    too_long = 0
+    longest = 0
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     sources_ids, targets_ids = (
         Rows(text.folder, IDS if codec.shared else name, dtype) for name in (SOURCE_IDS, TARGET_IDS)
@@ -431,13 +521,17 @@ def _pair(
             tag = codec.tag(corpus.target_language)
             store.begin(*text.joined[number], tag)
             for sources, targets, lines in text.blocks(number):
-                usable, held = are_usable(looks[sources], looks[targets]), held_out[sources] | held_out[targets]
+                usable = are_usable(looks[sources], looks[targets])
+                held = held_out[sources] | held_out[targets]
                 source_lengths = sources_ids.lengths(sources) + 1 + (tag is not None)
-                target_lengths = targets_ids.lengths(targets) - is_marked(targets_ids, targets, codec.mark)
+                target_lengths = targets_ids.lengths(targets) - is_marked(
+                    targets_ids, targets, codec.mark
+                )
                 lengths = np.maximum(source_lengths, target_lengths)
                 kept = usable & ~held & (lengths <= max_length)
                 store.add(lines[kept], source_lengths[kept], target_lengths[kept])
                 kept_out[number] += int((usable & held).sum())
                 long = lengths[usable & ~held & ~kept]
-                too_long, longest = too_long + len(long), max(longest, int(long.max(initial=0)))
+                too_long = too_long + len(long)
+                longest = max(longest, int(long.max(initial=0)))
     return kept_out, too_long, longest

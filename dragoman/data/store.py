@@ -1,19 +1,21 @@
-"""Sentences as ids on disk, memory-mapped, their text beside them (BPE-dropout segments it anew); and pairs of them.
+"""Sentences as ids on disk, memory-mapped, their text beside them (BPE-dropout segments it anew);
+and pairs of them.
 
 A *side* is one file of lines, or all files that a name with a * stands for, or one column of a .tsv
-file. A store holds each side once, one after the other, and numbers their sentences through. A corpus is
-two sides and the lines that are kept of them. So a text in five languages, with all twenty directions
-between them, is five sides and not forty:
+file. A store holds each side once, one after the other, and numbers their sentences through. A
+corpus is two sides and the lines that are kept of them. So a text in five languages, with all
+twenty directions between them, is five sides and not forty:
 
-    text text.starts                  sentence n: text[starts[n] : starts[n + 1]], a line of UTF-8 with its newline
-    ids ids.starts                    its pieces, in the same way (source.ids and target.ids: see below)
-    lines                             pair i of a corpus: this line of its source side and of its target side, from 1 on
+    text text.starts                  sentence n: text[starts[n] : starts[n + 1]], a line of UTF-8
+    ids ids.starts                    its pieces, likewise (source.ids and target.ids: see below)
+    lines                             pair i of a corpus: its line in the source and the target side
     source.lengths target.lengths     of pair i: pieces as a model sees them
-    store.json                        format, type of an id, sides, corpora (which follow one another in `lines`)
+    store.json                        format, type of an id, sides, corpora in their order
 
-With two vocabularies there are `source.ids` and `target.ids`; a side that is never a source has no source
-ids, and so on. A source's tag and end belong to the pair and not to the sentence: they are added when a
-batch is made. What a model made begins with the mark `<s>` in `ids`, which a target leaves out.
+With two vocabularies there are `source.ids` and `target.ids`; a side that is never a source has no
+source ids, and so on. A source's tag and end belong to the pair and not to the sentence: they are
+added when a batch is made. What a model made begins with the mark `<s>` in `ids`, which a target
+leaves out.
 
 Arrays are flat files; nothing is ever held in memory as a whole.
 """
@@ -45,7 +47,8 @@ class Side:
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """Which sides it joins, how many pairs of them it keeps, and the tag that its sources begin with."""
+    """Which sides it joins, how many pairs of them it keeps, and the tag that its sources begin
+    with."""
 
     source: int
     target: int
@@ -64,7 +67,10 @@ class Rows:
         self.values = map_array(folder / name, dtype)
         self.starts = map_array(folder / f"{name}.starts", _PLACE)
         if not len(self.starts) or self.starts[-1] != len(self.values):
-            raise RunError(f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run afresh.")
+            raise RunError(
+                f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run "
+                f"afresh."
+            )
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -83,14 +89,17 @@ class RowsWriter:
 
     def __init__(self, folder: Path, name: str):
         folder.mkdir(parents=True, exist_ok=True)
-        self._values, self._starts = open(folder / name, "wb"), open(folder / f"{name}.starts", "wb")  # noqa: SIM115
+        self._values = open(folder / name, "wb")  # noqa: SIM115
+        self._starts = open(folder / f"{name}.starts", "wb")  # noqa: SIM115
         self._end = 0
         self._starts.write(np.zeros(1, _PLACE).tobytes())
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         self._values.close()
         self._starts.close()
 
@@ -102,11 +111,19 @@ class RowsWriter:
 
 
 class StoreWriter:
-    """Makes a store of text and ids that stand in its folder already: appends pairs, corpus by corpus."""
+    """Makes a store of text and ids that stand in its folder already: appends pairs, corpus by
+    corpus."""
 
     def __init__(self, folder: Path, ids: np.dtype, sides: list[Side], mark: int | None, end: int):
-        self._folder, self._corpora = folder, list[StoredCorpus]()
-        self._facts = {"format": FORMAT, "ids": ids.name, "sides": [*map(asdict, sides)], "mark": mark, "end": end}
+        self._folder = folder
+        self._corpora = list[StoredCorpus]()
+        self._facts = {
+            "format": FORMAT,
+            "ids": ids.name,
+            "sides": [*map(asdict, sides)],
+            "mark": mark,
+            "end": end,
+        }
         self._files = [open(folder / name, "wb") for name in _PAIRS]  # noqa: SIM115 (closed in __exit__)
 
     def __enter__(self) -> Self:
@@ -116,7 +133,9 @@ class StoreWriter:
         """A corpus of these sides; the pairs that follow are its."""
         self._corpora.append(StoredCorpus(source, target, 0, tag))
 
-    def add(self, lines: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray) -> None:
+    def add(
+        self, lines: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray
+    ) -> None:
         arrays: list[np.ndarray] = [
             lines.astype(_PLACE),
             source_lengths.astype(_LENGTH),
@@ -126,12 +145,16 @@ class StoreWriter:
             file.write(array.data)
         self._corpora[-1] = replace(self._corpora[-1], pairs=self._corpora[-1].pairs + len(lines))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         for file in self._files:
             file.close()
         if kind is None:
             facts = self._facts | {"corpora": [*map(asdict, self._corpora)]}
-            (self._folder / "store.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+            (self._folder / "store.json").write_text(
+                json.dumps(facts, ensure_ascii=False), encoding="utf-8"
+            )
 
 
 class Store:
@@ -142,21 +165,35 @@ class Store:
         try:
             facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
             if facts.get("format") != FORMAT:
-                raise RunError(f"{folder} was prepared by another version of dragoman. Start the run afresh.")
+                raise RunError(
+                    f"{folder} was prepared by another version of dragoman. Start the run afresh."
+                )
             self.sides = [Side(**side) for side in facts["sides"]]
             corpora = [StoredCorpus(**corpus) for corpus in facts["corpora"]]
-            dtype, self._mark, self._end = np.dtype(facts["ids"]), facts["mark"], facts["end"]
+            dtype = np.dtype(facts["ids"])
+            self._mark = facts["mark"]
+            self._end = facts["end"]
             names = [IDS, IDS] if (folder / IDS).exists() else [SOURCE_IDS, TARGET_IDS]
-            rows = {name: Rows(folder, name, dtype) for name in names} | {TEXT: Rows(folder, TEXT, _BYTE)}
+            rows = {name: Rows(folder, name, dtype) for name in names} | {
+                TEXT: Rows(folder, TEXT, _BYTE)
+            }
             self.lines = map_array(folder / "lines", _PLACE)
             self.source_lengths = map_array(folder / "source.lengths", _LENGTH)
             self.target_lengths = map_array(folder / "target.lengths", _LENGTH)
-            self._sources_from = np.array([self.sides[corpus.source].first for corpus in corpora], dtype=_PLACE)
-            self._targets_from = np.array([self.sides[corpus.target].first for corpus in corpora], dtype=_PLACE)
+            self._sources_from = np.array(
+                [self.sides[corpus.source].first for corpus in corpora], dtype=_PLACE
+            )
+            self._targets_from = np.array(
+                [self.sides[corpus.target].first for corpus in corpora], dtype=_PLACE
+            )
         except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-            raise RunError(f"{folder}: the prepared data cannot be read ({error}). Start the run afresh.") from None
+            raise RunError(
+                f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+            ) from None
         self._text, self._source, self._target = (rows[name] for name in (TEXT, *names))
-        self._tags = np.array([-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64)
+        self._tags = np.array(
+            [-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64
+        )
         self.sizes = [corpus.pairs for corpus in corpora]
         self._ends = np.cumsum(self.sizes)
         sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
@@ -165,7 +202,9 @@ class Store:
         found |= {name: (len(array), pairs) for name, array in zip(_PAIRS, arrays, strict=True)}
         for name, (items, expected) in found.items():
             if items != expected:
-                raise RunError(f"{folder / name} is damaged: it holds {items} items. Start the run afresh.")
+                raise RunError(
+                    f"{folder / name} is damaged: it holds {items} items. Start the run afresh."
+                )
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -175,12 +214,14 @@ class Store:
         return np.searchsorted(self._ends, indices, side="right")
 
     def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end. (B, longest)"""
+        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end. (B,
+        longest)"""
         indices, corpora = np.asarray(indices), self.corpora(indices)
         numbers = self._sources_from[corpora] + self.lines[indices] - 1
         tags = self._tags[corpora]
         tagged = (tags >= 0).astype(np.int64)
-        starts, lengths = self._source.starts[numbers], self._source.lengths(numbers)
+        starts = self._source.starts[numbers]
+        lengths = self._source.lengths(numbers)
         rows = _padded(self._source.values, starts, lengths, pad, before=tagged, behind=1)
         rows[tagged > 0, 0] = tags[tagged > 0]
         rows[np.arange(len(rows)), tagged + lengths] = self._end
@@ -190,7 +231,8 @@ class Store:
         """Target ids, without the ends that a batch adds and without the mark. (B, longest)"""
         indices = np.asarray(indices)
         numbers = self._targets_from[self.corpora(indices)] + self.lines[indices] - 1
-        starts, lengths = self._target.starts[numbers], self._target.lengths(numbers)
+        starts = self._target.starts[numbers]
+        lengths = self._target.lengths(numbers)
         marked = is_marked(self._target, numbers, self._mark)
         return _padded(self._target.values, starts + marked, lengths - marked, pad)
 
@@ -227,9 +269,15 @@ def is_marked(rows: Rows, numbers: np.ndarray, mark: int | None) -> np.ndarray:
 
 
 def _padded(
-    values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, pad: int, before: np.ndarray | int = 0, behind: int = 0
+    values: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    pad: int,
+    before: np.ndarray | int = 0,
+    behind: int = 0,
 ) -> np.ndarray:
-    """Rows of values, padded on the right, with so many places left free before and behind each. (B, longest)"""
+    """Rows of values, padded on the right, with so many places left free before and behind each.
+    (B, longest)"""
     before = np.broadcast_to(before, lengths.shape)
     columns = (
         np.arange((before + lengths).max(initial=0) + behind) - before[:, None]
@@ -242,4 +290,8 @@ def _padded(
 
 def map_array(path: Path, dtype: np.dtype) -> np.ndarray:
     """The file as an array that the system pages in as needed (an empty file cannot be mapped)."""
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if path.stat().st_size else np.zeros(0, dtype=dtype)
+    return (
+        np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+        if path.stat().st_size
+        else np.zeros(0, dtype=dtype)
+    )

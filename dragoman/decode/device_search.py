@@ -1,12 +1,13 @@
-"""Beam search on the device: the search of `search.py` in the device's own operations, for many sentences at once.
+"""Beam search on the device: the search of `search.py` in the device's own operations, for many
+sentences at once.
 
-    N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a sentence, P places,
-    F room for finished hypotheses.
+    N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
+    sentence, P places, F room for finished hypotheses.
 
-On a GPU a step takes less time than the host needs to look at its candidates. So the host only launches steps, each a
-replay of one recording, and asks every few of them whether all sentences are done. A test holds the hypotheses against
-those of `beam_search`. What needs the host at every step (prefixes, alignments, the coverage penalty, forbidden
-repetitions, an observer) is left to that.
+On a GPU a step takes less time than the host needs to look at its candidates. So the host only
+launches steps, each a replay of one recording, and asks every few of them whether all sentences are
+done. A test holds the hypotheses against those of `beam_search`. What needs the host at every step
+(prefixes, alignments, the coverage penalty, forbidden repetitions, an observer) is left to that.
 """
 
 import copy
@@ -30,7 +31,8 @@ from dragoman.text.vocabulary import Vocabulary
 
 STEPS_BETWEEN_LOOKS = 8
 FEWEST = 16  # sentences that a recording is made for
-SHRINK = 4  # sentences still searched go on in a smaller recording when so many times fewer are left
+# sentences still searched go on in a smaller recording when so many times fewer are left
+SHRINK = 4
 SHARE_OF_MEMORY = 0.25
 
 
@@ -53,11 +55,15 @@ class DeviceSearch:
         self._beams: dict[Room, Beams] = {}
 
     @torch.inference_mode()
-    def __call__(self, sources: Sequence[Sequence[int]], on_step: OnStep | None = None) -> list[list[Hypothesis]]:
+    def __call__(
+        self, sources: Sequence[Sequence[int]], on_step: OnStep | None = None
+    ) -> list[list[Hypothesis]]:
         self._refresh()
         limits = Limits(self._engine, sources, self._settings, None)
         longest = int(limits.longest.max())
-        room = Room(_power(max(len(sources), FEWEST)), _stride(max(map(len, sources))), _stride(longest))
+        room = Room(
+            _power(max(len(sources), FEWEST)), _stride(max(map(len, sources))), _stride(longest)
+        )
         beams = self._with_room(room)
         beams.start(sources, limits)
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -66,7 +72,8 @@ class DeviceSearch:
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
                 continue
-            if on_step is not None:  # as often as the host looks: asking more often would make the GPU wait
+            # as often as the host looks: asking more often would make the GPU wait
+            if on_step is not None:
                 on_step()
             done = beams.done[: len(searched)].cpu().numpy()
             alive = np.flatnonzero(~done)
@@ -81,23 +88,40 @@ class DeviceSearch:
         self._collect(beams, searched, np.arange(len(searched)), found)
         return found
 
-    def _collect(self, beams: "Beams", searched: np.ndarray, which: np.ndarray, found: list[list[Hypothesis]]) -> None:
+    def _collect(
+        self, beams: "Beams", searched: np.ndarray, which: np.ndarray, found: list[list[Hypothesis]]
+    ) -> None:
         for row, hypotheses in zip(which, beams.hypotheses(which), strict=True):
             found[searched[row]] = hypotheses
 
     def _refresh(self) -> None:
-        """A model in training goes on changing: bring its copy up to date, in place, where recordings find it."""
+        """A model in training goes on changing: bring its copy up to date, in place, where
+        recordings find it."""
         live: list[Tensor] = list(self._engine.model.parameters())
-        if self._model is not self._engine.model and any(parameter.requires_grad for parameter in live):
+        if self._model is not self._engine.model and any(
+            parameter.requires_grad for parameter in live
+        ):
             torch._foreach_copy_(list(self._model.parameters()), live)
 
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""
         if room not in self._beams:
-            beams = Beams(cast(Transformer, self._model), self._engine.target, self._settings, self._nbest, room)
+            beams = Beams(
+                cast(Transformer, self._model),
+                self._engine.target,
+                self._settings,
+                self._nbest,
+                room,
+            )
             if self._engine.device.type == "cuda":
-                limit = SHARE_OF_MEMORY * torch.cuda.get_device_properties(self._engine.device).total_memory
-                while self._beams and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit:
+                limit = (
+                    SHARE_OF_MEMORY
+                    * torch.cuda.get_device_properties(self._engine.device).total_memory
+                )
+                while (
+                    self._beams
+                    and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit
+                ):
                     del self._beams[next(iter(self._beams))]
                 beams.record()
             self._beams[room] = beams
@@ -105,21 +129,29 @@ class DeviceSearch:
 
 
 class Beams:
-    """The hypotheses of sentences searched together, all in tensors whose first dimension is the sentence."""
+    """The hypotheses of sentences searched together, all in tensors whose first dimension is the
+    sentence."""
 
     def __init__(
-        self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int, room: Room
+        self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int,
+        room: Room
     ):  # fmt: skip
-        self.room, self._model, self._end, self._nbest = room, model, target.eos, nbest
+        self.room = room
+        self._model = model
+        self._end = target.eos
+        self._nbest = nbest
         self._beam = beam = max(settings.beam, nbest)
         self._enough = max(nbest, round(beam * settings.patience))
         self._capacity = capacity = self._enough - 1 + 2 * beam
         self._first = target.bos
         device, n = model.output.weight.device, room.sentences
         self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
-        penalty, lengths = LENGTH_PENALTIES[settings.length_penalty], range(room.places + 2)
+        penalty = LENGTH_PENALTIES[settings.length_penalty]
+        lengths = range(room.places + 2)
         self._penalties = torch.tensor(
-            [penalty(max(i, 1), settings.alpha) for i in lengths], dtype=torch.float64, device=device
+            [penalty(max(i, 1), settings.alpha) for i in lengths],
+            dtype=torch.float64,
+            device=device,
         )
         self._bias = torch.zeros(len(target), device=device)
         self._bias[list(target.never)] = -torch.inf
@@ -130,7 +162,8 @@ class Beams:
         self.last, self.totals = zeros(beam), zeros(beam, dtype=torch.float64)
         self.longest, self.end_from, self.done = zeros(), zeros(), zeros(dtype=torch.bool)
         self.said = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
-        self.parents = zeros(beam, room.places, dtype=torch.int32)  # ... which hypothesis each came from, ...
+        # ... which hypothesis each came from, ...
+        self.parents = zeros(beam, room.places, dtype=torch.int32)
         self.log_probs = zeros(beam, room.places, dtype=torch.float32)  # ... and what each cost
         self.count, self.scores = (
             zeros(),
@@ -145,7 +178,8 @@ class Beams:
     @property
     def _tensors(self) -> list[Tensor]:
         mine = [
-            self.last, self.totals, self.longest, self.end_from, self.done, self.said, self.parents, self.log_probs,
+            self.last, self.totals, self.longest, self.end_from, self.done, self.said,
+            self.parents, self.log_probs,
             self.count, self.scores, self.ends, self.end_log_probs,
         ]  # fmt: skip
         return [*mine, *self.decoder.tensors]
@@ -155,7 +189,8 @@ class Beams:
         return sum(tensor.nbytes for tensor in self._tensors)
 
     def record(self) -> None:
-        """Have the device remember a start and a step, made once before so that nothing is compiled meanwhile."""
+        """Have the device remember a start and a step, made once before so that nothing is compiled
+        meanwhile."""
         self._begin()
         self._advance()
         self._recorded_start, self._recorded_step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
@@ -165,13 +200,21 @@ class Beams:
             self._advance()
 
     def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
-        """Sentences with nothing said yet; the rest of the room gets empty ones of one word at most."""
-        n, longest = len(sources), max(map(len, sources))
+        """Sentences with nothing said yet; the rest of the room gets empty ones of one word at
+        most."""
+        n = len(sources)
+        longest = max(map(len, sources))
         source = np.full(tuple(self._source.shape), self._model.pad)
-        source[:n, :longest], source[n:, 0] = pad(sources, self._model.pad), self._end
-        limit, end_from = np.ones(len(source), dtype=np.int64), np.zeros(len(source), dtype=np.int64)
+        source[:n, :longest] = pad(sources, self._model.pad)
+        source[n:, 0] = self._end
+        limit = np.ones(len(source), dtype=np.int64)
+        end_from = np.zeros(len(source), dtype=np.int64)
         limit[:n], end_from[:n] = limits.longest, limits.shortest
-        for ours, given in ((self._source, source), (self.longest, limit), (self.end_from, end_from)):
+        for ours, given in (
+            (self._source, source),
+            (self.longest, limit),
+            (self.end_from, end_from),
+        ):
             ours.copy_(torch.from_numpy(given))
         if self._recorded_start is not None:
             self._recorded_start.replay()
@@ -205,7 +248,8 @@ class Beams:
     def _advance(self) -> None:
         """One word more for every hypothesis."""
         output = self._model.output
-        logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)  # (R, V)
+        # (R, V)
+        logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)
         if usable(logits):
             self._choose_in_kernels(logits)
         else:
@@ -216,38 +260,57 @@ class Beams:
         from dragoman.kernels.search import choose
 
         choose(
-            logits, bias=self._bias, penalties=self._penalties, end=self._end, enough=self._enough, nbest=self._nbest,
-            steps=self.decoder.steps, origin=self.decoder.origin, last=self.last, totals=self.totals,
-            longest=self.longest, end_from=self.end_from, done=self.done, said=self.said, parents=self.parents,
+            logits, bias=self._bias, penalties=self._penalties, end=self._end, enough=self._enough,
+            nbest=self._nbest,
+            steps=self.decoder.steps, origin=self.decoder.origin, last=self.last,
+            totals=self.totals,
+            longest=self.longest, end_from=self.end_from, done=self.done, said=self.said,
+            parents=self.parents,
             log_probs=self.log_probs, count=self.count, scores=self.scores, ends=self.ends,
             end_log_probs=self.end_log_probs,
         )  # fmt: skip
 
     def _choose(self, logits: Tensor) -> None:
-        """Rank each sentence's candidates: ends among the best W end, the best W others live; is it done?"""
+        """Rank each sentence's candidates: ends among the best W end, the best W others live; is it
+        done?"""
         beam, k = self._beam, self._beam + 1
         now = self.decoder.steps.long()
-        words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))  # (N, C)
-        totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(dim=1, descending=True, stable=True)
-        words, log_probs, parents = words.gather(1, order), log_probs.gather(1, order), order // k
-        possible, ends = totals.isfinite(), words == self._end
+        # (N, C)
+        words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))
+        totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(
+            dim=1, descending=True, stable=True
+        )
+        words = words.gather(1, order)
+        log_probs = log_probs.gather(1, order)
+        parents = order // k
+        possible = totals.isfinite()
+        ends = words == self._end
         rank = torch.arange(beam * k, device=totals.device).expand_as(order)
-        ended, lives = possible & ends & (rank < beam), possible & ~ends & ((~ends).cumsum(1) <= beam)
+        ended = possible & ends & (rank < beam)
+        lives = possible & ~ends & ((~ends).cumsum(1) <= beam)
         scores = totals / self._penalties[now + 1]
         self._finish(ended, scores, now, parents, words, log_probs)
         best_alive = totals.masked_fill(~lives, -torch.inf).amax(dim=1)
         worst_kept = self.scores[:, : self._capacity].topk(self._nbest, dim=1).values[:, -1]
-        over = (self.count >= self._enough) | (best_alive / self._penalties[self.longest] <= worst_kept)
+        over = (self.count >= self._enough) | (
+            best_alive / self._penalties[self.longest] <= worst_kept
+        )
         at_limit = ~over & (now + 1 >= self.longest)
         self._finish(lives & at_limit[:, None], scores, now, parents, words, log_probs)
         self.done |= over | at_limit
-        chosen = rank.masked_fill(~lives, beam * k).sort(dim=1).values[:, :beam]  # the best that live, in order
+        # the best that live, in order
+        chosen = rank.masked_fill(~lives, beam * k).sort(dim=1).values[:, :beam]
         goes_on = (chosen < beam * k) & ~self.done[:, None]
         chosen = chosen.clamp(max=beam * k - 1)
         self.totals.copy_(totals.gather(1, chosen).masked_fill(~goes_on, -torch.inf))
         self.last.copy_(words.gather(1, chosen))
-        parents, log_probs = parents.gather(1, chosen), log_probs.gather(1, chosen)
-        for history, new in ((self.said, self.last), (self.parents, parents), (self.log_probs, log_probs)):
+        parents = parents.gather(1, chosen)
+        log_probs = log_probs.gather(1, chosen)
+        for history, new in (
+            (self.said, self.last),
+            (self.parents, parents),
+            (self.log_probs, log_probs),
+        ):
             history.index_copy_(2, now, new[:, :, None].to(history.dtype))
         self.decoder.move(parents)
 
@@ -260,7 +323,13 @@ class Beams:
         return tokens[:, :k], values[:, :k]
 
     def _finish(
-        self, which: Tensor, scores: Tensor, now: Tensor, parents: Tensor, words: Tensor, log_probs: Tensor
+        self,
+        which: Tensor,
+        scores: Tensor,
+        now: Tensor,
+        parents: Tensor,
+        words: Tensor,
+        log_probs: Tensor,
     ) -> None:
         """Note these candidates (N, C) as finished, in order."""
         place = (self.count[:, None] + which.cumsum(1) - 1).masked_fill(~which, self._capacity)
@@ -273,14 +342,26 @@ class Beams:
     def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
         """The `nbest` of some sentences, best first."""
         rows = torch.from_numpy(which).to(self.last.device)
-        scores, ends, end_log_probs = (t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs))
+        scores, ends, end_log_probs = (
+            t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs)
+        )
         made = int(self.decoder.steps)
-        said, parents, log_probs = (t[rows, :, :made].cpu().numpy() for t in (self.said, self.parents, self.log_probs))
-        kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]  # (n, nbest)
-        scores, end_log_probs = (np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs))
-        steps, parent, last_word = np.moveaxis(np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0)  # (n, nbest)
+        said, parents, log_probs = (
+            t[rows, :, :made].cpu().numpy() for t in (self.said, self.parents, self.log_probs)
+        )
+        # (n, nbest)
+        kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]
+        scores, end_log_probs = (
+            np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs)
+        )
+        # (n, nbest)
+        steps, parent, last_word = np.moveaxis(
+            np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
+        )
         words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
-        columns = (array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values))
+        columns = (
+            array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
+        )
         return [
             [
                 Hypothesis(
@@ -298,19 +379,29 @@ class Beams:
 
 
 def walk_back(
-    steps: np.ndarray, parent: np.ndarray, said: np.ndarray, parents: np.ndarray, log_probs: np.ndarray
+    steps: np.ndarray,
+    parent: np.ndarray,
+    said: np.ndarray,
+    parents: np.ndarray,
+    log_probs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words and log-probabilities on the way to hypotheses that ended at `steps` (n, m) behind `parent` (n, m).
+    """Words and log-probabilities on the way to hypotheses that ended at `steps` (n, m) behind
+    `parent` (n, m).
 
-    The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest), meaningless beyond `steps`.
+    The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
+    meaningless beyond `steps`.
     """
-    longest, sentence = int(steps.max(initial=0)), np.arange(len(said))[:, None]
+    longest = int(steps.max(initial=0))
+    sentence = np.arange(len(said))[:, None]
     if said.shape[1] == 1:  # greedy: there is one way
         return said[:, [0] * steps.shape[1], :longest], log_probs[:, [0] * steps.shape[1], :longest]
-    words, values = (np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs))
+    words, values = (
+        np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs)
+    )
     for place in range(longest - 1, -1, -1):
         inside = place < steps  # the walk of a shorter one has not begun yet
-        words[:, :, place], values[:, :, place] = said[sentence, parent, place], log_probs[sentence, parent, place]
+        words[:, :, place] = said[sentence, parent, place]
+        values[:, :, place] = log_probs[sentence, parent, place]
         parent = np.where(inside, parents[sentence, parent, place], parent)
     return words, values
 

@@ -66,7 +66,9 @@ class Ensemble:
         best, values = top_k(log_probs, k)
         return Step(states, best, values, looked_at)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         scores = [member.score(sources, targets) for member in self.members]
         return [_log_mean(list(of_one_sentence)) for of_one_sentence in zip(*scores, strict=True)]
 

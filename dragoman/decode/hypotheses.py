@@ -15,11 +15,13 @@ from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
 
 OnStep = Callable[[], None]
-"""Called before every step of a search, on the thread that searches. What it raises ends the search."""
+"""Called before every step of a search, on the thread that searches. What it raises ends the
+search."""
 
 
 class Hypothesis(NamedTuple):
-    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of its end."""
+    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of
+    its end."""
 
     tokens: tuple[int, ...]
     score: float
@@ -47,13 +49,21 @@ class Rows:
         return cls(sentences, nothing.astype(np.int64), nothing, None)
 
     def extended(
-        self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray, attention: np.ndarray | None
+        self,
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        log_probs: np.ndarray,
+        attention: np.ndarray | None,
     ) -> "Rows":
         """Row r continues row parents[r]; `attention` has a row per parent."""
         history = None
         if attention is not None:
             new = attention[parents][:, None, :]
-            history = new if self.attention is None else np.concatenate([self.attention[parents], new], axis=1)
+            history = (
+                new
+                if self.attention is None
+                else np.concatenate([self.attention[parents], new], axis=1)
+            )
         return Rows(
             self.sentences[parents],
             np.concatenate([self.tokens[parents], tokens[:, None]], axis=1),
@@ -82,8 +92,12 @@ class Limits:
         self.longest = (settings.max_length_ratio * lengths).astype(int) + settings.max_length_extra
         if engine.max_length is not None:
             self.longest = np.minimum(self.longest, engine.max_length)
-        self.shortest = np.minimum((settings.min_length_ratio * lengths).astype(int), self.longest - 1)
-        self.prefixes = [list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])]
+        self.shortest = np.minimum(
+            (settings.min_length_ratio * lengths).astype(int), self.longest - 1
+        )
+        self.prefixes = [
+            list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
+        ]
         self.ngram, self.eos = settings.no_repeat_ngram, engine.target.eos
 
     def forced(self, rows: Rows) -> np.ndarray:
@@ -91,12 +105,15 @@ class Limits:
         t = rows.tokens.shape[1]
         if not self.prefixes:
             return np.full(len(rows.sentences), -1)
-        return np.array([p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)])
+        return np.array(
+            [p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)]
+        )
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
         t = rows.tokens.shape[1]
         too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
-        where, what = [*too_early], [self.eos] * len(too_early)
+        where = [*too_early]
+        what = [self.eos] * len(too_early)
         if self.ngram and t >= self.ngram:
             for row in np.flatnonzero(forced < 0):
                 repeats = _would_repeat(rows.tokens[row].tolist(), self.ngram)
@@ -108,7 +125,9 @@ class Limits:
 class Finished:
     """Hypotheses that are done, by sentence, and the question whether a sentence is."""
 
-    def __init__(self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int):
+    def __init__(
+        self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
+    ):
         self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self._limits, self._settings, self._nbest = limits, settings, nbest
         self._enough = max(nbest, round(beam * settings.patience))
@@ -133,9 +152,11 @@ class Finished:
             self._hypotheses[rows.sentences[row]].append(hypothesis)
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over; at the largest length, live hypotheses count as they stand."""
+        """For each sentence, whether its search is over; at the largest length, live hypotheses
+        count as they stand."""
         over = np.ones(len(self._hypotheses), dtype=bool)
-        if length < self._limits.longest.min() and not any(self._hypotheses):  # nothing can be over yet
+        # nothing can be over yet
+        if length < self._limits.longest.min() and not any(self._hypotheses):
             over[rows.sentences[lives]] = False
             return over
         for sentence in np.unique(rows.sentences[lives]):
@@ -150,7 +171,8 @@ class Finished:
         return over
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at the last."""
+        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at
+        the last."""
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
@@ -159,7 +181,10 @@ class Finished:
 
     def best(self) -> list[list[Hypothesis]]:
         nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
-        return [sorted(found, key=lambda h: -h.score)[: self._nbest] or [nothing] for found in self._hypotheses]
+        return [
+            sorted(found, key=lambda h: -h.score)[: self._nbest] or [nothing]
+            for found in self._hypotheses
+        ]
 
 
 def _would_repeat(tokens: list[int], n: int) -> list[int]:
@@ -174,4 +199,6 @@ def _would_repeat(tokens: list[int], n: int) -> list[int]:
 
 def require_attention(engine: Engine, wanted: bool) -> None:
     if wanted and not engine.has_attention:
-        raise TranslationError("this model has no attention: it gives neither alignments nor a coverage penalty.")
+        raise TranslationError(
+            "this model has no attention: it gives neither alignments nor a coverage penalty."
+        )

@@ -1,4 +1,5 @@
-"""Several batches at once, a core for each: small steps spread over cores lose much of their time to waiting."""
+"""Several batches at once, a core for each: small steps spread over cores lose much of their time
+to waiting."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -12,16 +13,21 @@ Result = TypeVar("Result")
 
 
 def batches_at_once(engine: Engine) -> int:
-    """How many batches an engine takes at a time: those that can do without threads of their own, one per thread."""
+    """How many batches an engine takes at a time: those that can do without threads of their own,
+    one per thread."""
     if getattr(engine, "on_one_core", None) is None:
         return 1
     return getattr(engine, "threads", 0) or os.cpu_count() or 1
 
 
 def search_batches(
-    engine: Engine, batches: Sequence[Batch], search: Callable[[Engine, Batch], Result], in_order: bool = False
+    engine: Engine,
+    batches: Sequence[Batch],
+    search: Callable[[Engine, Batch], Result],
+    in_order: bool = False,
 ) -> Iterable[Result]:
-    """The results of `search` in the order of the batches; `in_order`: computed in that order too."""
+    """The results of `search` in the order of the batches; `in_order`: computed in that order
+    too."""
     at_once = min(batches_at_once(engine), len(batches))
     if at_once < 2 or in_order:
         return (search(engine, batch) for batch in batches)

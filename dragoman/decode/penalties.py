@@ -1,4 +1,5 @@
-"""What search adds to a sum of log-probabilities (Wu et al. 2016, section 7): penalties for length and coverage.
+"""What search adds to a sum of log-probabilities (Wu et al. 2016, section 7): penalties for length
+and coverage.
 
 score(Y|X) = log P(Y|X) / length(n) + coverage,      n pieces of Y, its end included
 """
@@ -15,7 +16,8 @@ LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
 
 
 def coverage_penalty(attention: np.ndarray, beta: float) -> float:
-    """β Σi log min(Σj aij, 1): source words i that all target words j together looked at too little.
+    """β Σi log min(Σj aij, 1): source words i that all target words j together looked at too
+    little.
 
     `attention` has a row per target piece and a column per source piece. (T, S)
 

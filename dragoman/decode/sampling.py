@@ -13,7 +13,8 @@ from dragoman.engine.interface import Engine
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw instead of to search: sharpen, then keep the k likeliest, then the likeliest of joint mass p."""
+    """How to draw instead of to search: sharpen, then keep the k likeliest, then the likeliest of
+    joint mass p."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -33,15 +34,19 @@ def sample(
     keys: Sequence[int] | None = None,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence `nbest` translations drawn from the model; `keys` make a sentence's draws its own."""
+    """For each sentence `nbest` translations drawn from the model; `keys` make a sentence's draws
+    its own."""
     require_attention(engine, attention)
     limits = Limits(engine, sources, settings, prefixes)
     sentences = np.repeat(np.arange(len(sources)), nbest)
     numbers = np.arange(len(sources)) if keys is None else np.asarray(keys)
     generators = [rng(sampling.seed, int(numbers[s]), i % nbest) for i, s in enumerate(sentences)]
     finished = Finished(len(sources), limits, settings, nbest, nbest)
-    state, rows, live = engine.start(sources), Rows.first(sentences), np.arange(len(sentences))
-    parents, last = sentences, np.full(len(sentences), engine.target.bos)
+    state = engine.start(sources)
+    rows = Rows.first(sentences)
+    live = np.arange(len(sentences))
+    parents = sentences
+    last = np.full(len(sentences), engine.target.bos)
     while len(rows.sentences):
         if on_step is not None:
             on_step()
@@ -49,7 +54,9 @@ def sample(
         forbid = limits.forbidden(rows, forced)
         step = engine.step(state, parents, last, None, attention=attention, forbid=forbid)
         state = step.state
-        drawn = np.array([_draw(p, sampling, generators[i]) for p, i in zip(step.log_probs, live, strict=True)])
+        drawn = np.array(
+            [_draw(p, sampling, generators[i]) for p, i in zip(step.log_probs, live, strict=True)]
+        )
         tokens = np.where(forced >= 0, forced, drawn)
         everyone = np.arange(len(tokens))
         grown = rows.extended(everyone, tokens, step.log_probs[everyone, tokens], step.attention)
@@ -58,15 +65,18 @@ def sample(
         cut_off = ~ended & (grown.tokens.shape[1] >= limits.longest[grown.sentences])
         finished.add(grown, cut_off, complete=False)
         alive = ~ended & ~cut_off
-        parents, last, live, rows = everyone[alive], tokens[alive], live[alive], grown.only(alive)
+        parents = everyone[alive]
+        last = tokens[alive]
+        live = live[alive]
+        rows = grown.only(alive)
     return finished.best()
 
 
 def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Generator) -> int:
     """One token from one row of log-probabilities.
 
-    Probabilities are laid end to end in the order of the vocabulary. In the order of their sizes, two that differ by a
-    rounding error would change places, and with them what is drawn.
+    Probabilities are laid end to end in the order of the vocabulary. In the order of their sizes,
+    two that differ by a rounding error would change places, and with them what is drawn.
     """
     scores = log_probs.astype(np.float64) / max(sampling.temperature, 1e-6)
     probabilities = np.exp(scores - scores.max())

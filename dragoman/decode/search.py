@@ -2,10 +2,11 @@
 
     N sentences, R rows (live hypotheses of all sentences), k candidates a row, t steps so far.
 
-All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum of
-log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others live on. A sentence is
-done when `patience * beam` hypotheses are complete, or when no live one can still beat the best complete ones. Greedy
-is a beam of one. A hypothesis that reaches the largest length counts as it stands.
+All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum
+of log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others
+live on. A sentence is done when `patience * beam` hypotheses are complete, or when no live one can
+still beat the best complete ones. Greedy is a beam of one. A hypothesis that reaches the largest
+length counts as it stands.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,8 @@ from dragoman.engine.interface import Engine, top_k
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What an observer sees of a step: every candidate, where it came from and what became of it."""
+    """What an observer sees of a step: every candidate, where it came from and what became of
+    it."""
 
     number: int
     sentences: np.ndarray  # (C,)
@@ -48,18 +50,25 @@ def beam_search(
     """For each sentence its `nbest` hypotheses, best first."""
     attention = attention or settings.coverage_penalty > 0
     require_attention(engine, attention)
-    beam, limits = max(settings.beam, nbest), Limits(engine, sources, settings, prefixes)
+    beam = max(settings.beam, nbest)
+    limits = Limits(engine, sources, settings, prefixes)
     finished = Finished(len(sources), limits, settings, beam, nbest)
-    state, rows = engine.start(sources), Rows.first(np.arange(len(sources)))
-    parents, last = np.arange(len(sources)), np.full(len(sources), engine.target.bos)
+    state = engine.start(sources)
+    rows = Rows.first(np.arange(len(sources)))
+    parents = np.arange(len(sources))
+    last = np.full(len(sources), engine.target.bos)
     number = 0
     while len(rows.sentences):
         if on_step is not None:
             on_step()
         forced = limits.forced(rows)
-        k = None if (forced >= 0).any() else beam + 1  # one more than the beam: one of them may be the end
-        step = engine.step(state, parents, last, k, attention=attention, forbid=limits.forbidden(rows, forced))
-        tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)  # (R, k) each
+        # one more than the beam: one of them may be the end
+        k = None if (forced >= 0).any() else beam + 1
+        step = engine.step(
+            state, parents, last, k, attention=attention, forbid=limits.forbidden(rows, forced)
+        )
+        # (R, k) each
+        tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)
         state = step.state
         picked = _pick(rows, tokens, log_probs, engine.target.eos, beam)
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
@@ -74,7 +83,8 @@ def beam_search(
 
 
 def is_simple(settings: DecodingConfig) -> bool:
-    """Whether a step needs nothing but log-probabilities: no attention, no look at what was said before."""
+    """Whether a step needs nothing but log-probabilities: no attention, no look at what was said
+    before."""
     return settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
 
 
@@ -90,12 +100,15 @@ class _Picked:
 
 
 def _pick(rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, eos: int, beam: int) -> _Picked:
-    """Rank each sentence's candidates: ends among the best `beam` end, the best `beam` others live."""
+    """Rank each sentence's candidates: ends among the best `beam` end, the best `beam` others
+    live."""
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
     order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
     order = order[np.isfinite(totals[order])]
-    parents, tokens, log_probs = order // width, tokens.ravel()[order], log_probs.ravel()[order]
+    parents = order // width
+    tokens = tokens.ravel()[order]
+    log_probs = log_probs.ravel()[order]
     sentences, others = rows.sentences[parents], tokens != eos
     first = np.searchsorted(sentences, sentences)  # where each one's sentence begins
     better = np.cumsum(others) - others  # how many others stand before
@@ -133,11 +146,22 @@ def _observe(
     flat = tokens.ravel()
     if not len(picked.parents):
         return
-    place = {(int(p), int(t)): i for i, (p, t) in enumerate(zip(picked.parents, picked.tokens, strict=True))}
+    place = {
+        (int(p), int(t)): i
+        for i, (p, t) in enumerate(zip(picked.parents, picked.tokens, strict=True))
+    }
     found = np.array([place.get((int(p), int(t)), -1) for p, t in zip(parents, flat, strict=True)])
     new_row = np.where(alive, np.cumsum(alive) - 1, -1)
     kept = np.where(found >= 0, new_row[found], -1)
     ended = (found >= 0) & picked.ended[found]
     observer(
-        BeamStep(number, rows.sentences[parents], parents, flat, rows.totals[parents] + log_probs.ravel(), kept, ended)
+        BeamStep(
+            number,
+            rows.sentences[parents],
+            parents,
+            flat,
+            rows.totals[parents] + log_probs.ravel(),
+            kept,
+            ended,
+        )
     )

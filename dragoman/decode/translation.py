@@ -36,13 +36,17 @@ class Translation:
 
 
 def joined(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
-    """The candidates of a text from those of its parts: the best with the best, the second with the second, ..."""
+    """The candidates of a text from those of its parts: the best with the best, the second with the
+    second, ..."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return (Candidate("", 0.0),)
     count = max(map(len, parts))
-    return tuple(_concatenate([part[min(i, len(part) - 1)] for part in parts], source_words) for i in range(count))
+    return tuple(
+        _concatenate([part[min(i, len(part) - 1)] for part in parts], source_words)
+        for i in range(count)
+    )
 
 
 def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
@@ -56,6 +60,9 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
         tuple(piece for part in parts for piece in part.pieces),
-        (*(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]), *parts[-1].log_probs),
+        (
+            *(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]),
+            *parts[-1].log_probs,
+        ),
         tuple(alignment),
     )

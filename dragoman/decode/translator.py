@@ -1,8 +1,8 @@
 """Text to text: what everything that translates goes through.
 
-Lines are taken in windows, sorted by length, translated in batches and put back in order. A text too long for the model
-is split at sentence ends and its parts are joined again. An empty line stays empty. What
-stands several times in a window is translated once.
+Lines are taken in windows, sorted by length, translated in batches and put back in order. A text
+too long for the model is split at sentence ends and its parts are joined again. An empty line stays
+empty. What stands several times in a window is translated once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +54,8 @@ class Request:
     alignments: bool = False
     sampling: Sampling | None = None
     observer: Observer | None = None
-    on_step: OnStep | None = field(default=None, compare=False)  # called before every step of every search
+    # called before every step of every search
+    on_step: OnStep | None = field(default=None, compare=False)
 
 
 class Translator:
@@ -89,9 +90,14 @@ class Translator:
         return list(self.stream(texts, request))
 
     def stream(
-        self, lines: Iterable[str], request: Request = Request(), window: int | None = None, first: int = 0
+        self,
+        lines: Iterable[str],
+        request: Request = Request(),
+        window: int | None = None,
+        first: int = 0,
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines, `first` of which came before; memory holds one window of them."""
+        """Translations in the order of the lines, `first` of which came before; memory holds one
+        window of them."""
         self._check(request)
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
@@ -103,14 +109,21 @@ class Translator:
         self._check(request)
         return self._parts(list(lines), request)
 
-    def search(self, parts: list["Part"], request: Request = Request(), first: int = 0) -> list[tuple[Candidate, ...]]:
+    def search(
+        self, parts: list["Part"], request: Request = Request(), first: int = 0
+    ) -> list[tuple[Candidate, ...]]:
         """Second stage: the candidates of each part, best first."""
         return self._found(parts, first, request)
 
     def repair(
-        self, parts: list["Part"], found: list[tuple[Candidate, ...]], request: Request = Request(), first: int = 0
+        self,
+        parts: list["Part"],
+        found: list[tuple[Candidate, ...]],
+        request: Request = Request(),
+        first: int = 0,
     ) -> list[tuple[Candidate, ...]]:
-        """Third stage, for parts whose numbers went astray: the candidates of wider searches, and of stand-ins."""
+        """Third stage, for parts whose numbers went astray: the candidates of wider searches, and
+        of stand-ins."""
         found = list(found)
         self._keep_numbers(parts, found, first, request)
         return found
@@ -123,7 +136,9 @@ class Translator:
         words_of_line: list[list[int]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
             of_line[part.line].append(candidates)
-            words_of_line[part.line].append(count_words([self.codec.source.pieces[i] for i in part.ids]))
+            words_of_line[part.line].append(
+                count_words([self.codec.source.pieces[i] for i in part.ids])
+            )
         return [
             Translation(text, joined(candidates, words))
             for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
@@ -131,63 +146,93 @@ class Translator:
 
     def longest_targets(self, parts: Sequence["Part"], request: Request = Request()) -> np.ndarray:
         """The most pieces that the translation of each part may have. (N,)"""
-        return Limits(self.engine, [part.ids for part in parts], self._settings(request), None).longest
+        return Limits(
+            self.engine, [part.ids for part in parts], self._settings(request), None
+        ).longest
 
     def search_work(self, parts: Sequence["Part"], request: Request = Request()) -> list[int]:
         """Positions that the model computes at most to search for each part.
 
-        These are its source pieces, and for every hypothesis of the beam as many target pieces as it may have. A
-        position of the target takes 2 x layers x width numbers in the KV cache.
+        These are its source pieces, and for every hypothesis of the beam as many target pieces as
+        it may have. A position of the target takes 2 x layers x width numbers in the KV cache.
         """
         longest = self.longest_targets(parts, request)
         width = max(self._settings(request).beam, request.nbest)
-        return [len(part.ids) + width * int(length) for part, length in zip(parts, longest, strict=True)]
+        return [
+            len(part.ids) + width * int(length) for part, length in zip(parts, longest, strict=True)
+        ]
 
     def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
-        """Some of the `search_work` for the parts of these lines, counted without splitting them."""
+        """Some of the `search_work` for the parts of these lines, counted without splitting
+        them."""
         settings = self._settings(request)
         to = request.to or self.codec.languages.default_target(request.source_language)
-        pieces = sum(map(len, self.codec.encode_source([line for line in lines if line.strip()], to)))
-        return int(pieces * (1 + max(settings.beam, request.nbest) * min(1.0, settings.max_length_ratio)))
+        pieces = sum(
+            map(len, self.codec.encode_source([line for line in lines if line.strip()], to))
+        )
+        return int(
+            pieces * (1 + max(settings.beam, request.nbest) * min(1.0, settings.max_length_ratio))
+        )
 
-    def repair_work(self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()) -> int:
+    def repair_work(
+        self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()
+    ) -> int:
         """Positions that a repair computes at most; 0 where there is nothing to repair."""
         if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
             return 0
         beam = self._settings(request).beam
         wider = replace(request, nbest=WIDER * max(beam, request.nbest))
         once = replace(request, nbest=1)  # each stand-in, and the forced translation
-        return self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
+        return (
+            self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
+        )
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], to: str = "") -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], to: str = ""
+    ) -> list[np.ndarray]:
         """Log-probability of each piece of each target, its end included, given its source."""
         if len(sources) != len(targets):
-            raise TranslationError(f"there are {len(sources)} sources and {len(targets)} targets to score.")
+            raise TranslationError(
+                f"there are {len(sources)} sources and {len(targets)} targets to score."
+            )
         self._check(Request(to=to))
         left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
         right = self.codec.encode_target(targets)
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
             if limit is not None and len(ids) >= limit:
-                raise TranslationError(f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}.")
+                raise TranslationError(
+                    f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}."
+                )
         scores: list[np.ndarray] = [np.zeros(0)] * len(left)
         lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
-        for rows in _batches(lengths, self.config.decoding.batch_tokens or self.engine.batch_tokens):
+        for rows in _batches(
+            lengths, self.config.decoding.batch_tokens or self.engine.batch_tokens
+        ):
             for row, found in zip(
-                rows, self.engine.score([left[r] for r in rows], [right[r] for r in rows]), strict=True
+                rows,
+                self.engine.score([left[r] for r in rows], [right[r] for r in rows]),
+                strict=True,
             ):
                 scores[row] = found
         return scores
 
     def attention(
-        self, text: str, translation: str | Sequence[str] | None = None, request: Request = Request()
+        self,
+        text: str,
+        translation: str | Sequence[str] | None = None,
+        request: Request = Request(),
     ) -> dict[str, object]:
-        """Every layer and head for a text and its translation: the model's own, or one given as text or as pieces.
+        """Every layer and head for a text and its translation: the model's own, or one given as
+        text or as pieces.
 
-        "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
-        (L, H, T, S) the weights; row t of the last two is where the decoder looked to say target piece t.
+        "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L,
+        H, T, T) and "cross" (L, H, T, S) the weights; row t of the last two is where the decoder
+        looked to say target piece t.
         """
-        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(self.inside, "attention_weights", None)
+        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(
+            self.inside, "attention_weights", None
+        )
         if weights_of is None:
             raise TranslationError("an ensemble does not show attention: load one model.")
         source = self.encode_whole(text, request)
@@ -206,7 +251,8 @@ class Translator:
         }
 
     def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
-        """Each text as a vector of length 1, the direction of the mean of the encoder's outputs over its pieces. (N, D)
+        """Each text as a vector of length 1, the direction of the mean of the encoder's outputs
+        over its pieces. (N, D)
 
         The product of two vectors tells how close their texts are. That of an empty text is 0.
         """
@@ -214,7 +260,8 @@ class Translator:
         if mean_of is None:
             raise TranslationError("an ensemble gives no vectors: load one model.")
         self._check(request)
-        parts, vectors = self._parts(list(texts), request), np.zeros((len(texts), self.config.model.width))
+        parts = self._parts(list(texts), request)
+        vectors = np.zeros((len(texts), self.config.model.width))
         for rows in _batches([len(part.ids) for part in parts], self.engine.batch_tokens):
             for row, vector in zip(rows, mean_of([parts[row].ids for row in rows]), strict=True):
                 vectors[parts[row].line] += len(parts[row].ids) * vector
@@ -229,7 +276,8 @@ class Translator:
 
     @cached_property
     def inside(self) -> Engine:
-        """The engine that shows what goes on inside: torch's, made on first use where another one translates."""
+        """The engine that shows what goes on inside: torch's, made on first use where another one
+        translates."""
         if self._bundle is None or hasattr(self.engine, "attention_weights"):
             return self.engine
         return make_engine(self._bundle, "cpu", "torch")
@@ -237,9 +285,12 @@ class Translator:
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
         self._check(request)
-        ids, longest = self.codec.encode_source([text], self._target(text, request))[0], self._longest(request)
+        ids = self.codec.encode_source([text], self._target(text, request))[0]
+        longest = self._longest(request)
         if len(ids) > longest:
-            raise TranslationError(f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it.")
+            raise TranslationError(
+                f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it."
+            )
         return ids
 
     def _settings(self, request: Request) -> DecodingConfig:
@@ -254,20 +305,29 @@ class Translator:
         known = self.codec.languages.sources
         if request.source_language and known and request.source_language not in known:
             raise TranslationError(
-                f"this model does not translate from {request.source_language!r}; it can: {', '.join(known)}."
+                f"this model does not translate from {request.source_language!r}; it can: "
+                f"{', '.join(known)}."
             )
-        if request.to and self.codec.languages.targets and request.to not in self.codec.languages.targets:
+        if (
+            request.to
+            and self.codec.languages.targets
+            and request.to not in self.codec.languages.targets
+        ):
             raise TranslationError(
-                f"this model does not translate into {request.to!r}; it can: {', '.join(self.codec.languages.targets)}."
+                f"this model does not translate into {request.to!r}; it can: "
+                f"{', '.join(self.codec.languages.targets)}."
             )
         if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
-            raise TranslationError(f"the prefix {request.prefix!r} holds a word that this model does not know.")
+            raise TranslationError(
+                f"the prefix {request.prefix!r} holds a word that this model does not know."
+            )
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
 
     def _target(self, text: str, request: Request) -> str:
-        """The language to translate a text into; where nobody says, it depends on that of the text."""
+        """The language to translate a text into; where nobody says, it depends on that of the
+        text."""
         languages, source = self.codec.languages, request.source_language
         if languages.tagged and not (request.to or source):
             source = detect(text, languages.sources)[0].language
@@ -281,17 +341,21 @@ class Translator:
     def _keeps_numbers(self, request: Request) -> bool:
         return self._settings(request).keep_numbers and not (request.sampling or request.observer)
 
-    def _found_once(self, parts: list["Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+    def _found_once(
+        self, parts: list["Part"], first: int, request: Request
+    ) -> list[tuple[Candidate, ...]]:
         """The candidates of each part, best first; equal parts share theirs.
 
-        Not where they are drawn, since equal parts get different draws, nor where somebody looks on.
+        Not where they are drawn, since equal parts get different draws, nor where somebody looks
+        on.
         """
         if request.sampling or request.observer:
             return self._found(parts, first, request)
         keys = []
         for part in parts:
             must_begin = bool(request.prefix) and part.number == 0  # with the prefix
-            # The text too: its digits are looked at, and two ways to write them may have the same ids.
+            # The text too: its digits are looked at, and two ways to write them may have the same
+            # ids.
             keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
@@ -301,7 +365,9 @@ class Translator:
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
 
-    def _found(self, parts: list["Part"], first: int, request: Request) -> list[tuple[Candidate, ...]]:
+    def _found(
+        self, parts: list["Part"], first: int, request: Request
+    ) -> list[tuple[Candidate, ...]]:
         """The candidates of each part, best first."""
         found: list[tuple[Candidate, ...]] = [()] * len(parts)
         lengths = [len(part.ids) for part in parts]
@@ -326,24 +392,35 @@ class Translator:
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
-        """Where the best candidate's digits are not those of its source, a wider search is asked, then stand-ins."""
-        wrong = [row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)]
+        """Where the best candidate's digits are not those of its source, a wider search is asked,
+        then stand-ins."""
+        wrong = [
+            row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)
+        ]
         settings = self._settings(request)
         beam = min(WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
-        for row, more in zip(wrong, self._found([parts[row] for row in wrong], first, wider), strict=True):
-            text, known = parts[row].text, {candidate.text: candidate for candidate in (*more, *found[row])}
+        for row, more in zip(
+            wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
+        ):
+            text = parts[row].text
+            known = {candidate.text: candidate for candidate in (*more, *found[row])}
             closest = sorted(known.values(), key=lambda c: (digits_astray(text, c.text), -c.score))
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
-            still_wrong = [row for row in wrong if digits_astray(parts[row].text, found[row][0].text)]
-            for row, right in self._with_stand_ins(parts, still_wrong, first, replace(request, nbest=1)):
+            still_wrong = [
+                row for row in wrong if digits_astray(parts[row].text, found[row][0].text)
+            ]
+            for row, right in self._with_stand_ins(
+                parts, still_wrong, first, replace(request, nbest=1)
+            ):
                 found[row] = (right, *found[row])[: request.nbest]
 
     def _with_stand_ins(
         self, parts: list["Part"], rows: list[int], first: int, request: Request
     ) -> Iterator[tuple[int, Candidate]]:
-        """Rows whose texts are translated well with other numbers; these translations, the right numbers put back."""
+        """Rows whose texts are translated well with other numbers; these translations, the right
+        numbers put back."""
         tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
             for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
@@ -357,13 +434,16 @@ class Translator:
             right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
             if text:
-                ((forced, *_),) = self._found([parts[row]._replace(number=0)], first, replace(request, prefix=text))
+                ((forced, *_),) = self._found(
+                    [parts[row]._replace(number=0)], first, replace(request, prefix=text)
+                )
                 if forced.text == text:
                     yield row, forced
 
     def _parts(self, lines: list[str], request: Request) -> list["Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
-        longest, encode = self._longest(request), self.codec.encode_source
+        longest = self._longest(request)
+        encode = self.codec.encode_source
         by_sentence = self._settings(request).by_sentence
         rows_into: dict[str, list[int]] = {}
         for row, text in enumerate(lines):
@@ -377,18 +457,25 @@ class Translator:
                     parts.append(Part(row, 0, ids, to, lines[row]))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
-                fitting = [part for text in texts for part in split_to_fit(text, fits) if part.strip()]
+                fitting = [
+                    part for text in texts for part in split_to_fit(text, fits) if part.strip()
+                ]
                 parts += [
                     Part(row, number, part, to, text)
-                    for number, (part, text) in enumerate(zip(encode(fitting, to), fitting, strict=True))
+                    for number, (part, text) in enumerate(
+                        zip(encode(fitting, to), fitting, strict=True)
+                    )
                 ]
         return parts
 
     def _fits(self, text: str, to: str, longest: int) -> bool:
         return len(self.codec.encode_source([text], to)[0]) <= longest
 
-    def _search(self, engine: Engine, parts: Sequence["Part"], first: int, request: Request) -> list[list[Hypothesis]]:
-        sources, settings = [part.ids for part in parts], self._settings(request)
+    def _search(
+        self, engine: Engine, parts: Sequence["Part"], first: int, request: Request
+    ) -> list[list[Hypothesis]]:
+        sources = [part.ids for part in parts]
+        settings = self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
@@ -405,26 +492,32 @@ class Translator:
             return self._device_search(settings, request.nbest)(sources, request.on_step)
         return beam_search(
             engine, sources, settings,
-            nbest=request.nbest, prefixes=prefixes, attention=request.alignments, observer=request.observer,
+            nbest=request.nbest, prefixes=prefixes, attention=request.alignments,
+            observer=request.observer,
             on_step=request.on_step,
         )  # fmt: skip
 
     def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
-        """Kept for the last settings, and the last but one: what it has recorded is worth more the second time."""
+        """Kept for the last settings, and the last but one: what it has recorded is worth more the
+        second time."""
         if (settings, nbest) not in self._device_searches:
             from dragoman.decode.device_search import DeviceSearch
             from dragoman.engine.torch_engine import TorchEngine
 
             while len(self._device_searches) > 1:
                 del self._device_searches[next(iter(self._device_searches))]
-            self._device_searches[settings, nbest] = DeviceSearch(cast(TorchEngine, self.engine), settings, nbest)
+            self._device_searches[settings, nbest] = DeviceSearch(
+                cast(TorchEngine, self.engine), settings, nbest
+            )
         return self._device_searches[settings, nbest]
 
     def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
-            alignment = align_words([self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention)
+            alignment = align_words(
+                [self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention
+            )
         text = self.codec.decode_target(hypothesis.tokens)
         return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
 
@@ -439,18 +532,22 @@ class Part(NamedTuple):
     text: str
 
 
-def load(model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0) -> Translator:
+def load(
+    model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0
+) -> Translator:
     """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
-    `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU is asked for.
-    `threads` are those of the process on a CPU; 0: one for each core.
+    `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a
+    GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
     """
     folders = model_folders(model)
     bundles = [read_bundle(folder) for folder in folders]
     codec = bundles[0].codec
     for folder, bundle in zip(folders, bundles, strict=True):
         if bundle.codec.to_files() != codec.to_files():
-            raise BundleError(f"{folder} and {folders[0]} have different vocabularies: they cannot vote together.")
+            raise BundleError(
+                f"{folder} and {folders[0]} have different vocabularies: they cannot vote together."
+            )
     notes = tuple(
         f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
         for folder, bundle in zip(folders, bundles, strict=True)
@@ -487,7 +584,9 @@ class _Hypotheses(NamedTuple):
         return max(1, self.positions // (self.beam * max(longest, self.room)))
 
 
-def _batches(lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None) -> Iterator[list[int]]:
+def _batches(
+    lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
+) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).
 
     A batch is limited by its padded tokens and, in a search, by what its hypotheses take.
@@ -498,7 +597,8 @@ def _batches(lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None
         if len(group) == most:
             if group:
                 yield group
-            group, longest = [], max(1, lengths[row])
+            group = []
+            longest = max(1, lengths[row])
             most = max(1, tokens // longest)
             if hypotheses is not None:
                 most = min(most, hypotheses.most_sentences(longest))

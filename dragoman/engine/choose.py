@@ -1,4 +1,5 @@
-"""Which engine runs a bundle. Engines are imported on use: importing this imports neither torch nor ONNX Runtime."""
+"""Which engine runs a bundle. Engines are imported on use: importing this imports neither torch nor
+ONNX Runtime."""
 
 from importlib.util import find_spec
 
@@ -11,12 +12,15 @@ ENGINES = ("auto", ONNX, "torch")
 
 
 def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int = 0) -> Engine:
-    """With "auto": ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU is asked for."""
+    """With "auto": ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU
+    is asked for."""
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):
         if device not in ("auto", "cpu"):
-            raise ConfigError(f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device.")
+            raise ConfigError(
+                f"the ONNX engine runs on the CPU, not on {device}: leave out --engine or --device."
+            )
         from dragoman.engine.onnx_engine import OnnxEngine
 
         return OnnxEngine(bundle, threads)

@@ -1,18 +1,22 @@
-"""Where the hypotheses of a batch keep their keys and values: a grid of slots, a few for each sentence.
+"""Where the hypotheses of a batch keep their keys and values: a grid of slots, a few for each
+sentence.
 
-    B sentences, w slots of each, R rows of search, M room for positions, A arrays (keys and values of every layer).
+    B sentences, w slots of each, R rows of search, M room for positions, A arrays (keys and values
+    of every layer).
 
-The hypotheses of a sentence stand side by side, so they can look at one copy of its encoding. A row that continues
-another stays in its slot. Only where a hypothesis has several children is something copied, into the slots of
-childless ones, and of that only what came after the two parted: what beams have in common is most of their past.
+The hypotheses of a sentence stand side by side, so they can look at one copy of its encoding. A row
+that continues another stays in its slot. Only where a hypothesis has several children is something
+copied, into the slots of childless ones, and of that only what came after the two parted: what
+beams have in common is most of their past.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# Positions by which the room grows. A step reads all of the room anyway, so copying it every 16 steps costs little,
-# and what is not needed is not allocated: with a beam of 1000 a position takes megabytes.
+# Positions by which the room grows. A step reads all of the room anyway, so copying it every 16
+# steps costs little, and what is not needed is not allocated: with a beam of 1000 a position takes
+# megabytes.
 ROOM_STEP = 16
 SPARSE = 0.75  # a grid with fewer live sentences than this is packed
 
@@ -24,7 +28,8 @@ class Grid:
     slots: np.ndarray  # (R,) the slot of each row of search
     length: int  # positions so far
     caches: np.ndarray  # (A, B*w, H, M, K)
-    writers: np.ndarray  # (B*w, M) the slot that wrote each position: two rows share a past as far as these agree
+    # (B*w, M) the slot that wrote each position: two rows share a past as far as these agree
+    writers: np.ndarray
 
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
@@ -38,9 +43,11 @@ class Grid:
         return int(self.caches.shape[3])
 
     def continued(self, parents: np.ndarray) -> "Grid":
-        """Row r takes the place of row parents[r], or a copy of it. The old grid must not be used any more."""
+        """Row r takes the place of row parents[r], or a copy of it. The old grid must not be used
+        any more."""
         if self.length < self.room and np.array_equal(parents, np.arange(len(self.writers))):
-            return self  # every slot is taken and nothing moves, as in greedy search before the first end
+            # every slot is taken and nothing moves, as in greedy search before the first end
+            return self
         sources = self.slots[parents]
         groups = sources // self.width
         counts = np.bincount(groups, minlength=len(self.sentences))
@@ -56,13 +63,17 @@ class Grid:
         self.length += 1
 
     def _shuffled(self, sources: np.ndarray) -> np.ndarray:
-        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too short for NumPy."""
-        slots, taken = sources.tolist(), set(sources.tolist())
+        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too
+        short for NumPy."""
+        slots = sources.tolist()
+        taken = set(sources.tolist())
         stayed: set[int] = set()
         for row, source in enumerate(sources.tolist()):
             if source in stayed:
                 group = source - source % self.width
-                slots[row] = next(slot for slot in range(group, group + self.width) if slot not in taken)
+                slots[row] = next(
+                    slot for slot in range(group, group + self.width) if slot not in taken
+                )
                 taken.add(slots[row])
                 self._copy(source, slots[row])
             stayed.add(source)
@@ -75,16 +86,19 @@ class Grid:
         self.caches[:, slot, :, since] = self.caches[:, source, :, since]
 
     def _rebuilt(self, sources: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> "Grid":
-        kept, width = np.flatnonzero(counts), int(counts.max())
+        kept = np.flatnonzero(counts)
+        width = int(counts.max())
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
         slots[order] = np.searchsorted(kept, groups[order]) * width + rank_within(groups[order])
         room = self.room if self.length < self.room else self.room + ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
-        for new, old in zip(caches, self.caches, strict=True):  # one by one: NumPy copies what it selects
+        # one by one: NumPy copies what it selects
+        for new, old in zip(caches, self.caches, strict=True):
             new[slots, :, : self.length] = old[sources, :, : self.length]
-        writers = np.full((len(kept) * width, room), -1)  # an empty slot shares its past with nobody
+        # an empty slot shares its past with nobody
+        writers = np.full((len(kept) * width, room), -1)
         writers[slots, : self.length] = self.writers[sources, : self.length]
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 

@@ -1,9 +1,10 @@
 """The hinge between models and search.
 
-`start(sources)` gives a state with one row per sentence. `step(state, parents, tokens, k)` lets row r continue row
-`parents[r]` with `tokens[r]`; parents may repeat or leave out rows, so that reordering, growing and shrinking a beam
-are one thing. It gives for each row the k best next tokens and their log-probabilities, best first: softmax and top-k
-happen where the scores are, and search never sees the vocabulary. `k=None` gives all log-probabilities.
+`start(sources)` gives a state with one row per sentence. `step(state, parents, tokens, k)` lets row
+r continue row `parents[r]` with `tokens[r]`; parents may repeat or leave out rows, so that
+reordering, growing and shrinking a beam are one thing. It gives for each row the k best next tokens
+and their log-probabilities, best first: softmax and top-k happen where the scores are, and search
+never sees the vocabulary. `k=None` gives all log-probabilities.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ class Engine(Protocol):
 
     @property
     def searches_on_device(self) -> bool:
-        """Whether many sentences are better searched where the model is (`decode/device_search.py`)."""
+        """Whether many sentences are better searched where the model is
+        (`decode/device_search.py`)."""
         ...
 
     @property
@@ -59,7 +61,9 @@ class Engine(Protocol):
         forbid: Forbidden | None = None,
     ) -> Step: ...
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         """Log-probability of each token of each given target, its end included."""
         ...
 
@@ -71,7 +75,8 @@ def without_shortlist(engine: Engine) -> Engine:
 
 
 def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and log-probabilities of the k best of each row, best first, the lower id first among equals.
+    """Tokens and log-probabilities of the k best of each row, best first, the lower id first among
+    equals.
 
     >>> top_k(np.array([[0.1, 0.7, 0.2]]), 2)[0].tolist()
     [[1, 2]]

@@ -1,4 +1,5 @@
-"""What a step over shortlists takes: the pieces that the sentences of a batch may say, and their part of the output.
+"""What a step over shortlists takes: the pieces that the sentences of a batch may say, and their
+part of the output.
 
 B sentences, U pieces that their lists hold together, L pieces of the longest list, D width.
 """
@@ -12,7 +13,9 @@ from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.int8 import SCALES
 from dragoman.text.shortlist import Shortlist
 
-LANES = 16  # sources and lists are filled up to a multiple: else the order of sums would follow the longest neighbour
+# sources and lists are filled up to a multiple: else the order of sums would follow the longest
+# neighbour
+LANES = 16
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,21 @@ class Lists:
 
     @classmethod
     def first(
-        cls, shortlist: Shortlist, weights: Mapping[str, np.ndarray], sources: Sequence[Sequence[int]]
+        cls,
+        shortlist: Shortlist,
+        weights: Mapping[str, np.ndarray],
+        sources: Sequence[Sequence[int]],
     ) -> "Lists":
         own = [shortlist.of(source) for source in sources]
         pieces = np.unique(np.concatenate(own))
         shape = len(own), -(-max(map(len, own)) // LANES) * LANES
-        places, added = np.zeros(shape, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32)
+        places = np.zeros(shape, dtype=np.int64)
+        added = np.full(shape, -np.inf, dtype=np.float32)
         for row, listed in enumerate(own):
             places[row, : len(listed)] = np.searchsorted(pieces, listed)
-            added[row, : len(listed)] = weights[OUTPUT_BIAS][listed] if OUTPUT_BIAS in weights else 0
+            added[row, : len(listed)] = (
+                weights[OUTPUT_BIAS][listed] if OUTPUT_BIAS in weights else 0
+            )
         matrix = next(name for name in OUTPUT_MATRICES if name in weights)
         of_batch = {"pieces": pieces, "columns": np.ascontiguousarray(weights[matrix][pieces].T)}
         if matrix + SCALES in weights:
@@ -48,11 +57,16 @@ class Lists:
     def feeds(self, width: int) -> dict[str, np.ndarray]:
         """The inputs of a step, for so many hypotheses of each sentence."""
         by_row = {"places": self.places, "added": self.added}
-        return self.of_batch | {name: np.repeat(array, width, axis=0) for name, array in by_row.items()}
+        return self.of_batch | {
+            name: np.repeat(array, width, axis=0) for name, array in by_row.items()
+        }
 
     def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
-        """Log-probabilities of the whole vocabulary from those of the rows' lists: what is not listed has none."""
+        """Log-probabilities of the whole vocabulary from those of the rows' lists: what is not
+        listed has none."""
         rows, columns = np.nonzero(np.isfinite(self.added[sentences]))
         whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
-        whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[rows, columns]
+        whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[
+            rows, columns
+        ]
         return whole

@@ -1,10 +1,11 @@
 """The fast engine for CPUs: ONNX Runtime, without torch.
 
-    B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R = B*w slots.
+    B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R =
+    B*w slots.
 
-The graphs are those of `dragoman/engine/onnx`, built here from the bundle's settings: none is read from a file.
-`dragoman/engine/grid.py` says where the rows of search live.
-Everything a step reads or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
+The graphs are those of `dragoman/engine/onnx`, built here from the bundle's settings: none is read
+from a file. `dragoman/engine/grid.py` says where the rows of search live. Everything a step reads
+or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,13 @@ class State:
         if {name: array.shape for name, array in self.outputs.items()} != shapes:
             kinds = {"best_tokens": np.int64}
             self.binding.clear_binding_outputs()  # else a step would go on writing where others lay
-            self.outputs = {name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()}
-            arrays = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in self.outputs.items()}
+            self.outputs = {
+                name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
+            }
+            arrays = {
+                name: onnxruntime.OrtValue.ortvalue_from_numpy(array)
+                for name, array in self.outputs.items()
+            }
             for name, value in (arrays | self.longer).items():
                 self.binding.bind_ortvalue_output(name, value)
 
@@ -60,21 +66,29 @@ class OnnxEngine:
         """`threads` that share the work of a step; 0: one for each core."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
-                f"the ONNX engine knows the plain Transformer alone; this model has {', '.join(reasons)}: "
+                f"the ONNX engine knows the plain Transformer alone; this model has "
+                f"{', '.join(reasons)}: "
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
-        self._bundle, self._config, self.threads = bundle, bundle.config.model, threads
+        self._bundle = bundle
+        self._config = bundle.config.model
+        self.threads = threads
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._making = Lock()
-        self._source_positions = Positions(self._config, bundle.weights.get("source_embedding.positions.table"))
-        self._target_positions = Positions(self._config, bundle.weights.get("target_embedding.positions.table"))
+        self._source_positions = Positions(
+            self._config, bundle.weights.get("source_embedding.positions.table")
+        )
+        self._target_positions = Positions(
+            self._config, bundle.weights.get("target_embedding.positions.table")
+        )
         self._shortlist = bundle.shortlist
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        """The same engine without threads of its own: for several batches at once, a core for each."""
+        """The same engine without threads of its own: for several batches at once, a core for
+        each."""
         return OnnxEngine(self._bundle, threads=1)
 
     @cached_property
@@ -123,7 +137,9 @@ class OnnxEngine:
         memory = dict(zip(names, self._session(ENCODER).run(names, feeds), strict=True))
         heads = self._config.heads
         grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        lists = Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
+        lists = (
+            Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
+        )
         return self._bound(grid, memory, mask, longest, lists)
 
     def step(
@@ -139,7 +155,8 @@ class OnnxEngine:
         state = self._continued(state, parents)
         grid, feeds, lists = state.grid, state.feeds, state.lists
         pieces = lists.longest if lists else len(self.target)
-        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0  # as many as may be struck out
+        # as many as may be struck out
+        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][:] = self._target_positions(grid.length, grid.length + 1)
         feeds["past"][:] = grid.length
@@ -156,9 +173,15 @@ class OnnxEngine:
         state.bind_outputs(shapes)
         self._session(LISTED_STEP if lists else STEP).run_with_iobinding(state.binding)
         grid.write()
-        looked_at = state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest] if attention else None
+        looked_at = (
+            state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest]
+            if attention
+            else None
+        )
         if k is not None:
-            best_tokens, best_log_probs = (state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs"))
+            best_tokens, best_log_probs = (
+                state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs")
+            )
             return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
         log_probs = state.outputs["log_probs"][grid.slots]
         if lists:
@@ -167,13 +190,21 @@ class OnnxEngine:
             log_probs[forbid] = -np.inf
         return Step(state, None, log_probs, looked_at)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         """Step by step, as search would go if it knew the way, among all pieces."""
-        state, rows = self.whole.start(sources), np.arange(len(sources))
+        state = self.whole.start(sources)
+        rows = np.arange(len(sources))
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
         for t in range(max(map(len, said)) - 1):
-            step = self.step(state, rows, np.array([sentence[min(t, len(sentence) - 1)] for sentence in said]), None)
+            step = self.step(
+                state,
+                rows,
+                np.array([sentence[min(t, len(sentence) - 1)] for sentence in said]),
+                None,
+            )
             state = step.state
             for row, sentence in enumerate(said):
                 if t + 1 < len(sentence):
@@ -188,15 +219,24 @@ class OnnxEngine:
         memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
-            memory, mask = {name: array[kept] for name, array in memory.items()}, mask[kept]
+            memory = {name: array[kept] for name, array in memory.items()}
+            mask = mask[kept]
             lists = lists.only(kept) if lists else None
         return self._bound(grid, memory, mask, state.longest, lists)
 
     def _bound(
-        self, grid: Grid, memory: dict[str, np.ndarray], mask: np.ndarray, longest: int, lists: Lists | None
+        self,
+        grid: Grid,
+        memory: dict[str, np.ndarray],
+        mask: np.ndarray,
+        longest: int,
+        lists: Lists | None,
     ) -> State:
-        """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at once."""
-        width, heads, rows = self._config.width, self._config.heads, len(grid.writers)
+        """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
+        once."""
+        width = self._config.width
+        heads = self._config.heads
+        rows = len(grid.writers)
         feeds: dict[str, np.ndarray] = {
             "tokens": np.zeros(rows, dtype=np.int64),
             "position": np.zeros((1, width), dtype=np.float32),
@@ -224,13 +264,18 @@ class OnnxEngine:
         return self._sessions[graph]
 
     def _new_session(self, graph: str) -> onnxruntime.InferenceSession:
-        options, weights = onnxruntime.SessionOptions(), self._bundle.weights
+        options = onnxruntime.SessionOptions()
+        weights = self._bundle.weights
         options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-        options.enable_mem_pattern = False  # one would be kept for every new shape, and there are thousands
-        # To the graph each weight is a file of its name; ONNX Runtime finds the array where that file would be.
+        # one would be kept for every new shape, and there are thousands
+        options.enable_mem_pattern = False
+        # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
+        # file would be.
         arrays = [np.ascontiguousarray(array) for array in weights.values()]
         options.add_external_initializers_from_files_in_memory(
-            list(weights), [array.reshape(-1).view(np.uint8) for array in arrays], [array.nbytes for array in arrays]
+            list(weights),
+            [array.reshape(-1).view(np.uint8) for array in arrays],
+            [array.nbytes for array in arrays],
         )
         raw = self._graph(graph)
         try:
@@ -242,7 +287,11 @@ class OnnxEngine:
         config, weights = self._config, self._bundle.weights
         if graph == ENCODER:
             return encoder_graph(config, weights)
-        return listed_step_graph(config, weights) if graph == LISTED_STEP else step_graph(config, weights, self.target)
+        return (
+            listed_step_graph(config, weights)
+            if graph == LISTED_STEP
+            else step_graph(config, weights, self.target)
+        )
 
 
 class Positions:
@@ -255,7 +304,9 @@ class Positions:
     def __call__(self, start: int, end: int) -> np.ndarray:
         table = self._table
         if self._learned is None and end > len(table):
-            table = self._table = sinusoids(max(256, 2 * end), self._config.width, self._config.positions.base)
+            table = self._table = sinusoids(
+                max(256, 2 * end), self._config.width, self._config.positions.base
+            )
         return table[start:end]
 
 

@@ -1,4 +1,5 @@
-"""The engine for every architecture, on CPU and GPU: wraps a bundle's weights or a module that is being trained."""
+"""The engine for every architecture, on CPU and GPU: wraps a bundle's weights or a module that is
+being trained."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +20,24 @@ from dragoman.text.vocabulary import Vocabulary
 def pick_device(name: str = "auto") -> torch.device:
     """The device of a name; auto: a GPU where there is one."""
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        name = (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
+    available = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     if name not in available:
         raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
     if not available[name]:
         raise ConfigError(f"device {name!r} is not available here; try --device auto.")
-    if name == "cuda":  # suspected of a cost per new shape, and our batches have thousands (docs/LOG.md)
+    # suspected of a cost per new shape, and our batches have thousands (docs/LOG.md)
+    if name == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device(name)
 
@@ -37,14 +49,18 @@ class TorchEngine:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":
-        codec, where = bundle.codec, pick_device(device)
+        codec = bundle.codec
+        where = pick_device(device)
         weights = {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
         with torch.device("meta"):  # no memory is taken before the shapes are known to fit
-            check_weights(build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights)
+            check_weights(
+                build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights
+            )
         model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
         for name, tensor in get_weights(model).items():
-            # Whole numbers are ids of target pieces, as the lexical model keeps them: they become indices.
+            # Whole numbers are ids of target pieces, as the lexical model keeps them: they become
+            # indices.
             known = (tensor >= 0) & (tensor < len(codec.target))
             if not tensor.is_floating_point() and not known.all():
                 raise BundleError(f"weight {name} names a piece that is not in the vocabulary.")
@@ -87,7 +103,9 @@ class TorchEngine:
         forbid: Forbidden | None = None,
     ) -> Step:
         state = state.select(parents)
-        hidden, weights = self.model.step(state, self._tensor(tokens), self.attention_layer if attention else None)
+        hidden, weights = self.model.step(
+            state, self._tensor(tokens), self.attention_layer if attention else None
+        )
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (R, V)
         log_probs[:, self._never] = -torch.inf
         if forbid is not None:
@@ -99,23 +117,35 @@ class TorchEngine:
         return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at)
 
     @torch.inference_mode()
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         batch = collate(sources, targets, self.source, self.target)
         hidden = self.model(self._tensor(batch.source), self._tensor(batch.target_in))
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (B, T, V)
-        chosen = log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()  # (B, T)
+        # (B, T)
+        chosen = (
+            log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()
+        )
         return [row[:length] for row, length in zip(chosen, batch.target_lengths, strict=True)]
 
     @torch.inference_mode()
-    def attention_weights(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
-        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S).
+    def attention_weights(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> dict[str, np.ndarray]:
+        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T),
+        "cross" (L, H, T, S).
 
         A model shows those of the three that it has.
         """
         if not self.has_attention:
-            raise TranslationError(f"model.architecture={self.model.config.architecture} has no attention to show.")
+            raise TranslationError(
+                f"model.architecture={self.model.config.architecture} has no attention to show."
+            )
         batch = collate([source], [target], self.source, self.target)
-        records = self.model.attention_weights(self._tensor(batch.source), self._tensor(batch.target_in))
+        records = self.model.attention_weights(
+            self._tensor(batch.source), self._tensor(batch.target_in)
+        )
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 
     @torch.inference_mode()
@@ -123,7 +153,9 @@ class TorchEngine:
         """Each source as one vector: the mean of what the encoder makes of its positions. (B, D)"""
         encode = getattr(self.model, "encode", None)
         if encode is None:
-            raise TranslationError(f"model.architecture={self.model.config.architecture} has no encoder to embed with.")
+            raise TranslationError(
+                f"model.architecture={self.model.config.architecture} has no encoder to embed with."
+            )
         memory, mask = encode(self._tensor(pad(sources, self.source.pad)))
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
@@ -131,7 +163,8 @@ class TorchEngine:
 
     @torch.inference_mode()
     def position_vectors(self, length: int) -> np.ndarray | None:
-        """What the model adds to the words at so many positions (length, D); None where it adds nothing."""
+        """What the model adds to the words at so many positions (length, D); None where it adds
+        nothing."""
         positions = getattr(getattr(self.model, "source_embedding", None), "positions", None)
         if positions is None:
             return None

@@ -1,7 +1,8 @@
 """GLEU of one sentence ("Google's Neural Machine Translation System", Wu et al. 2016, section 4).
 
-BLEU is a score of whole sets; for single sentences this one is kinder: of all runs of one to four tokens, the share
-that output and reference have in common, of the output's or of the reference's, whichever is smaller.
+BLEU is a score of whole sets; for single sentences this one is kinder: of all runs of one to four
+tokens, the share that output and reference have in common, of the output's or of the reference's,
+whichever is smaller.
 """
 
 from collections import Counter
@@ -22,4 +23,6 @@ def gleu(output: Sequence[Hashable], reference: Sequence[Hashable]) -> float:
 
 
 def _runs(tokens: Sequence[Hashable]) -> Counter[tuple[Hashable, ...]]:
-    return Counter(tuple(tokens[i : i + n]) for n in range(1, LONGEST + 1) for i in range(len(tokens) - n + 1))
+    return Counter(
+        tuple(tokens[i : i + n]) for n in range(1, LONGEST + 1) for i in range(len(tokens) - n + 1)
+    )

@@ -1,4 +1,5 @@
-"""Corpus scores by sacreBLEU, each with the signature that makes it comparable (Post 2018), and paired bootstrap."""
+"""Corpus scores by sacreBLEU, each with the signature that makes it comparable (Post 2018), and
+paired bootstrap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside the first one: its scores and, per metric, the chance that the difference is luck."""
+    """A system beside the first one: its scores and, per metric, the chance that the difference is
+    luck."""
 
     system: str
     scores: list[Score]
@@ -69,13 +71,21 @@ def compare(
     made = {name: metric for name, metric in _metrics(lowercase).items() if name != "TER"}
     named: list[tuple[str, Sequence[str]]] = [(name, list(outputs)) for name, outputs in systems]
     test = PairedTest(
-        named, made, references=[list(r) for r in references], test_type="bs", n_samples=samples, n_jobs=1
+        named,
+        made,
+        references=[list(r) for r in references],
+        test_type="bs",
+        n_samples=samples,
+        n_jobs=1,
     )
     signatures, table = test()
     comparisons = []
     for row, (name, _) in enumerate(named):
         found: dict[str, Any] = {metric: table[metric][row] for metric in made}
         scores = [Score(m, float(found[m].score), str(signatures[m])) for m in made]
-        same = row > 0 and named[row][1] == named[0][1]  # the test would take no difference for a sure one
-        comparisons.append(Comparison(name, scores, {m: 1.0 if same else found[m].p_value for m in made}))
+        # the test would take no difference for a sure one
+        same = row > 0 and named[row][1] == named[0][1]
+        comparisons.append(
+            Comparison(name, scores, {m: 1.0 if same else found[m].p_value for m in made})
+        )
     return comparisons

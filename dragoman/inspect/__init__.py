@@ -1,1 +1,2 @@
-"""What a model did with one sentence: attention, the beam's tree, positions; as data, as a page, as figures."""
+"""What a model did with one sentence: attention, the beam's tree, positions; as data, as a page, as
+figures."""

@@ -9,7 +9,8 @@ from dragoman.text.vocabulary import Vocabulary
 
 @dataclass
 class Node:
-    """A candidate: `total` is the sum of log-probabilities up to here; `parent` numbers another node, -1 the root."""
+    """A candidate: `total` is the sum of log-probabilities up to here; `parent` numbers another
+    node, -1 the root."""
 
     step: int
     parent: int
@@ -30,7 +31,8 @@ class Tree:
     def add(self, step: BeamStep) -> None:
         rows: dict[int, int] = {}
         for parent, token, total, kept, ended in zip(
-            step.parents.tolist(), step.tokens.tolist(), step.totals.tolist(), step.kept.tolist(), step.ended.tolist(),
+            step.parents.tolist(), step.tokens.tolist(), step.totals.tolist(), step.kept.tolist(),
+            step.ended.tolist(),
             strict=True,
         ):  # fmt: skip
             if total == float("-inf"):  # forbidden
@@ -38,11 +40,14 @@ class Tree:
             if kept >= 0:
                 rows[kept] = len(self.nodes)
             fate = "ended" if ended else "kept" if kept >= 0 else "dropped"
-            self.nodes.append(Node(step.number, self._rows[parent], self._vocabulary.pieces[token], total, fate))
+            self.nodes.append(
+                Node(step.number, self._rows[parent], self._vocabulary.pieces[token], total, fate)
+            )
         self._rows = rows
 
     def mark_best(self, pieces: Sequence[str]) -> None:
-        """Follow the chosen translation from the root; a hypothesis cut off at the largest length has no end."""
+        """Follow the chosen translation from the root; a hypothesis cut off at the largest length
+        has no end."""
         children = {(node.parent, node.piece): number for number, node in enumerate(self.nodes)}
         at = -1
         for piece in (*pieces, self._vocabulary.pieces[self._vocabulary.eos]):

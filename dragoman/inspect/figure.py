@@ -31,7 +31,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Words whose baseline ends at (x, y), starts there (`upright`, read upwards) or is centred there."""
+    """Words whose baseline ends at (x, y), starts there (`upright`, read upwards) or is centred
+    there."""
 
     x: float
     y: float
@@ -48,9 +49,14 @@ class Figure:
 
 
 def draw(
-    inspection: Inspection, kind: str = "cross", layer: int = -1, head: int | None = None, pieces: bool = False
+    inspection: Inspection,
+    kind: str = "cross",
+    layer: int = -1,
+    head: int | None = None,
+    pieces: bool = False,
 ) -> Figure:
-    """A layer's heads side by side, or one of them; layers and heads count from 1, and -1 is the last layer."""
+    """A layer's heads side by side, or one of them; layers and heads count from 1, and -1 is the
+    last layer."""
     if kind not in inspection.maps:
         raise ConfigError(f"attention {kind!r} is unknown; it can be {', '.join(inspection.maps)}.")
     maps = inspection.maps[kind] if pieces else inspection.joined(kind)  # (L, H, rows, columns)
@@ -64,8 +70,12 @@ def draw(
     labels = [Label(left - 4, top + CELL * (i + 0.75), word) for i, word in enumerate(rows)]
     for place, number in enumerate(heads):
         x = left + place * (CELL * len(columns) + GAP)
-        labels.append(Label(x + CELL * len(columns) / 2, GAP, f"layer {layer}, head {number + 1}", "middle"))
-        labels += [Label(x + CELL * (j + 0.75), top - 4, word, "upright") for j, word in enumerate(columns)]
+        labels.append(
+            Label(x + CELL * len(columns) / 2, GAP, f"layer {layer}, head {number + 1}", "middle")
+        )
+        labels += [
+            Label(x + CELL * (j + 0.75), top - 4, word, "upright") for j, word in enumerate(columns)
+        ]
         boxes += _cells(maps[layer - 1, number], x, top)
     width = left + len(heads) * (CELL * len(columns) + GAP)
     return Figure(width, top + CELL * len(rows) + GAP, boxes, labels)
@@ -74,13 +84,18 @@ def draw(
 def to_svg(figure: Figure) -> str:
     def lines() -> Iterator[str]:
         yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" height="{figure.height:.0f}" '
-            f'viewBox="0 0 {figure.width:.1f} {figure.height:.1f}" font-family="DejaVu Sans, sans-serif" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" '
+            f'height="{figure.height:.0f}" '
+            f'viewBox="0 0 {figure.width:.1f} {figure.height:.1f}" font-family="DejaVu Sans, '
+            f'sans-serif" '
             f'font-size="{FONT}">'
         )
         for b in figure.boxes:
             colour = "#{:02x}{:02x}{:02x}".format(*b.colour)
-            yield f'<rect x="{b.x:.1f}" y="{b.y:.1f}" width="{b.width}" height="{b.height}" fill="{colour}"/>'
+            yield (
+                f'<rect x="{b.x:.1f}" y="{b.y:.1f}" width="{b.width}" height="{b.height}" '
+                f'fill="{colour}"/>'
+            )
         for t in figure.labels:
             turn = f' transform="rotate(-90 {t.x:.1f} {t.y:.1f})"' if t.anchor == "upright" else ""
             anchor = "start" if t.anchor == "upright" else t.anchor
@@ -95,20 +110,31 @@ def to_png(figure: Figure) -> bytes:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError:
-        raise MissingPackageError("PNG figures need Pillow: pip install pillow; SVG does without.") from None
+        raise MissingPackageError(
+            "PNG figures need Pillow: pip install pillow; SVG does without."
+        ) from None
     try:
-        font: ImageFont.ImageFont | ImageFont.FreeTypeFont = ImageFont.truetype("DejaVuSans.ttf", _SCALE * FONT)
+        font: ImageFont.ImageFont | ImageFont.FreeTypeFont = ImageFont.truetype(
+            "DejaVuSans.ttf", _SCALE * FONT
+        )
     except OSError:  # no such font here: Pillow's own has Latin letters only
         font = ImageFont.load_default(_SCALE * FONT)
     image = Image.new("RGB", (round(_SCALE * figure.width), round(_SCALE * figure.height)), "white")
     canvas = ImageDraw.Draw(image)
     for b in figure.boxes:
-        corners = [_SCALE * b.x, _SCALE * b.y, _SCALE * (b.x + b.width) - 1, _SCALE * (b.y + b.height) - 1]
+        corners = [
+            _SCALE * b.x,
+            _SCALE * b.y,
+            _SCALE * (b.x + b.width) - 1,
+            _SCALE * (b.y + b.height) - 1,
+        ]
         canvas.rectangle(corners, fill=b.colour)
     for t in figure.labels:
         x, y = _SCALE * t.x, _SCALE * t.y
         if t.anchor != "upright":
-            canvas.text((x, y), t.text, fill="black", font=font, anchor="rs" if t.anchor == "end" else "ms")
+            canvas.text(
+                (x, y), t.text, fill="black", font=font, anchor="rs" if t.anchor == "end" else "ms"
+            )
             continue
         box = canvas.textbbox((0, 0), t.text, font=font, anchor="ls")
         slip = Image.new("L", (round(box[2]) + 1, 2 * _SCALE * FONT))

@@ -1,7 +1,7 @@
 """An inspection as one HTML page that needs nothing else: style, script and data stand in it.
 
-Weights travel as 16-bit fractions in base64: a hundred words in 6 layers of 8 heads are a few megabytes, and no weight
-is off by more than 1/131070.
+Weights travel as 16-bit fractions in base64: a hundred words in 6 layers of 8 heads are a few
+megabytes, and no weight is off by more than 1/131070.
 """
 
 import base64
@@ -30,7 +30,11 @@ def payload(inspection: Inspection) -> dict[str, Any]:
         "text": inspection.text,
         "translation": inspection.translation,
         "axes": {
-            name: {"pieces": [*map(piece_label, axis.pieces)], "words": axis.words, "labels": axis.labels}
+            name: {
+                "pieces": [*map(piece_label, axis.pieces)],
+                "words": axis.words,
+                "labels": axis.labels,
+            }
             for name, axis in inspection.axes.items()
         },
         "maps": [
@@ -53,7 +57,9 @@ def payload(inspection: Inspection) -> dict[str, Any]:
             }
             for node in inspection.beam
         ],
-        "positions": _packed_signed(inspection.positions) if inspection.positions is not None else None,
+        "positions": _packed_signed(inspection.positions)
+        if inspection.positions is not None
+        else None,
     }
 
 
@@ -66,7 +72,8 @@ def page(inspection: Inspection) -> str:
         "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in SCRIPTS),
         "data": script_json(payload(inspection)),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)  # in one pass: a text may hold braces too
+    # in one pass: a text may hold braces too
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
 def script_json(value: Any) -> str:

@@ -25,7 +25,8 @@ class Kind:
 
 KINDS = {
     "encoder": Kind("Encoder", "source", "source"),
-    "decoder": Kind("Decoder", "target", "said"),  # row t says piece t; it sees what was said before it, from <s>
+    # row t says piece t; it sees what was said before it, from <s>
+    "decoder": Kind("Decoder", "target", "said"),
     "cross": Kind("Cross", "target", "source"),
 }
 
@@ -48,7 +49,8 @@ class Inspection:
 def inspect_sentence(
     translator: Translator, text: str, translation: str | None = None, request: Request = Request()
 ) -> Inspection:
-    """Translate a text and keep all that can be seen; with a translation given, attention is that of saying it."""
+    """Translate a text and keep all that can be seen; with a translation given, attention is that
+    of saying it."""
     if not text.strip():
         raise TranslationError("there is no text to look at.")
     settings = request.decoding or translator.config.decoding
@@ -57,12 +59,18 @@ def inspect_sentence(
     )  # a text in parts would have several trees
     translator.encode_whole(text, request)
     tree = Tree(translator.engine.target)
-    found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[0].candidates[0]
+    found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[
+        0
+    ].candidates[0]
     tree.mark_best(found.pieces)
-    shown = translator.attention(text, found.pieces if translation is None else translation, request)
+    shown = translator.attention(
+        text, found.pieces if translation is None else translation, request
+    )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
-    positions_of: Callable[[int], np.ndarray | None] | None = getattr(translator.inside, "position_vectors", None)
+    positions_of: Callable[[int], np.ndarray | None] | None = getattr(
+        translator.inside, "position_vectors", None
+    )
     return Inspection(
         text,
         found.text if translation is None else translation,
@@ -77,14 +85,19 @@ def inspect_sentence(
     )
 
 
-def join_words(weights: np.ndarray, row_words: Sequence[int], column_words: Sequence[int]) -> np.ndarray:
-    """A word is looked at as much as all its pieces together, and looks as its pieces do on average.
+def join_words(
+    weights: np.ndarray, row_words: Sequence[int], column_words: Sequence[int]
+) -> np.ndarray:
+    """A word is looked at as much as all its pieces together, and looks as its pieces do on
+    average.
 
     >>> join_words(np.array([[0.25, 0.75], [0.75, 0.25]]), [0, 0], [0, 1]).tolist()
     [[0.5, 0.5]]
     """
-    belongs = np.equal.outer(np.asarray(column_words), np.unique(column_words)).astype(float)  # (columns, words)
-    shares = np.equal.outer(np.unique(row_words), np.asarray(row_words)).astype(float)  # (words, rows)
+    # (columns, words)
+    belongs = np.equal.outer(np.asarray(column_words), np.unique(column_words)).astype(float)
+    # (words, rows)
+    shares = np.equal.outer(np.unique(row_words), np.asarray(row_words)).astype(float)
     joined: np.ndarray = (shares / shares.sum(axis=1, keepdims=True)) @ weights @ belongs
     return joined
 

@@ -12,7 +12,8 @@ _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a map: its pieces, the word that each belongs to, and the words; a special piece is its own word."""
+    """One side of a map: its pieces, the word that each belongs to, and the words; a special piece
+    is its own word."""
 
     pieces: tuple[str, ...]
     words: tuple[int, ...]
@@ -37,7 +38,8 @@ def readable(pieces: Sequence[str]) -> str:
     >>> readable(["▁sch", "l", "<0xC3>", "<0xA4>", "ft"])
     'schläft'
     """
-    text = _BYTES.sub(lambda run: bytes.fromhex(run[0].replace("<0x", "").replace(">", "")).decode("utf-8", "replace"),
+    text = _BYTES.sub(lambda run: bytes.fromhex(run[0].replace("<0x", "").replace(">",
+    "")).decode("utf-8", "replace"),
                       "".join(pieces))  # fmt: skip
     return text.replace(WORD_START, " ").strip() or "␣"
 
@@ -48,4 +50,6 @@ def piece_label(piece: str) -> str:
     >>> [piece_label(piece) for piece in ("▁sleep", "ing", ".", "</s>")]
     ['sleep', '-ing', '.', '</s>']
     """
-    return f"-{piece}" if piece.isalpha() and not piece.startswith(WORD_START) else readable([piece])
+    return (
+        f"-{piece}" if piece.isalpha() and not piece.startswith(WORD_START) else readable([piece])
+    )

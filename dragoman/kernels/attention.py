@@ -1,11 +1,12 @@
 """Scaled dot-product attention of sentences that lie end to end, without padding between them.
 
-    N queries and M keys of all sentences in a row, H heads, K features per head, D = H*K.
-    Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1].
+    N queries and M keys of all sentences in a row, H heads, K features per head, D = H*K. Sentence
+    i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1].
 
-Sentences are short: one program takes a sentence and a head whole, scores and weights never leave its registers, and
-backward computes them again. Queries, keys and values are read where the projections wrote them, side by side in rows
-of 3D (self-attention) or as rows of D and of 2D (cross-attention), and their gradients are written back the same way.
+Sentences are short: one program takes a sentence and a head whole, scores and weights never leave
+its registers, and backward computes them again. Queries, keys and values are read where the
+projections wrote them, side by side in rows of 3D (self-attention) or as rows of D and of 2D
+(cross-attention), and their gradients are written back the same way.
 """
 
 import math
@@ -34,7 +35,8 @@ def _rows(base, start, count, stride, features: tl.constexpr, block: tl.constexp
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constexpr):
-    """softmax(q k^T scale) over the keys that a query may see; a query that sees none has no weights."""
+    """softmax(q k^T scale) over the keys that a query may see; a query that sees none has no
+    weights."""
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     seen = (t < queries) & (s < keys)
     if causal:
@@ -54,13 +56,16 @@ def _survivors(seed_at, program, dropout, block: tl.constexpr):
 
 @triton.jit
 def _forward(
-    q_at, k_at, v_at, out_at, starts_q, starts_k, seed_at, q_stride, kv_stride, out_stride, scale, dropout,
-    heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr, causal: tl.constexpr, drops: tl.constexpr,
+    q_at, k_at, v_at, out_at, starts_q, starts_k, seed_at, q_stride, kv_stride, out_stride, scale,
+    dropout,
+    heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr, causal: tl.constexpr,
+    drops: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     sentence, first = program // heads, program % heads * features
     q_start, k_start = tl.load(starts_q + sentence), tl.load(starts_k + sentence)
-    queries, keys = tl.load(starts_q + sentence + 1) - q_start, tl.load(starts_k + sentence + 1) - k_start
+    queries = tl.load(starts_q + sentence + 1) - q_start
+    keys = tl.load(starts_k + sentence + 1) - k_start
     if queries > 0:
         at, real = _rows(q_at + first, q_start, queries, q_stride, features, block)
         q = tl.load(at, mask=real, other=0.0)
@@ -68,7 +73,9 @@ def _forward(
         k = tl.load(at, mask=real, other=0.0)
         weights = _weights(q, k, queries, keys, scale, block, causal)
         if drops:
-            weights = tl.where(_survivors(seed_at, program, dropout, block), weights / (1 - dropout), 0.0)
+            weights = tl.where(
+                _survivors(seed_at, program, dropout, block), weights / (1 - dropout), 0.0
+            )
         at, real = _rows(v_at + first, k_start, keys, kv_stride, features, block)
         v = tl.load(at, mask=real, other=0.0)
         out = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
@@ -78,14 +85,17 @@ def _forward(
 
 @triton.jit
 def _backward(
-    grad_at, q_at, k_at, v_at, dq_at, dk_at, dv_at, starts_q, starts_k, seed_at, q_stride, kv_stride, grad_stride,
+    grad_at, q_at, k_at, v_at, dq_at, dk_at, dv_at, starts_q, starts_k, seed_at, q_stride,
+    kv_stride, grad_stride,
     scale, dropout,
-    heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr, causal: tl.constexpr, drops: tl.constexpr,
+    heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr, causal: tl.constexpr,
+    drops: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     sentence, first = program // heads, program % heads * features
     q_start, k_start = tl.load(starts_q + sentence), tl.load(starts_k + sentence)
-    queries, keys = tl.load(starts_q + sentence + 1) - q_start, tl.load(starts_k + sentence + 1) - k_start
+    queries = tl.load(starts_q + sentence + 1) - q_start
+    keys = tl.load(starts_k + sentence + 1) - k_start
     if (queries > 0) | (keys > 0):
         at, real = _rows(q_at + first, q_start, queries, q_stride, features, block)
         q = tl.load(at, mask=real, other=0.0)
@@ -115,7 +125,8 @@ def _backward(
 
 
 class _PackedAttention(torch.autograd.Function):
-    """Of queries (N, D) to keys and values (M, 2D); or of (N, 3D), which holds all three, to itself."""
+    """Of queries (N, D) to keys and values (M, 2D); or of (N, 3D), which holds all three, to
+    itself."""
 
     @staticmethod
     def forward(
@@ -144,7 +155,8 @@ class _PackedAttention(torch.autograd.Function):
         dkeys_values = torch.empty_like(keys_values) if keys_values is not None else None
         dq, dk, dv = _parts(dqueries, dkeys_values)
         _backward[(heads * (len(starts_q) - 1),)](
-            grad, q, k, v, dq, dk, dv, starts_q, starts_k, seed, q.stride(0), k.stride(0), grad.stride(0),
+            grad, q, k, v, dq, dk, dv, starts_q, starts_k, seed, q.stride(0), k.stride(0),
+            grad.stride(0),
             1 / math.sqrt(q.shape[1] // heads), dropout, heads, q.shape[1] // heads, block, causal,
             drops=dropout > 0, num_warps=_warps(block),
         )  # fmt: skip
@@ -173,8 +185,12 @@ def packed_attention(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The heads' outputs side by side (N, D). `longest`: no sentence has more positions, on either side."""
+    """The heads' outputs side by side (N, D). `longest`: no sentence has more positions, on either
+    side."""
     block = max(32, triton.next_power_of_2(longest))
-    queries, keys_values = queries.contiguous(), keys_values.contiguous() if keys_values is not None else None
-    out: Tensor = _PackedAttention.apply(queries, keys_values, starts_q, starts_k, heads, block, causal, dropout)
+    queries = queries.contiguous()
+    keys_values = keys_values.contiguous() if keys_values is not None else None
+    out: Tensor = _PackedAttention.apply(
+        queries, keys_values, starts_q, starts_k, heads, block, causal, dropout
+    )
     return out

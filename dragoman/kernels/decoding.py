@@ -1,7 +1,8 @@
 """The two attentions of one decoding step, and the choice of the next words.
 
-N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source, P places in the
-cache, V words. How many steps were made is a number on the device, so that one recorded step serves them all.
+N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source, P
+places in the cache, V words. How many steps were made is a number on the device, so that one
+recorded step serves them all.
 """
 
 import math
@@ -35,8 +36,14 @@ def _to_past(
     for start in range(0, steps, block):
         place = start + tl.arange(0, block)
         real = place < steps
-        ancestor = first + tl.load(origin_at + row.to(tl.int64) * places + place, mask=real, other=0)
-        at = cache_at + (ancestor.to(tl.int64) * places + place)[:, None] * (2 * width) + feature[None, :]
+        ancestor = first + tl.load(
+            origin_at + row.to(tl.int64) * places + place, mask=real, other=0
+        )
+        at = (
+            cache_at
+            + (ancestor.to(tl.int64) * places + place)[:, None] * (2 * width)
+            + feature[None, :]
+        )
         keys = tl.load(at, mask=real[:, None], other=0.0).to(tl.float32)
         values = tl.load(at + width, mask=real[:, None], other=0.0).to(tl.float32)
         scores = tl.where(real, tl.sum(keys * q[None, :], 1), float("-inf"))
@@ -52,9 +59,11 @@ def _to_past(
 @triton.jit
 def _to_memory(
     q_at, memory_at, lengths_at, out_at, scale, longest,
-    hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr,
+    hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr,
+    block: tl.constexpr,
 ):  # fmt: skip
-    """A sentence and a head: all its hypotheses look at the source, whose keys and values are read once."""
+    """A sentence and a head: all its hypotheses look at the source, whose keys and values are read
+    once."""
     sentence, head = tl.program_id(0), tl.program_id(1)
     width: tl.constexpr = heads * features
     feature = head * features + tl.arange(0, features)
@@ -69,24 +78,33 @@ def _to_memory(
     for start in range(0, length, block):
         place = start + tl.arange(0, block)
         real = place < length
-        at = memory_at + (sentence.to(tl.int64) * longest + place)[:, None] * (2 * width) + feature[None, :]
+        at = (
+            memory_at
+            + (sentence.to(tl.int64) * longest + place)[:, None] * (2 * width)
+            + feature[None, :]
+        )
         keys = tl.load(at, mask=real[:, None], other=0.0)
-        values = tl.load(at + width, mask=real[:, None], other=0.0)  # on its way while the scores are computed
+        # on its way while the scores are computed
+        values = tl.load(at + width, mask=real[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(real[None, :], scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         powers = tl.exp(scores - higher[:, None])
         shrink = tl.exp(highest - higher)
         total = total * shrink + tl.sum(powers, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(powers.to(values.dtype), values, input_precision="ieee")
+        mixed = mixed * shrink[:, None] + tl.dot(
+            powers.to(values.dtype), values, input_precision="ieee"
+        )
         highest = higher
     out = mixed / tl.where(total == 0.0, 1.0, total)[:, None]
     tl.store(out_at + row[:, None] * width + feature[None, :], out, mask=inside)
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache gets its new place."""
-    rows, width = len(qkv), qkv.shape[1] // 3
+    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
+    gets its new place."""
+    rows = len(qkv)
+    width = qkv.shape[1] // 3
     out = torch.empty(rows, width, dtype=qkv.dtype, device=qkv.device)
     features = width // heads
     _to_past[(rows, heads)](
@@ -98,8 +116,11 @@ def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, he
 
 def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> Tensor:
     """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
-    sentences, width = len(memory), q.shape[1]
-    hypotheses, features, out = len(q) // sentences, width // heads, torch.empty_like(q)
+    sentences = len(memory)
+    width = q.shape[1]
+    hypotheses = len(q) // sentences
+    features = width // heads
+    out = torch.empty_like(q)
     _to_memory[(sentences, heads)](
         q, memory, lengths, out, 1 / math.sqrt(features), memory.shape[1],
         hypotheses, max(16, triton.next_power_of_2(hypotheses)), heads, features, 32, num_warps=2,

@@ -2,9 +2,9 @@
 
     N positions, D features in, E out; x (..., D), weight (E, D), bias (E,).
 
-The products are cuBLAS's, and so is the bias's gradient, the sum over positions: a product with ones reads faster than
-a reduction. The ReLU is part of the forward product (its epilogue); behind one, our kernel masks the gradient and sums
-it in one pass.
+The products are cuBLAS's, and so is the bias's gradient, the sum over positions: a product with
+ones reads faster than a reduction. The ReLU is part of the forward product (its epilogue); behind
+one, our kernel masks the gradient and sums it in one pass.
 """
 
 from typing import Any
@@ -49,19 +49,23 @@ def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     across = triton.cdiv(width, _COLUMNS)
     chunks = max(1, _PROGRAMS // across)
     sums = torch.empty(chunks, width, dtype=torch.float32, device=grad.device)
-    _mask_and_sum[(across, chunks)](grad, out, masked, sums, rows, width, triton.cdiv(rows, chunks), _ROWS, _COLUMNS)
+    _mask_and_sum[(across, chunks)](
+        grad, out, masked, sums, rows, width, triton.cdiv(rows, chunks), _ROWS, _COLUMNS
+    )
     return masked, sums.sum(0)
 
 
 def _sum(grad: Tensor) -> Tensor:
     """Over positions (N, E). (E,)"""
-    return (grad.new_ones(8, len(grad)) @ grad)[0]  # eight rows: fewer are no faster on tensor cores
+    # eight rows: fewer are no faster on tensor cores
+    return (grad.new_ones(8, len(grad)) @ grad)[0]
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-        near_weight, near_bias = weight.to(x.dtype), bias.to(x.dtype)
+        near_weight = weight.to(x.dtype)
+        near_bias = bias.to(x.dtype)
         compute = torch._addmm_activation if relu else torch.addmm
         out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
         ctx.save_for_backward(x, near_weight, out if relu else None)
@@ -78,7 +82,8 @@ class _Linear(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for; where nothing is learned, by the product that knows no neighbours."""
+    """x W^T + b, through a ReLU if asked for; where nothing is learned, by the product that knows
+    no neighbours."""
     flat = x.to(working_type(x)).flatten(0, -2)
     out: Tensor
     if torch.is_grad_enabled():

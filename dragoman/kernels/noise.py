@@ -1,7 +1,9 @@
-"""Random bits as a function of (seed, place), for dropout that backward can draw again instead of storing it.
+"""Random bits as a function of (seed, place), for dropout that backward can draw again instead of
+storing it.
 
-Dropout needs many cheap bits, not the best ones: a counter goes twice through a 32-bit mixing function (the multipliers
-are Wellons' "lowbias32"), with one half of the seed added before each, which is far less work than Philox.
+Dropout needs many cheap bits, not the best ones: a counter goes twice through a 32-bit mixing
+function (the multipliers are Wellons' "lowbias32"), with one half of the seed added before each,
+which is far less work than Philox.
 """
 
 import torch
@@ -11,7 +13,8 @@ from torch import Tensor
 
 
 def draw_seed(device: torch.device) -> Tensor:
-    """A seed from torch's generator, left on the device: a replayed CUDA graph draws a new one each time. (1,)"""
+    """A seed from torch's generator, left on the device: a replayed CUDA graph draws a new one each
+    time. (1,)"""
     return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
 
 
@@ -28,6 +31,7 @@ def _mix(bits):
 @triton.jit
 def keeps(seed, places, dropout):
     """Whether each place survives dropout."""
-    low, high = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
+    low = seed.to(tl.uint32)
+    high = (seed >> 32).to(tl.uint32)
     bits = _mix(_mix(places.to(tl.uint32) + low) + high)
     return (bits >> 8).to(tl.float32) * (1.0 / (1 << 24)) >= dropout

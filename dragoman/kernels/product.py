@@ -1,10 +1,11 @@
-"""x W^T + b for translating: a row's result is the same bits whatever rows stand beside it, and however many.
+"""x W^T + b for translating: a row's result is the same bits whatever rows stand beside it, and
+however many.
 
     N rows, D features in, E out; x (N, D), weight (E, D), bias (E,).
 
-cuBLAS picks a kernel by the number of rows, and kernels add in different orders; in bf16 that tips words. Here every
-output is summed over D in one order, sixteen features at a time. Tiles are chosen by the number of rows, for speed; a
-test holds that the bits do not follow them.
+cuBLAS picks a kernel by the number of rows, and kernels add in different orders; in bf16 that tips
+words. Here every output is summed over D in one order, sixteen features at a time. Tiles are chosen
+by the number of rows, for speed; a test holds that the bits do not follow them.
 """
 
 from functools import cache
@@ -33,7 +34,8 @@ def _product(
     adds: tl.constexpr, relu: tl.constexpr, even: tl.constexpr,
     block_rows: tl.constexpr, block_columns: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)  # rows first: weights are read once
+    # rows first: weights are read once
+    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     column = tl.program_id(1) * block_columns + tl.arange(0, block_columns)
     feature = tl.arange(0, block)
     x = x_at + (row % rows).to(tl.int64)[:, None] * features + feature[None, :]
@@ -71,9 +73,12 @@ def _stages(tile: Tile, device: torch.device) -> int:
     return max(1, min(tile.stages, room // (2 * _FEATURES * (tile.rows + tile.columns))))
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, tile: Tile | None = None) -> Tensor:
+def product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, tile: Tile | None = None
+) -> Tensor:
     """x W^T + b, through a ReLU if asked for. (N, E)"""
-    (rows, features), columns = x.shape, len(weight)
+    (rows, features) = x.shape
+    columns = len(weight)
     tile = tile or tile_for(rows, columns)
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     _product[(triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns))](

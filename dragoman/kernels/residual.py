@@ -1,12 +1,13 @@
 """Dropout, residual sum and layer normalisation, in one pass.
 
-    N positions, D features; x (..., D) is the residual stream, y (..., D) a sublayer's output, both contiguous.
+    N positions, D features; x (..., D) is the residual stream, y (..., D) a sublayer's output, both
+    contiguous.
 
     residual_norm:  norm(x + dropout(y))    (post-norm);   norm(x) where there is no y (pre-norm)
     dropout_add:    x + dropout(y);         dropout(y) where there is no x
 
-Backward draws the dropout again from its seed, and sums the gradients of the norm's weights over a few thousand partial
-sums in a fixed order, so that equal runs give equal bits.
+Backward draws the dropout again from its seed, and sums the gradients of the norm's weights over a
+few thousand partial sums in a fixed order, so that equal runs give equal bits.
 """
 
 from typing import Any
@@ -51,7 +52,8 @@ def _norm_forward(
 
 @triton.jit
 def _norm_backward(
-    grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at, dbias_at, dropout,
+    grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at, dbias_at,
+    dropout,
     rows, width, block: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
@@ -80,7 +82,15 @@ def _norm_backward(
 
 @triton.jit
 def _dropout_add(
-    x_at, y_at, out_at, seed_at, dropout, elements, block: tl.constexpr, adds: tl.constexpr, drops: tl.constexpr
+    x_at,
+    y_at,
+    out_at,
+    seed_at,
+    dropout,
+    elements,
+    block: tl.constexpr,
+    adds: tl.constexpr,
+    drops: tl.constexpr,
 ):
     place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = place < elements
@@ -92,7 +102,9 @@ def _dropout_add(
     tl.store(out_at + place, y, mask=inside)
 
 
-def _launch_dropout_add(x: Tensor | None, y: Tensor, out: Tensor, seed: Tensor | None, dropout: float) -> None:
+def _launch_dropout_add(
+    x: Tensor | None, y: Tensor, out: Tensor, seed: Tensor | None, dropout: float
+) -> None:
     _dropout_add[(triton.cdiv(y.numel(), _ELEMENTS),)](
         x, y, out, seed, dropout, y.numel(), _ELEMENTS, adds=x is not None, drops=dropout > 0
     )
@@ -105,9 +117,16 @@ def _warps(block: int) -> int:
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, dropout: float
+        ctx: Any,
+        x: Tensor,
+        y: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        epsilon: float,
+        dropout: float,
     ) -> Tensor:
-        width, rows = x.shape[-1], x.numel() // x.shape[-1]
+        width = x.shape[-1]
+        rows = x.numel() // x.shape[-1]
         out = torch.empty_like(x, dtype=working_type(x))
         total = torch.empty_like(out) if y is not None else x
         mean, rstd = torch.empty(2, rows, dtype=torch.float32, device=x.device)
@@ -118,7 +137,8 @@ class _ResidualNorm(torch.autograd.Function):
             adds=y is not None, drops=dropout > 0, num_warps=_warps(block),
         )  # fmt: skip
         ctx.save_for_backward(total, mean, rstd, weight, seed)
-        ctx.dropout, ctx.types = dropout, (x.dtype, y.dtype if y is not None else None)
+        ctx.dropout = dropout
+        ctx.types = (x.dtype, y.dtype if y is not None else None)
         return out
 
     @staticmethod
@@ -126,8 +146,10 @@ class _ResidualNorm(torch.autograd.Function):
         total, mean, rstd, weight, seed = ctx.saved_tensors
         x_type, y_type = ctx.types
         grad = grad.contiguous()
-        width, rows = total.shape[-1], len(mean)
-        programs, drops = min(rows, _PROGRAMS), ctx.dropout > 0
+        width = total.shape[-1]
+        rows = len(mean)
+        programs = min(rows, _PROGRAMS)
+        drops = ctx.dropout > 0
         dx = torch.empty_like(total, dtype=x_type)
         dy = torch.empty_like(total, dtype=y_type) if drops else None
         sums = torch.empty(2, programs, width, dtype=torch.float32, device=grad.device)
@@ -153,7 +175,8 @@ class _DropoutAdd(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        (seed,), grad = ctx.saved_tensors, grad.contiguous()
+        (seed,) = ctx.saved_tensors
+        grad = grad.contiguous()
         dx = grad if ctx.needs_input_grad[0] else None
         if ctx.dropout == 0:
             return dx, grad.to(ctx.type), None
@@ -173,5 +196,7 @@ def residual_norm(
 
 def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     """x + dropout(y), or dropout(y)."""
-    out: Tensor = _DropoutAdd.apply(x.contiguous() if x is not None else None, y.contiguous(), dropout)
+    out: Tensor = _DropoutAdd.apply(
+        x.contiguous() if x is not None else None, y.contiguous(), dropout
+    )
     return out

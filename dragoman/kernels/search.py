@@ -1,11 +1,13 @@
-"""A step of beam search, from logits to the next words; its plain twin is in `decode/device_search.py`.
+"""A step of beam search, from logits to the next words; its plain twin is in
+`decode/device_search.py`.
 
-    N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words considered of each row,
-    P places.
+    N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words
+    considered of each row, P places.
 
-Three kernels. One passes over the logits once and notes the best of each group of words; the k best words of a row are
-in the k groups whose best are best, where the second finds them (of equal words, the first comes first). The third
-takes all candidates of a sentence in turn, best first, until W of them live on.
+Three kernels. One passes over the logits once and notes the best of each group of words; the k best
+words of a row are in the k groups whose best are best, where the second finds them (of equal words,
+the first comes first). The third takes all candidates of a sentence in turn, best first, until W of
+them live on.
 """
 
 import torch
@@ -34,7 +36,9 @@ def _survey(
     part = row * tl.num_programs(1) + number
     group_of = tl.arange(0, chunk // group)
     word = number * chunk + group_of[:, None] * group + tl.arange(0, group)[None, :]
-    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")).to(tl.float32)
+    x = tl.load(
+        logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")
+    ).to(tl.float32)
     highest = tl.max(x)
     tl.store(highest_at + part, highest)
     tl.store(powers_at + part, tl.sum(tl.exp(x - highest)))
@@ -45,7 +49,8 @@ def _survey(
 
 @triton.jit
 def _best_words(
-    logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words_at, log_probs_at,
+    logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words_at,
+    log_probs_at,
     words, groups, chunks, end,
     hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, group: tl.constexpr,
     groups_block: tl.constexpr, chunks_block: tl.constexpr,
@@ -67,7 +72,9 @@ def _best_words(
         best = tl.where(number == place, float("-inf"), best)
     word = chosen[:, None] * group + tl.arange(0, group)[None, :]
     real = (slot < tl.minimum(k, groups))[:, None] & (word < words)
-    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=real, other=float("-inf")).to(tl.float32)
+    x = tl.load(logits_at + row.to(tl.int64) * words + word, mask=real, other=float("-inf")).to(
+        tl.float32
+    )
     x = _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses)
     for rank in tl.static_range(k):
         value = tl.max(x)
@@ -91,10 +98,12 @@ def _kth_best(scores, nbest: tl.constexpr):
 @triton.jit
 def _advance(
     words_at, log_probs_found_at, steps_at, penalties_at, longest_at,
-    last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at, end_log_probs_at,
+    last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at,
+    end_log_probs_at,
     origin_at, end, enough, places, capacity,
     hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr,
-    rows_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr, nbest: tl.constexpr,
+    rows_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr,
+    nbest: tl.constexpr,
 ):  # fmt: skip
     """A sentence: its candidates in order, ends noted, W of the others living on."""
     sentence = tl.program_id(0)
@@ -146,9 +155,12 @@ def _advance(
             new_log_prob = tl.where(mine, its_log_prob, new_log_prob)
             alive += 1
     best_alive = tl.max(new_total, 0)
-    over = (count >= enough) | (best_alive / tl.load(penalties_at + longest) <= _kth_best(scores, nbest))
+    over = (count >= enough) | (
+        best_alive / tl.load(penalties_at + longest) <= _kth_best(scores, nbest)
+    )
     lives = index < alive
-    if (steps + 1 >= longest) & (over == 0):  # at the largest length, live hypotheses count as they stand
+    # at the largest length, live hypotheses count as they stand
+    if (steps + 1 >= longest) & (over == 0):
         slot_at = sentence * (capacity + 1) + count + index
         tl.store(scores_at + slot_at, new_total / penalty, mask=lives)
         tl.store(ends_at + slot_at * 3, (steps + index * 0).to(tl.int64), mask=lives)
@@ -161,7 +173,11 @@ def _advance(
     done = over | (tl.load(done_at + sentence) != 0)
     tl.store(done_at + sentence, done)
     hypothesis_at, valid = sentence * hypotheses + index, index < hypotheses
-    tl.store(totals_at + hypothesis_at, tl.where(lives & (done == 0), new_total, float("-inf")), mask=valid)
+    tl.store(
+        totals_at + hypothesis_at,
+        tl.where(lives & (done == 0), new_total, float("-inf")),
+        mask=valid,
+    )
     tl.store(last_at + hypothesis_at, new_word, mask=valid)
     history_at = hypothesis_at * places + steps
     tl.store(said_at + history_at, new_word.to(tl.int32), mask=valid)
@@ -182,23 +198,39 @@ def _advance(
 def best_words(
     logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
 ) -> tuple[Tensor, Tensor]:
-    """For each row (R, V) the k best words and their log-probabilities, (R, k'), those beyond k meaningless.
+    """For each row (R, V) the k best words and their log-probabilities, (R, k'), those beyond k
+    meaningless.
 
     `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
     rows, words = logits.shape
     chunk = max(_GROUP, min(_CHUNK, triton.next_power_of_2(words)))
-    chunks, groups, slots = triton.cdiv(words, chunk), triton.cdiv(words, _GROUP), triton.next_power_of_2(k)
+    chunks = triton.cdiv(words, chunk)
+    groups = triton.cdiv(words, _GROUP)
+    slots = triton.next_power_of_2(k)
     best = torch.empty(rows, groups, dtype=torch.float32, device=logits.device)
     highest, powers = torch.empty(2, rows, chunks, dtype=torch.float32, device=logits.device)
     found = torch.empty(rows, slots, dtype=torch.int64, device=logits.device)
     log_probs = torch.empty(rows, slots, dtype=torch.float32, device=logits.device)
-    limits, hypotheses = (bias, end_from, steps), rows // len(end_from)
+    limits = (bias, end_from, steps)
+    hypotheses = rows // len(end_from)
     _survey[(rows, chunks)](
-        logits, *limits, best, highest, powers, words, groups, end, hypotheses, chunk, _GROUP, num_warps=4
+        logits,
+        *limits,
+        best,
+        highest,
+        powers,
+        words,
+        groups,
+        end,
+        hypotheses,
+        chunk,
+        _GROUP,
+        num_warps=4,
     )
     _best_words[(rows,)](
         logits, *limits, best, highest, powers, found, log_probs, words, groups, chunks, end,
-        hypotheses, k, slots, _GROUP, triton.next_power_of_2(groups), triton.next_power_of_2(chunks), num_warps=1,
+        hypotheses, k, slots, _GROUP, triton.next_power_of_2(groups),
+        triton.next_power_of_2(chunks), num_warps=1,
     )  # fmt: skip
     return found, log_probs
 
@@ -226,14 +258,17 @@ def choose(
     ends: Tensor,
     end_log_probs: Tensor,
 ) -> None:
-    """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are changed in place."""
+    """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are
+    changed in place."""
     sentences, hypotheses, places = origin.shape
     k, capacity = hypotheses + 1, scores.shape[1] - 1
     words, found = best_words(logits, bias, end_from, steps, end, k)
     slots = words.shape[1]
     _advance[(sentences,)](
-        words, found, steps, penalties, longest, last, totals, done, said, parents, log_probs, count,
+        words, found, steps, penalties, longest, last, totals, done, said, parents, log_probs,
+        count,
         scores, ends, end_log_probs, origin, end, enough, places, capacity,
-        hypotheses, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity), 32, nbest,
+        hypotheses, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity),
+        32, nbest,
         num_warps=1,
     )  # fmt: skip

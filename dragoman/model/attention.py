@@ -1,15 +1,16 @@
-"""Attention ("Attention Is All You Need", section 3.2): similarity, softmax over keys, weighted sum of values, heads.
+"""Attention ("Attention Is All You Need", section 3.2): similarity, softmax over keys, weighted sum
+of values, heads.
 
-    B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool, True = may look,
-    and broadcast to (B, H, T, S).
+    B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
+    True = may look, and broadcast to (B, H, T, S).
 
-Its parts are chosen one by one: `heads` (what a head gets of the input), `similarities` (how a key fits a query),
-`spans` (which keys are seen), `distances` (rotary and relative positions).
+Its parts are chosen one by one: `heads` (what a head gets of the input), `similarities` (how a key
+fits a query), `spans` (which keys are seen), `distances` (rotary and relative positions).
 
 Three code paths lead to one result: `plain_attention` is the formula and shows its weights;
 `fused_attention` is torch's kernel and does not; our own kernel takes sentences that lie end to end
-without padding (`Attention.packed`). `Attention` uses torch's kernel unless somebody wants to see the
-weights (`record`) or the kernel does not know the parts.
+without padding (`Attention.packed`). `Attention` uses torch's kernel unless somebody wants to see
+the weights (`record`) or the kernel does not know the parts.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,8 @@ def plain_attention(
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may see."""
+    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may
+    see."""
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
@@ -58,14 +60,17 @@ def fused_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to memory."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale)
+    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to
+    memory."""
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale
+    )
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] .. starts_q[i+1]
-    and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] ..
+    starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
 
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)
@@ -82,13 +87,17 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, cross: bool = False):
         super().__init__()
         kind, width, heads = config.attention, config.width, config.heads
-        self.project = HEADS[kind.heads_layout](width, heads) if kind.projections else BareHeads(width, heads)
+        self.project = (
+            HEADS[kind.heads_layout](width, heads) if kind.projections else BareHeads(width, heads)
+        )
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
         self.span = SPANS[kind.span](kind.window)
         position = POSITIONS[config.positions.kind]
         in_attention = position.in_attention and not cross
-        self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(config, features)
+        self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(
+            config, features
+        )
         self.dropout = config.attention_dropout
         self._by_kernel = (
             variants.SIMILARITIES[kind.similarity].fused
@@ -110,8 +119,9 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Each position of x (B, T, D) looks at a memory or, without one, at its own sequence.
 
-        With a `cache`, x continues the positions that it holds, and is appended to it. `at` is the position of
-        x in its own sequence where it looks at a memory. `causal`: nobody sees what comes after it.
+        With a `cache`, x continues the positions that it holds, and is appended to it. `at` is the
+        position of x in its own sequence where it looks at a memory. `causal`: nobody sees what
+        comes after it.
         """
         if memory is None:
             at = cache.length if cache is not None else 0
@@ -119,10 +129,13 @@ class Attention(nn.Module):
             if cache is not None:
                 seen = cache.append(seen)
         else:
-            q, seen = self.similarity.queries(self.project.queries(x)), memory
+            q = self.similarity.queries(self.project.queries(x))
+            seen = memory
         return self._attend(q, seen, mask, causal, at, record)
 
-    def packed(self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False) -> Tensor:
+    def packed(
+        self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False
+    ) -> Tensor:
         """The same for sentences end to end (N, D), by our own kernel."""
         from dragoman.kernels.attention import packed_attention
 
@@ -131,7 +144,14 @@ class Attention(nn.Module):
         keys_values = None if memory is None else heads.joined_keys_values(memory)
         dropout = self.dropout if self.training else 0.0
         y = packed_attention(
-            queries, keys_values, packed.starts_q, packed.starts_k, heads.heads, packed.longest, causal, dropout
+            queries,
+            keys_values,
+            packed.starts_q,
+            packed.starts_k,
+            heads.heads,
+            packed.longest,
+            causal,
+            dropout,
         )
         joined: Tensor = heads.to_out(y)  # (N, D)
         return joined
@@ -152,14 +172,20 @@ class Attention(nn.Module):
         return self.similarity.queries(q), KeysValues(self.similarity.keys(k), v)
 
     def _attend(
-        self, q: Tensor, seen: KeysValues, mask: Tensor | None, causal: bool, at: int, record: Record | None
+        self,
+        q: Tensor,
+        seen: KeysValues,
+        mask: Tensor | None,
+        causal: bool,
+        at: int,
+        record: Record | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
         causal = causal and queries > 1  # the last position sees everything before it
-        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside another
-        # mask, it has to be given one.
+        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside
+        # another mask, it has to be given one.
         if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past

@@ -1,8 +1,9 @@
-"""Layers of the encoder and of the decoder: attention and feed-forward network, each with its surroundings.
+"""Layers of the encoder and of the decoder: attention and feed-forward network, each with its
+surroundings.
 
-"Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it is given functions
-that look at what was said and at the source. So one layer serves training, search with a KV cache, sentences
-end to end and a decoder whose caches never move.
+"Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it is
+given functions that look at what was said and at the source. So one layer serves training, search
+with a KV cache, sentences end to end and a decoder whose caches never move.
 
 B sentences, T positions, D features.
 """
@@ -38,7 +39,9 @@ class _Layer(nn.Module):
     def multiplications(self, words: float, pairs: float) -> float:
         """Of attention to itself, in which so many pairs meet, and of the feed-forward network."""
         attention = self.attention.multiplications(words, words, pairs)
-        return attention + (self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0)
+        return attention + (
+            self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0
+        )
 
 
 class EncoderLayer(_Layer):
@@ -70,7 +73,9 @@ class DecoderLayer(_Layer):
         """Keys and values of the source (B, S, D), for all that this layer will say about it."""
         return self.cross.keys_values(x)
 
-    def forward(self, x: Tensor, to_past: Look, to_memory: Look, real: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, to_past: Look, to_memory: Look, real: Tensor | None = None
+    ) -> Tensor:
         x = self.around_attention(x, to_past, real)
         x = self.around_cross(x, to_memory, real)
         return self.transform(x, real)

@@ -25,7 +25,9 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Vocabulary, Vocabulary], Model]]
 }
 
 
-def build_model(config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0) -> Model:
+def build_model(
+    config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0
+) -> Model:
     """A model with fresh weights, the same for the same seed."""
     if config.tied == "auto":
         config = replace(config, tied="all" if shared else "target")

@@ -1,15 +1,17 @@
-"""Convolutional sequence to sequence (Gehring et al. 2017): gated convolutions, attention in every decoder layer.
+"""Convolutional sequence to sequence (Gehring et al. 2017): gated convolutions, attention in every
+decoder layer.
 
-    B sentences, S source, T target, D features, k kernel width. e, g: embeddings of source and target words, with
-    learned positions.
+    B sentences, S source, T target, D features, k kernel width. e, g: embeddings of source and
+    target words, with learned positions.
 
-    encoder layer   x ← (x + GLU(conv(x))) √½                                z: the last layer's output
+    encoder layer   x ← (x + GLU(conv(x))) √½                             z: the last layer's output
     decoder layer   h = GLU(conv of x and the k-1 positions before)
                     a = softmax((W h + g)·z),  c = √n Σ a (z + e)√½          n: words of the source
                     x ← (x + (h + V c) √½) √½
 
-√½ and √n keep the variance. Left out: weight normalisation, and the smaller gradients for the encoder that the paper
-needs without Adam. Dot products are divided by √D, as everywhere in dragoman.
+√½ and √n keep the variance. Left out: weight normalisation, and the smaller gradients for the
+encoder that the paper needs without Adam. Dot products are divided by √D, as everywhere in
+dragoman.
 """
 
 import math
@@ -37,7 +39,8 @@ class GatedConvolution(nn.Module):
         super().__init__()
         self.dropout = config.dropout
         self.conv = nn.Conv1d(config.width, 2 * config.width, config.kernel_width)
-        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.width))  # the gate halves, twice
+        # the gate halves, twice
+        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.width))
         nn.init.normal_(self.conv.weight, std=spread)
         nn.init.zeros_(cast(Tensor, self.conv.bias))
 
@@ -51,12 +54,14 @@ class ConvolutionalDecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.convolution = GatedConvolution(config)
-        self.to_query, self.to_out = nn.Linear(config.width, config.width), nn.Linear(config.width, config.width)
+        self.to_query = nn.Linear(config.width, config.width)
+        self.to_out = nn.Linear(config.width, config.width)
 
     def forward(
         self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
     ) -> tuple[Tensor, Tensor]:
-        """Positions (B, T, D) behind a window (B, k-1, D), their own words' vectors, and the window behind them."""
+        """Positions (B, T, D) behind a window (B, k-1, D), their own words' vectors, and the window
+        behind them."""
         seen = torch.cat([window.to(x.dtype), x], dim=1)
         h = self.convolution(seen)
         context = self.to_out(self._look(self.to_query(h) + words, given, record))
@@ -78,7 +83,8 @@ class ConvS2S(Neural):
         learned = replace(config, positions=replace(config.positions, kind="learned"))
         super().__init__(learned, source, target, Embedding)
         self.encoder = cast(
-            list[GatedConvolution], nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers))
+            list[GatedConvolution],
+            nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers)),
         )
         self.decoder = cast(
             list[ConvolutionalDecoderLayer],
@@ -97,14 +103,22 @@ class ConvS2S(Neural):
             x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * HALF
         return x
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
-        e, mask = self.source_embedding(source), self.mask(source)
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        e = self.source_embedding(source)
+        mask = self.mask(source)
         z = self._read(e, mask)
         window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
         return [window] * len(self.decoder), [z, (z + e) * HALF, mask]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = words = self.target_embedding(target_in, at)
         windows = []
@@ -119,7 +133,12 @@ class ConvS2S(Neural):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
-        width, across = self.config.width, float((source_lengths * target_lengths).sum())
+        width = self.config.width
+        across = float((source_lengths * target_lengths).sum())
         convolution = 2 * self.config.kernel_width * width**2
-        total = len(self.encoder) * sources * convolution + targets * width * self.output.out_features
-        return total + len(self.decoder) * (targets * (convolution + 2 * width**2) + 2 * width * across)
+        total = (
+            len(self.encoder) * sources * convolution + targets * width * self.output.out_features
+        )
+        return total + len(self.decoder) * (
+            targets * (convolution + 2 * width**2) + 2 * width * across
+        )

@@ -1,13 +1,15 @@
-"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym, trained and decoded as a language model.
+"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym, trained and decoded as a
+language model.
 
     B sentences, R rows, H heads, S source, T target, D features.
 
-Every position sees those before it, whichever side they are on; the target's positions go on where the source's end.
-The loss is on the target: the source is what is asked, not what is to be learned. The stack has `model.decoder_layers`
-layers. The source runs through it once, at the beginning; its keys and values are kept for all hypotheses.
+Every position sees those before it, whichever side they are on; the target's positions go on where
+the source's end. The loss is on the target: the source is what is asked, not what is to be learned.
+The stack has `model.decoder_layers` layers. The source runs through it once, at the beginning; its
+keys and values are kept for all hypotheses.
 
-Sources of a batch are moved to the right, so that all of them end, and all targets begin, at the same place: distances
-in the sequence are then the same in any batch.
+Sources of a batch are moved to the right, so that all of them end, and all targets begin, at the
+same place: distances in the sequence are then the same in any batch.
 """
 
 from typing import cast
@@ -31,18 +33,25 @@ class DecoderOnly(Neural):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target, Embedding)
         self.decoder = cast(
-            list[EncoderLayer], nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers))
+            list[EncoderLayer],
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers)),
         )
         self.decoder_norm = final_norm(config)
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the keys and values of the source in every layer and which of them are real; the past is empty."""
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Given are the keys and values of the source in every layer and which of them are real;
+        the past is empty."""
         size = source.shape[1]
-        places = torch.arange(size, device=source.device) - _room(self.mask(source))  # (B, S), below 0 for padding
-        real, places = (places >= 0)[:, None, None], places.clamp(min=0)
+        # (B, S), below 0 for padding
+        places = torch.arange(size, device=source.device) - _room(self.mask(source))
+        real = (places >= 0)[:, None, None]
+        places = places.clamp(min=0)
         self.source_embedding.positions.reach(size)
         x = self.source_embedding(source.gather(1, places), places)
-        itself = torch.eye(size, dtype=torch.bool, device=x.device)  # else padding would see nothing at all
+        # else padding would see nothing at all
+        itself = torch.eye(size, dtype=torch.bool, device=x.device)
         mask = causal_mask(size, size, x.device) & real | itself
         nothing = x.new_zeros(len(x), 1, 0, 1)
         caches = [KVCache(nothing, nothing) for _ in self.decoder]
@@ -50,16 +59,24 @@ class DecoderOnly(Neural):
         self._through(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, weights in enumerate(record):
-                _add(recorder, "encoder", number, _moved_back(_moved_back(weights, real).mT, real).mT)
+                _add(
+                    recorder, "encoder", number, _moved_back(_moved_back(weights, real).mT, real).mT
+                )
         given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
-        places = torch.arange(at, at + words, device=target_in.device) + size - _room(real)  # (R, T)
+        # (R, T)
+        places = torch.arange(at, at + words, device=target_in.device) + size - _room(real)
         self.target_embedding.positions.reach(size + at + words)
         x = self.target_embedding(target_in, places)
         said = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
@@ -78,10 +95,17 @@ class DecoderOnly(Neural):
                 _add(recorder, "cross", number, _moved_back(weights[..., :size], real))
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
-    def _through(self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None) -> Tensor:
+    def _through(
+        self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None
+    ) -> Tensor:
         """New positions (B, T, D) behind those of the caches; `mask` is over all of them."""
         for layer, cache in zip(self.decoder, caches, strict=True):
-            x = layer(x, lambda h, at=layer.attention, cache=cache: at(h, cache=cache, mask=mask, record=record))
+            x = layer(
+                x,
+                lambda h, at=layer.attention, cache=cache: at(
+                    h, cache=cache, mask=mask, record=record
+                ),
+            )
         hidden: Tensor = self.decoder_norm(x)
         return hidden
 
@@ -97,8 +121,11 @@ class DecoderOnly(Neural):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)
-        words, pairs = float(lengths.sum()), self.decoder[0].attention.span.pairs(lengths, lengths, causal=True)
-        total: float = float(target_lengths.sum()) * self.output.in_features * self.output.out_features
+        words = float(lengths.sum())
+        pairs = self.decoder[0].attention.span.pairs(lengths, lengths, causal=True)
+        total: float = (
+            float(target_lengths.sum()) * self.output.in_features * self.output.out_features
+        )
         total += self.source_embedding.positions.multiplications(words)
         return total + sum(layer.multiplications(words, pairs) for layer in self.decoder)
 

@@ -1,6 +1,7 @@
 """Positions that act inside self-attention, on how far apart query and key stand.
 
-    B batch, H heads, T queries, S keys, K features per head. The queries are the last ones of the keys.
+    B batch, H heads, T queries, S keys, K features per head. The queries are the last ones of the
+    keys.
 
 Cross-attention has neither of them: a distance between two sentences is no distance.
 """
@@ -32,7 +33,8 @@ class NoDistances(nn.Module):
 class Rotary(NoDistances):
     """Each pair of features is turned by an angle that grows with the position (Su et al. 2021).
 
-    The dot product of two turned vectors depends on the difference of their angles: on their distance alone.
+    The dot product of two turned vectors depends on the difference of their angles: on their
+    distance alone.
     """
 
     def __init__(self, config: ModelConfig, features: int):
@@ -43,11 +45,14 @@ class Rotary(NoDistances):
         angles = self.angles.rows(at, x.shape[2]).to(x.dtype)
         sines, cosines = angles[:, 0::2], angles[:, 1::2]  # (T, K/2) each
         first, second = x[..., 0::2], x[..., 1::2]  # (B, H, T, K/2) each
-        return torch.stack([first * cosines - second * sines, first * sines + second * cosines], dim=-1).flatten(-2)
+        return torch.stack(
+            [first * cosines - second * sines, first * sines + second * cosines], dim=-1
+        ).flatten(-2)
 
 
 class Relative(NoDistances):
-    """Each head learns a number for each distance (Raffel et al. 2020), clipped on either side (Shaw et al. 2018)."""
+    """Each head learns a number for each distance (Raffel et al. 2020), clipped on either side
+    (Shaw et al. 2018)."""
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
@@ -60,9 +65,11 @@ class Relative(NoDistances):
 
 
 class Alibi(NoDistances):
-    """Scores fall in a line with the distance, in each head by a slope of its own (ALiBi, Press et al. 2022).
+    """Scores fall in a line with the distance, in each head by a slope of its own (ALiBi, Press et
+    al. 2022).
 
-    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. In the encoder distances count both ways.
+    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. In the encoder distances
+    count both ways.
     """
 
     slopes: Tensor

@@ -19,7 +19,8 @@ class KeysValues(NamedTuple):
 
 
 class KVCache:
-    """Keys and values of the positions before, so that none is computed twice; grows with each step."""
+    """Keys and values of the positions before, so that none is computed twice; grows with each
+    step."""
 
     def __init__(self, k: Tensor, v: Tensor):
         self.seen = KeysValues(k, v)
@@ -38,14 +39,17 @@ class KVCache:
 
 
 class BareHeads(nn.Module):
-    """Nothing to learn: queries, keys and values are the input itself, a head's are D/H of its features.
+    """Nothing to learn: queries, keys and values are the input itself, a head's are D/H of its
+    features.
 
     With one head this is self-attention in its first form, w = softmax(x·x), y = w x.
     """
 
     def __init__(self, width: int, heads: int, features: int | None = None):
         super().__init__()
-        self.width, self.heads, self.features = width, heads, features or width // heads
+        self.width = width
+        self.heads = heads
+        self.features = features or width // heads
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         """All three of one sequence."""
@@ -69,13 +73,16 @@ class BareHeads(nn.Module):
 
 
 class PaperHeads(BareHeads):
-    """Each head projects the whole input to D/H features; the heads are joined and multiplied by Wo.
+    """Each head projects the whole input to D/H features; the heads are joined and multiplied by
+    Wo.
 
-    Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one product. `sets` counts the
-    sets of keys and values: one for each head, or one for all.
+    Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one
+    product. `sets` counts the sets of keys and values: one for each head, or one for all.
     """
 
-    def __init__(self, width: int, heads: int, features: int | None = None, sets: int | None = None):
+    def __init__(
+        self, width: int, heads: int, features: int | None = None, sets: int | None = None
+    ):
         super().__init__(width, heads, features)
         self.asking, self.asked = heads * self.features, (sets or heads) * self.features
         self.to_qkv = Linear(width, self.asking + 2 * self.asked)
@@ -87,7 +94,9 @@ class PaperHeads(BareHeads):
         nn.init.zeros_(self.to_out.bias)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        q, k, v = map(self._split, self.to_qkv(x).split([self.asking, self.asked, self.asked], dim=-1))
+        q, k, v = map(
+            self._split, self.to_qkv(x).split([self.asking, self.asked, self.asked], dim=-1)
+        )
         return q, KeysValues(k, v)
 
     def queries(self, x: Tensor) -> Tensor:
@@ -127,11 +136,13 @@ class SharedHeads(PaperHeads):
 
 
 class NarrowHeads(BareHeads):
-    """The input is cut into chunks of D/H features; a head projects its own chunk, by matrices D/H x D/H."""
+    """The input is cut into chunks of D/H features; a head projects its own chunk, by matrices D/H
+    x D/H."""
 
     def __init__(self, width: int, heads: int):
         super().__init__(width, heads)
-        self.weight = nn.Parameter(torch.empty(3, heads, self.features, self.features))  # queries, keys, values
+        # queries, keys, values
+        self.weight = nn.Parameter(torch.empty(3, heads, self.features, self.features))
         self.bias = nn.Parameter(torch.zeros(3, heads, 1, self.features))
         self.to_out = Linear(width, width)
         for matrix in (*self.weight.flatten(0, 1), self.to_out.weight):

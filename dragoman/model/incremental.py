@@ -2,11 +2,12 @@
 
     N sentences of W hypotheses each, R = N*W rows, S source, P places, D features, V words.
 
-The layers are those of `Transformer`; only the look at the past and at the source is another one. The KV
-cache of `Transformer.advance` grows, and is copied when hypotheses change places. Here it has room for all steps
-from the beginning and never moves: `origin` says for each hypothesis and place which hypothesis of its sentence
-wrote that place. So a step is always the same computation at the same addresses, which a GPU can record and
-replay. Beside each of our kernels stands its plain twin.
+The layers are those of `Transformer`; only the look at the past and at the source is another one.
+The KV cache of `Transformer.advance` grows, and is copied when hypotheses change places. Here it
+has room for all steps from the beginning and never moves: `origin` says for each hypothesis and
+place which hypothesis of its sentence wrote that place. So a step is always the same computation at
+the same addresses, which a GPU can record and replay. Beside each of our kernels stands its plain
+twin.
 """
 
 import torch
@@ -18,14 +19,20 @@ from dragoman.model.transformer import Transformer
 
 
 class IncrementalDecoder:
-    def __init__(self, model: Transformer, sentences: int, hypotheses: int, sources: int, places: int):
+    def __init__(
+        self, model: Transformer, sentences: int, hypotheses: int, sources: int, places: int
+    ):
         self.model, self.hypotheses, self.places = model, hypotheses, places
         weight = model.output.weight
         width = model.config.width
         self.memory = [weight.new_zeros(sentences, sources, 2 * width) for _ in model.decoder]
-        self.caches = [weight.new_zeros(sentences, hypotheses, places, 2 * width) for _ in model.decoder]
+        self.caches = [
+            weight.new_zeros(sentences, hypotheses, places, 2 * width) for _ in model.decoder
+        ]
         self.lengths = torch.zeros(sentences, dtype=torch.int32, device=weight.device)
-        self.origin = torch.zeros(sentences, hypotheses, places, dtype=torch.int32, device=weight.device)
+        self.origin = torch.zeros(
+            sentences, hypotheses, places, dtype=torch.int32, device=weight.device
+        )
         self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
         model.target_embedding.positions.reach(places)
 
@@ -71,9 +78,11 @@ class IncrementalDecoder:
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache gets its new place."""
+    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
+    gets its new place."""
     sentences, hypotheses = cache.shape[:2]
-    now, width = int(steps), qkv.shape[1] // 3
+    now = int(steps)
+    width = qkv.shape[1] // 3
     cache[:, :, now] = qkv[:, width:].view(sentences, hypotheses, -1)
     ancestors = origin[:, :, : now + 1].clone()
     ancestors[:, :, now] = torch.arange(hypotheses, device=origin.device)
@@ -87,7 +96,8 @@ def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> 
     """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
     sentences, sources, _ = memory.shape
     k, v = memory.chunk(2, dim=-1)
-    mask = (torch.arange(sources, device=q.device) < lengths[:, None])[:, None, None]  # (N, 1, 1, S)
+    # (N, 1, 1, S)
+    mask = (torch.arange(sources, device=q.device) < lengths[:, None])[:, None, None]
     return _attend(q.view(sentences, -1, q.shape[1]), k, v, mask, heads).flatten(0, 1)
 
 

@@ -1,12 +1,13 @@
 """What every architecture is to training, search and the tools around them.
 
-    B sentences, R rows (hypotheses), S source, T target positions, D features, V vocabulary. Batch first.
-    Masks: True = may look.
+    B sentences, R rows (hypotheses), S source, T target positions, D features, V vocabulary. Batch
+    first. Masks: True = may look.
 
-An architecture is two methods. `begin` reads the source; `advance` says target words. Training advances over all
-words of a sentence at once (teacher forcing), search by one word at a time: the same code, so that the two cannot
-differ. What a step needs of those before it (a KV cache, LSTM cells, windows of convolutions) is the past; what belongs
-to the sentence is given once and never computed again. `logits` stands behind both.
+An architecture is two methods. `begin` reads the source; `advance` says target words. Training
+advances over all words of a sentence at once (teacher forcing), search by one word at a time: the
+same code, so that the two cannot differ. What a step needs of those before it (a KV cache, LSTM
+cells, windows of convolutions) is the past; what belongs to the sentence is given once and never
+computed again. `logits` stands behind both.
 """
 
 import math
@@ -26,10 +27,11 @@ from dragoman.text.vocabulary import Vocabulary
 
 
 class Recorder:
-    """Collects attention weights (B, H, T, S) on a pass through a model: "encoder", "decoder" and "cross", by layers.
+    """Collects attention weights (B, H, T, S) on a pass through a model: "encoder", "decoder" and
+    "cross", by layers.
 
-    `only_cross`: the one decoder layer whose look at the source is wanted. Layers that nobody wants to see keep
-    their fast kernels.
+    `only_cross`: the one decoder layer whose look at the source is wanted. Layers that nobody wants
+    to see keep their fast kernels.
     """
 
     def __init__(self, only_cross: int | None = None):
@@ -58,7 +60,9 @@ class State:
 
     def select(self, parents: np.ndarray) -> "State":
         """Row r becomes a copy of row parents[r]; rows may repeat, be left out, change order."""
-        sentences, past, rows = self.sentences[parents], list(self.past), self.rows
+        sentences = self.sentences[parents]
+        past = list(self.past)
+        rows = self.rows
         # Within a beam rows change places, but not their sentence: what is given is seldom copied.
         if not np.array_equal(sentences, self.sentences):
             rows = _take(self.given, sentences)
@@ -76,18 +80,27 @@ class Model(nn.Module):
     pad: int
     output: nn.Linear
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Of each sentence (B, S): its past before the first word, and what is given."""
         raise NotImplementedError
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """The next words (R, T), the first of them at position `at`: hidden states (R, T, D) and the longer past."""
+        """The next words (R, T), the first of them at position `at`: hidden states (R, T, D) and
+        the longer past."""
         raise NotImplementedError
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Source (B, S) and shifted target (B, T) to hidden states, from which `logits` tells each next word."""
+        """Source (B, S) and shifted target (B, T) to hidden states, from which `logits` tells each
+        next word."""
         past, given = self.begin(source)
         return self.advance(target_in, 0, past, given)[0]
 
@@ -100,16 +113,22 @@ class Model(nn.Module):
         past, given = self.begin(source)
         return State(past, given, np.arange(len(source)), given)
 
-    def step(self, state: State, tokens: Tensor, attention_layer: int | None = None) -> tuple[Tensor, Tensor | None]:
-        """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's look at the source (R, S)."""
+    def step(
+        self, state: State, tokens: Tensor, attention_layer: int | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's look at the
+        source (R, S)."""
         recorder = Recorder(attention_layer) if attention_layer is not None else None
-        hidden, state.past = self.advance(tokens[:, None], state.length, state.past, state.rows, recorder)
+        hidden, state.past = self.advance(
+            tokens[:, None], state.length, state.past, state.rows, recorder
+        )
         state.length += 1
         looks = recorder.weights["cross"] if recorder is not None else []
         return hidden[:, 0], looks[0].mean(dim=1)[:, 0] if looks else None
 
     def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
-        """What every layer and head looks at, (B, H, T, S) per layer, under "encoder", "decoder" and "cross"."""
+        """What every layer and head looks at, (B, H, T, S) per layer, under "encoder", "decoder"
+        and "cross"."""
         recorder = Recorder()
         past, given = self.begin(source, recorder)
         self.advance(target_in, 0, past, given, recorder)
@@ -117,7 +136,9 @@ class Model(nn.Module):
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""
-        raise TranslationError(f"a model with model.architecture={self.config.architecture} has no encoder.")
+        raise TranslationError(
+            f"a model with model.architecture={self.config.architecture} has no encoder."
+        )
 
     @property
     def attention_layers(self) -> int:
@@ -136,18 +157,21 @@ class Model(nn.Module):
         return False
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not counted."""
+        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not
+        counted."""
         raise NotImplementedError
 
 
 class Words(nn.Module):
-    """√D E[x], dropped out: words without a place, for models that read them one after the other."""
+    """√D E[x], dropped out: words without a place, for models that read them one after the
+    other."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)
-        self.dropout, self.scale = config.dropout, math.sqrt(config.width)
+        self.dropout = config.dropout
+        self.scale = math.sqrt(config.width)
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.dropout(self.words(ids) * self.scale, self.dropout, self.training)

@@ -1,6 +1,7 @@
 """What stands around attention in a layer: feed-forward network, normalisation, residual sum.
 
-"Attention Is All You Need", sections 3.1 and 3.3; the norm before the sublayer is from Xiong et al. 2020.
+"Attention Is All You Need", sections 3.1 and 3.3; the norm before the sublayer is from Xiong et al.
+2020.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,11 @@ from dragoman.config import ModelConfig
 from dragoman.kernels import usable
 from dragoman.model.linear import Linear
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "swish": F.silu,
+}
 
 
 class FeedForward(nn.Module):
@@ -30,8 +35,14 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.inner(x, relu=True) if self.activation is F.relu else self.activation(self.inner(x))
-        y: Tensor = self.outer(dropout_add(None, h, self.dropout) if self.training and self.dropout else h)
+        h = (
+            self.inner(x, relu=True)
+            if self.activation is F.relu
+            else self.activation(self.inner(x))
+        )
+        y: Tensor = self.outer(
+            dropout_add(None, h, self.dropout) if self.training and self.dropout else h
+        )
         return y
 
     def multiplications(self, positions: float) -> float:
@@ -51,7 +62,8 @@ def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
 class NoNorm(nn.Module):
     """Leaves everything as it is. The other norms take its place.
 
-    `real` says which positions are words (B, T), for those norms that look at more than one position.
+    `real` says which positions are words (B, T), for those norms that look at more than one
+    position.
     """
 
     def __init__(self, width: int):
@@ -60,7 +72,9 @@ class NoNorm(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         return x
 
-    def of_sum(self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None) -> Tensor:
+    def of_sum(
+        self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None
+    ) -> Tensor:
         """norm(x + dropout(y)), or without x"""
         return self.forward(dropout_add(x, y, dropout), real)
 
@@ -78,7 +92,9 @@ class LayerNorm(NoNorm, nn.LayerNorm):
             return residual_norm(x, None, self.weight, self.bias, self.eps)
         return nn.LayerNorm.forward(self, x)
 
-    def of_sum(self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None) -> Tensor:
+    def of_sum(
+        self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None
+    ) -> Tensor:
         if x is not None and usable(x):
             from dragoman.kernels.residual import residual_norm
 
@@ -89,8 +105,9 @@ class LayerNorm(NoNorm, nn.LayerNorm):
 class BatchNorm(NoNorm):
     """Over all words of the batch, feature by feature (Ioffe and Szegedy 2015).
 
-    In training a word's output depends on the other words, later ones included; running averages of mean and variance
-    take the batch's place in translation, where nothing depends on anything but the past.
+    In training a word's output depends on the other words, later ones included; running averages of
+    mean and variance take the batch's place in translation, where nothing depends on anything but
+    the past.
     """
 
     mean: Tensor
@@ -107,7 +124,8 @@ class BatchNorm(NoNorm):
         mean, variance = self.mean, self.variance
         if self.training:
             words = (x.flatten(0, -2) if real is None else x[real]).to(mean.dtype)  # (N, D)
-            mean, variance = words.mean(0), words.var(0, unbiased=False)
+            mean = words.mean(0)
+            variance = words.var(0, unbiased=False)
             with torch.no_grad():
                 self.mean.lerp_(mean, self.momentum)
                 self.variance.lerp_(variance, self.momentum)
@@ -132,12 +150,16 @@ class _Around(nn.Module):
 
 
 class PostNorm(_Around):
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
+    ) -> Tensor:
         return self.norm.of_sum(x if self.residual else None, sublayer(x), self.dropout, real)
 
 
 class PreNorm(_Around):
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
+    ) -> Tensor:
         return dropout_add(x if self.residual else None, sublayer(self.norm(x, real)), self.dropout)
 
 

@@ -1,14 +1,16 @@
-"""The statistical baseline: word by word, each with the translations that IBM model 1 learned (`text/lexicon.py`).
+"""The statistical baseline: word by word, each with the translations that IBM model 1 learned
+(`text/lexicon.py`).
 
     B sentences, R rows, S source, T target, K translations of a word, V target vocabulary.
 
-Model 1 knows which words belong together and nothing of order, so the source is walked along: place t of the target is
-mostly a translation of word t of the source, to a small part one of any of its words, and to a tiny part any word:
+Model 1 knows which words belong together and nothing of order, so the source is walked along: place
+t of the target is mostly a translation of word t of the source, to a small part one of any of its
+words, and to a tiny part any word:
 
     p(y at t | x) = (1-λ-ε) t(y|xt) + λ Σi t(y|xi) / (n+1) + ε p(y)
 
-The end of the source translates to the end of the target alone. "Hidden states" are the first two terms; the output
-layer's one column is p(y).
+The end of the source translates to the end of the target alone. "Hidden states" are the first two
+terms; the output layer's one column is p(y).
 """
 
 import numpy as np
@@ -28,8 +30,11 @@ class Lexical(Model):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__()
-        self.config, self.pad, self._ends = config, source.pad, (source.eos, target.eos)
-        self.register_buffer("translations", torch.zeros(len(source), KEPT, dtype=torch.int32))  # (source words, K)
+        self.config = config
+        self.pad = source.pad
+        self._ends = (source.eos, target.eos)
+        # (source words, K)
+        self.register_buffer("translations", torch.zeros(len(source), KEPT, dtype=torch.int32))
         self.probabilities = nn.Parameter(torch.zeros(len(source), KEPT))
         self.output = nn.Linear(1, len(target), bias=False)
         nn.init.constant_(self.output.weight, 1 / len(target))
@@ -41,13 +46,18 @@ class Lexical(Model):
         self.probabilities.copy_(torch.from_numpy(lexicon.probabilities))
         self.output.weight.copy_(torch.from_numpy(frequencies / frequencies.sum())[:, None])
         source_end, target_end = self._ends
-        self.translations[source_end, 0], self.probabilities[source_end, 0] = target_end, 1.0
+        self.translations[source_end, 0] = target_end
+        self.probabilities[source_end, 0] = 1.0
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the source, its length, and how likely each word is anywhere in the target, (B, V)."""
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Given are the source, its length, and how likely each word is anywhere in the target, (B,
+        V)."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
         words = torch.where(source == self._ends[0], self.pad, source)
-        words = torch.cat([torch.full_like(lengths, self.pad), words], dim=1)  # with nobody's word in front
+        # with nobody's word in front
+        words = torch.cat([torch.full_like(lengths, self.pad), words], dim=1)
         shares = (words != self.pad) / lengths  # the end counts for nobody: (n-1) + 1 words
         shares[:, :1] = 1 / lengths
         anywhere = self.probabilities.new_zeros(len(source), self.output.out_features)
@@ -56,7 +66,12 @@ class Lexical(Model):
         return [], [source, lengths, anywhere]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         source, lengths, anywhere = given
         places = torch.arange(at, at + target_in.shape[1], device=source.device)
@@ -69,6 +84,7 @@ class Lexical(Model):
         return torch.log(hidden + ANY_WORD * self.output.weight[:, 0])
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Probabilities are weighted and added: of each word's translations, and of the vocabulary at each place."""
+        """Probabilities are weighted and added: of each word's translations, and of the vocabulary
+        at each place."""
         words = float(source_lengths.sum() + target_lengths.sum())
         return KEPT * words + float(target_lengths.sum()) * self.output.out_features

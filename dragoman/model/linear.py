@@ -17,7 +17,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -
 
 
 class Linear(nn.Linear):
-    """`stacked`: the heights of the matrices that lie in the weight one above the other, where it holds several."""
+    """`stacked`: the heights of the matrices that lie in the weight one above the other, where it
+    holds several."""
 
     stacked: list[int] | None = None
 

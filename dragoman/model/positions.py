@@ -1,9 +1,10 @@
-"""Where a word stands, as a vector joined to the word's own ("Attention Is All You Need", section 3.5).
+"""Where a word stands, as a vector joined to the word's own ("Attention Is All You Need", section
+3.5).
 
-T positions, D features of a word, P of a position. Positions count from 0. Attention alone does not see order: without
-these, permuting the input permutes the output. `at` tells where x stands: its first position, or, in a tensor, the
-position of every row; such positions cannot be looked at without waiting for the device, so `reach` must have been
-asked for them before.
+T positions, D features of a word, P of a position. Positions count from 0. Attention alone does not
+see order: without these, permuting the input permutes the output. `at` tells where x stands: its
+first position, or, in a tensor, the position of every row; such positions cannot be looked at
+without waiting for the device, so `reach` must have been asked for them before.
 """
 
 import torch
@@ -37,7 +38,9 @@ class Concat(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
-        return F.linear(torch.cat([x, p.to(x.dtype).expand(*x.shape[:-1], -1)], dim=-1), self.weight)
+        return F.linear(
+            torch.cat([x, p.to(x.dtype).expand(*x.shape[:-1], -1)], dim=-1), self.weight
+        )
 
     def multiplications(self, positions: float) -> float:
         return positions * self.weight.numel()
@@ -47,7 +50,8 @@ JOINS: dict[str, type[Add] | type[Concat]] = {"add": Add, "concat": Concat}
 
 
 class NoPositions(nn.Module):
-    """Words are all that is told, or distances speak for positions inside attention (`distances`)."""
+    """Words are all that is told, or distances speak for positions inside attention
+    (`distances`)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -88,7 +92,9 @@ class Index(_Vectors):
         super().__init__(config, 1)
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        places = at if isinstance(at, Tensor) else torch.arange(at, at + x.shape[1], device=x.device)
+        places = (
+            at if isinstance(at, Tensor) else torch.arange(at, at + x.shape[1], device=x.device)
+        )
         return places[..., None].to(x.dtype)
 
 
@@ -118,8 +124,11 @@ class SinusoidTable(_Rows, nn.Module):
 
     def reach(self, end: int) -> None:
         if end > len(self.table):
-            self._outgrown.append(self.table)  # what a GPU has recorded goes on reading it where it lies
-            self.table = torch.from_numpy(sinusoids(max(256, 2 * end), self.features, self.base)).to(self.table)
+            # what a GPU has recorded goes on reading it where it lies
+            self._outgrown.append(self.table)
+            self.table = torch.from_numpy(
+                sinusoids(max(256, 2 * end), self.features, self.base)
+            ).to(self.table)
 
 
 class Sinusoidal(_Vectors):
@@ -147,7 +156,8 @@ class Learned(_Rows, _Vectors):
     def reach(self, end: int) -> None:
         if end > len(self.table):
             raise TranslationError(
-                f"a sentence reaches position {end}, but the learned positions end at {len(self.table)} "
+                f"a sentence reaches position {end}, but the learned positions end at "
+                f"{len(self.table)} "
                 f"(model.positions.max_length): split it, or train with a larger one."
             )
 
@@ -155,5 +165,9 @@ class Learned(_Rows, _Vectors):
         return self.rows(at, x.shape[1])
 
 
-POSITIONS: dict[str, type[NoPositions]] = {"index": Index, "sinusoidal": Sinusoidal, "learned": Learned}
+POSITIONS: dict[str, type[NoPositions]] = {
+    "index": Index,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+}
 """Those that are vectors; the others act inside attention (`distances`), or not at all."""

@@ -1,14 +1,16 @@
 """Recurrent encoder-decoders: the systems before the Transformer.
 
-    B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU; target positions run at once in
-    training, because no layer waits for the attention of the step before.
+    B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU; target
+    positions run at once in training, because no layer waits for the attention of the step before.
 
-- `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, which the decoder gets at every step.
-- `RnnAttention` (Bahdanau et al. 2015, Luong et al. 2015): a two-way encoder; the decoder's states look at all of it.
-  As in Luong et al., without feeding what was seen back into the recurrence, which would make training sequential.
-- `Gnmt` (Wu et al. 2016): deep, residual, a two-way bottom layer in the encoder. The bottom layer of the decoder looks
-  at the source and what it sees goes to every layer above at the same step (in the paper: at the next step, to the
-  bottom layer too, which would again make training sequential).
+- `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, which the decoder
+  gets at every step.
+- `RnnAttention` (Bahdanau et al. 2015, Luong et al. 2015): a two-way encoder; the decoder's states
+  look at all of it. As in Luong et al., without feeding what was seen back into the recurrence,
+  which would make training sequential.
+- `Gnmt` (Wu et al. 2016): deep, residual, a two-way bottom layer in the encoder. The bottom layer
+  of the decoder looks at the source and what it sees goes to every layer above at the same step (in
+  the paper: at the next step, to the bottom layer too, which would again make training sequential).
 
 Attention has one head, as it had then; `model.attention.similarity` chooses its kind.
 """
@@ -32,14 +34,18 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 class Recurrence(nn.Module):
-    """One layer. Its state is what the cell carries from step to step: h and c of an LSTM, h of a GRU; (B, D) each.
+    """One layer. Its state is what the cell carries from step to step: h and c of an LSTM, h of a
+    GRU; (B, D) each.
 
-    It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16, not bfloat16.
+    It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16,
+    not bfloat16.
     """
 
     def __init__(self, cell: str, inputs: int, width: int, two_way: bool = False):
         super().__init__()
-        self.rnn = CELLS[cell](inputs, width // 2 if two_way else width, batch_first=True, bidirectional=two_way)
+        self.rnn = CELLS[cell](
+            inputs, width // 2 if two_way else width, batch_first=True, bidirectional=two_way
+        )
         self.carried = 2 if cell == "lstm" else 1
         if cell == "lstm":
             with torch.no_grad():  # at first, forget little (Jozefowicz et al. 2015)
@@ -59,9 +65,12 @@ class Recurrence(nn.Module):
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 
     def read(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Whole sentences, from nothing; `lengths` are on the host. Padding is neither read nor written."""
+        """Whole sentences, from nothing; `lengths` are on the host. Padding is neither read nor
+        written."""
         with torch.autocast(x.device.type, enabled=False):
-            real = pack_padded_sequence(x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False)
+            real = pack_padded_sequence(
+                x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False
+            )
             y, _ = pad_packed_sequence(self.rnn(real)[0], batch_first=True, total_length=x.shape[1])
         return y
 
@@ -70,7 +79,9 @@ class Recurrence(nn.Module):
         return [like.new_zeros(len(like), self.rnn.hidden_size) for _ in range(self.carried)]
 
     def multiplications(self, positions: float) -> float:
-        return positions * sum(p.numel() for name, p in self.rnn.named_parameters() if name.startswith("weight"))
+        return positions * sum(
+            p.numel() for name, p in self.rnn.named_parameters() if name.startswith("weight")
+        )
 
 
 def stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
@@ -90,7 +101,8 @@ class _Recurrent(Neural):
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
-        x, lengths = self.source_embedding(source), lengths_of(mask)
+        x = self.source_embedding(source)
+        lengths = lengths_of(mask)
         for layer in self.encoder:
             x = self.drop(layer.read(x, lengths))
         return x, mask
@@ -100,7 +112,8 @@ class _Recurrent(Neural):
         after: list[Tensor] = []
         for layer, state in zip(self.decoder, self.states(past), strict=True):
             x, state = layer(x, state)
-            x, after = self.drop(x), [*after, *state]
+            x = self.drop(x)
+            after = [*after, *state]
         return x, after
 
     def states(self, past: list[Tensor]) -> list[list[Tensor]]:
@@ -125,17 +138,25 @@ class Rnn(_Recurrent):
         inputs = [2 * width] + [width] * (config.decoder_layers - 1)
         self.decoder = stack(Recurrence(cell, size, width) for size in inputs)
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
         return [part for layer in self.decoder for part in layer.nothing(vector)], [vector]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
-        return self.climb(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)  # (B, T, 2D)
+        # (B, T, 2D)
+        return self.climb(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)
 
 
 class _Attending(_Recurrent):
@@ -148,7 +169,9 @@ class _Attending(_Recurrent):
 
     def look(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
         k, v, mask = given
-        y: Tensor = self.attention(x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross"))
+        y: Tensor = self.attention(
+            x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross")
+        )
         return y  # (B, T, D)
 
     @property
@@ -157,53 +180,78 @@ class _Attending(_Recurrent):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
-        looks = self.attention.multiplications(targets, sources, float((source_lengths * target_lengths).sum()))
+        looks = self.attention.multiplications(
+            targets, sources, float((source_lengths * target_lengths).sum())
+        )
         return super().multiplications(source_lengths, target_lengths) + looks
 
 
 class RnnAttention(_Attending):
-    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]); the decoder starts from the memory's mean."""
+    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]); the decoder starts from the
+    memory's mean."""
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
-        self.encoder = stack(Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers))
+        self.encoder = stack(
+            Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers)
+        )
         self.decoder = stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
         self.attention = Attention(replace(config, heads=1), cross=True)
         self.bridge = nn.Linear(width, config.decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
-        past = [part for h, layer in zip(first, self.decoder, strict=True) for part in [h, *layer.nothing(h)[1:]]]
+        past = [
+            part
+            for h, layer in zip(first, self.decoder, strict=True)
+            for part in [h, *layer.nothing(h)[1:]]
+        ]
         return past, self.given(memory, mask)
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.climb(self.target_embedding(target_in), past)
         seen = self.look(x, given, recorder)
         return self.drop(torch.tanh(self.join(torch.cat([x, seen], dim=-1)))), after
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        own = self.bridge.weight.numel() * len(source_lengths) + self.join.weight.numel() * float(target_lengths.sum())
+        own = self.bridge.weight.numel() * len(source_lengths) + self.join.weight.numel() * float(
+            target_lengths.sum()
+        )
         return super().multiplications(source_lengths, target_lengths) + own
 
 
 class Gnmt(_Attending):
-    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]); the encoder likewise, without c."""
+    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]); the encoder
+    likewise, without c."""
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width = config.width
         above = range(1, config.encoder_layers), range(1, config.decoder_layers)
         self.encoder = stack(
-            [Recurrence("lstm", width, width, two_way=True), *(Recurrence("lstm", width, width) for _ in above[0])]
+            [
+                Recurrence("lstm", width, width, two_way=True),
+                *(Recurrence("lstm", width, width) for _ in above[0]),
+            ]
         )
         self.decoder = stack(
-            [Recurrence("lstm", width, width), *(Recurrence("lstm", 2 * width, width) for _ in above[1])]
+            [
+                Recurrence("lstm", width, width),
+                *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
+            ]
         )
         self.attention = Attention(replace(config, heads=1), cross=True)
 
@@ -216,18 +264,29 @@ class Gnmt(_Attending):
             x = x + self.drop(layer.read(x, lengths))
         return x, mask
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
-        return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(memory, mask)
+        return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(
+            memory, mask
+        )
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        (bottom, *above), (first, *others) = self.decoder, self.states(past)
+        (bottom, *above) = self.decoder
+        (first, *others) = self.states(past)
         y, after = bottom(self.target_embedding(target_in), first)
         x = self.drop(y)
         seen = self.look(x, given, recorder)
         for layer, state in zip(above, others, strict=True):
             y, state = layer(torch.cat([x, seen.to(x.dtype)], dim=-1), state)
-            x, after = x + self.drop(y), [*after, *state]
+            x = x + self.drop(y)
+            after = [*after, *state]
         return x, after

@@ -2,8 +2,9 @@
 
     B batch, H heads, T queries, S keys, K features per head.
 
-A similarity first makes of each query and of each key what it needs of it (`queries`, `keys`: once, so that a cache
-keeps it), then compares every query with every key (`compare`: (B, H, T, S)). Called, it does both.
+A similarity first makes of each query and of each key what it needs of it (`queries`, `keys`: once,
+so that a cache keeps it), then compares every query with every key (`compare`: (B, H, T, S)).
+Called, it does both.
 """
 
 import math
@@ -55,7 +56,8 @@ class ScaledDot(Dot):
 
 
 class Cosine(Dot):
-    """e^c q·k/(‖q‖‖k‖): a cosine is at most 1, too little to single out a key, so each head learns its own c."""
+    """e^c q·k/(‖q‖‖k‖): a cosine is at most 1, too little to single out a key, so each head learns
+    its own c."""
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
@@ -89,11 +91,14 @@ class Additive(Dot):
         return k @ self.of_key
 
     def compare(self, q: Tensor, k: Tensor) -> Tensor:
-        """Some queries at a time: all pairs with their features, (B, H, T, S, K), would fill the memory."""
+        """Some queries at a time: all pairs with their features, (B, H, T, S, K), would fill the
+        memory."""
         blocks = torch.split(q, max(1, LARGEST_BLOCK // k.numel()), dim=2)
         if len(blocks) == 1:
             return self._block(q, k)
-        return torch.cat([checkpoint(self._block, block, k, use_reentrant=False) for block in blocks], dim=2)
+        return torch.cat(
+            [checkpoint(self._block, block, k, use_reentrant=False) for block in blocks], dim=2
+        )
 
     def _block(self, q: Tensor, k: Tensor) -> Tensor:
         pairs = torch.tanh(q[:, :, :, None] + k[:, :, None])  # (B, H, t, S, K)
@@ -106,8 +111,9 @@ class Additive(Dot):
 class Concat(Dot):
     """vᵀ[q; k], which is a sum of one number for the query and one for the key.
 
-    The query's number is the same for all its keys, and the softmax takes it away again: every query gives the same
-    weights to what it may see. That is what a linear function of both can do, and why additive has its tanh.
+    The query's number is the same for all its keys, and the softmax takes it away again: every
+    query gives the same weights to what it may see. That is what a linear function of both can do,
+    and why additive has its tanh.
     """
 
     scale = None

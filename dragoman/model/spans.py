@@ -9,7 +9,8 @@ from torch import Tensor
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Each query sees the keys up to its own position; the queries are the last ones of the keys. (T, S)
+    """Each query sees the keys up to its own position; the queries are the last ones of the keys.
+    (T, S)
 
     >>> causal_mask(2, 3).int().tolist()
     [[1, 1, 0], [1, 1, 1]]
@@ -29,7 +30,9 @@ class Soft:
     def __init__(self, window: int):
         self.window = window
 
-    def visible(self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device) -> Tensor | None:
+    def visible(
+        self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device
+    ) -> Tensor | None:
         """What is left of a mask for queries from position `at` on."""
         return mask
 
@@ -49,9 +52,12 @@ class Hard(Soft):
 
 
 class Local(Soft):
-    """The keys at most `window` away from the query's own position, or from the last key if that comes before it."""
+    """The keys at most `window` away from the query's own position, or from the last key if that
+    comes before it."""
 
-    def visible(self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device) -> Tensor:
+    def visible(
+        self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device
+    ) -> Tensor:
         places = torch.arange(keys, device=device)
         own = torch.arange(at, at + queries, device=device)[:, None]  # (T, 1)
         if mask is None:
@@ -63,7 +69,11 @@ class Local(Soft):
         t = np.arange(int(queries.max()))
         last = keys[:, None] - 1
         centre = np.minimum(t, last)  # (sentences, T)
-        seen = np.minimum(centre + (0 if causal else self.window), last) - np.maximum(centre - self.window, 0) + 1
+        seen = (
+            np.minimum(centre + (0 if causal else self.window), last)
+            - np.maximum(centre - self.window, 0)
+            + 1
+        )
         return float((seen * (t < queries[:, None])).sum())
 
 

@@ -3,9 +3,9 @@
     B sentences, R rows (hypotheses), S source, T target, D features, V vocabulary. Batch first.
     Masks: True = may look.
 
-The encoder makes the memory. The decoder is one pass, `advance`: over all positions of a training sentence, or
-over the next one of a search, whose earlier positions are in the KV cache. The packed pass does the same on sentences
-that lie end to end.
+The encoder makes the memory. The decoder is one pass, `advance`: over all positions of a training
+sentence, or over the next one of a search, whose earlier positions are in the KV cache. The packed
+pass does the same on sentences that lie end to end.
 """
 
 import math
@@ -31,7 +31,8 @@ MEMORIES: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
     "last": lambda layers: layers[-1:],
     "same-layer": lambda layers: layers,
 }
-"""Which outputs of the encoder's layers the decoder looks at: one for all its layers, or one for each."""
+"""Which outputs of the encoder's layers the decoder looks at: one for all its layers, or one for
+each."""
 
 
 class Embedding(nn.Module):
@@ -42,7 +43,9 @@ class Embedding(nn.Module):
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
-        self.positions = (POSITIONS[kind] if variants.POSITIONS[kind].vector else NoPositions)(config)
+        self.positions = (POSITIONS[kind] if variants.POSITIONS[kind].vector else NoPositions)(
+            config
+        )
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
         self.scale = math.sqrt(config.width)
@@ -53,7 +56,8 @@ class Embedding(nn.Module):
         return dropout_add(None, x, self.dropout) if self.training and self.dropout else x
 
     def again(self, x: Tensor, at: int = 0) -> Tensor:
-        """What a layer's queries, keys and values are made of: x with its positions told once more, if they are."""
+        """What a layer's queries, keys and values are made of: x with its positions told once more,
+        if they are."""
         return self.positions(x, at) if self.every_layer else x
 
 
@@ -64,10 +68,12 @@ class Transformer(Neural):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target, Embedding)
         self.encoder = cast(
-            list[EncoderLayer], nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+            list[EncoderLayer],
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
         )
         self.decoder = cast(
-            list[DecoderLayer], nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+            list[DecoderLayer],
+            nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers)),
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
 
@@ -75,9 +81,11 @@ class Transformer(Neural):
         mask = self.mask(source)
         return self.encoder_norm(self._encoder_outputs(source, mask)[-1], self._real(source)), mask
 
-    def begin(self, source: Tensor, recorder: Recorder | None = None) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the keys and values of the source for each layer of the decoder, and the mask of the source;
-        the past is the KV cache, still empty."""
+    def begin(
+        self, source: Tensor, recorder: Recorder | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Given are the keys and values of the source for each layer of the decoder, and the mask
+        of the source; the past is the KV cache, still empty."""
         mask = self.mask(source)
         given: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
@@ -85,7 +93,12 @@ class Transformer(Neural):
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
 
     def advance(
-        self, target_in: Tensor, at: int, past: list[Tensor], given: list[Tensor], recorder: Recorder | None = None
+        self,
+        target_in: Tensor,
+        at: int,
+        past: list[Tensor],
+        given: list[Tensor],
+        recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Padding is on the right of a training sentence: nobody sees it."""
         *memory, mask = given
@@ -95,12 +108,16 @@ class Transformer(Neural):
 
         def to_past(number: int, x: Tensor) -> Tensor:
             record = record_of(recorder, "decoder", number)
-            y: Tensor = self.decoder[number].attention(place(x), cache=caches[number], causal=True, record=record)
+            y: Tensor = self.decoder[number].attention(
+                place(x), cache=caches[number], causal=True, record=record
+            )
             return y
 
         def to_memory(number: int, x: Tensor) -> Tensor:
             record = record_of(recorder, "cross", number)
-            y: Tensor = self.decoder[number].cross(place(x), memories[number], mask=mask, at=at, record=record)
+            y: Tensor = self.decoder[number].cross(
+                place(x), memories[number], mask=mask, at=at, record=record
+            )
             return y
 
         x = self.target_embedding(target_in, at)  # (R, T, D)
@@ -108,11 +125,19 @@ class Transformer(Neural):
         return hidden, [tensor for cache in caches for tensor in cache.seen]
 
     def forward_packed(
-        self, source: Tensor, source_at: Tensor, target_in: Tensor, target_at: Tensor, encoder: Packed, decoder: Packed
+        self,
+        source: Tensor,
+        source_at: Tensor,
+        target_in: Tensor,
+        target_at: Tensor,
+        encoder: Packed,
+        decoder: Packed,
     ) -> Tensor:
-        """`forward` for sentences end to end: ids and positions in their sentence (N,) of each side. (N_target, D)
+        """`forward` for sentences end to end: ids and positions in their sentence (N,) of each
+        side. (N_target, D)
 
-        `encoder` says where sources start, `decoder` where targets (queries) and their sources (keys) do.
+        `encoder` says where sources start, `decoder` where targets (queries) and their sources
+        (keys) do.
         """
         own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
         memory = self.source_embedding(source, source_at)
@@ -132,8 +157,8 @@ class Transformer(Neural):
         to_memory: Callable[[int, Tensor], Tensor],
         real: Tensor | None = None,
     ) -> Tensor:
-        """Target positions through all layers; the functions say how layer n looks at what was said and at the
-        source."""
+        """Target positions through all layers; the functions say how layer n looks at what was said
+        and at the source."""
         for number, layer in enumerate(self.decoder):
             x = layer(x, partial(to_past, number), partial(to_memory, number), real)
         hidden: Tensor = self.decoder_norm(x, real)
@@ -141,23 +166,32 @@ class Transformer(Neural):
 
     def _memories(self, source: Tensor, mask: Tensor, recorder: Recorder | None) -> list[Tensor]:
         """What each layer of the decoder looks at. (B, S, D) each"""
-        layers = MEMORIES[self.config.attention.memory](self._encoder_outputs(source, mask, recorder))
+        layers = MEMORIES[self.config.attention.memory](
+            self._encoder_outputs(source, mask, recorder)
+        )
         real = self._real(source)
         looked_at = [self.source_embedding.again(self.encoder_norm(x, real)) for x in layers]
         return looked_at * (len(self.decoder) // len(looked_at))
 
-    def _encoder_outputs(self, source: Tensor, mask: Tensor, recorder: Recorder | None = None) -> list[Tensor]:
+    def _encoder_outputs(
+        self, source: Tensor, mask: Tensor, recorder: Recorder | None = None
+    ) -> list[Tensor]:
         """The output of each layer of the encoder."""
-        record, real, place = record_of(recorder, "encoder"), self._real(source), self.source_embedding.again
+        record = record_of(recorder, "encoder")
+        real = self._real(source)
+        place = self.source_embedding.again
         x = self.source_embedding(source)
         outputs = []
         for layer in self.encoder:
-            x = layer(x, lambda h, layer=layer: layer.attention(place(h), mask=mask, record=record), real)
+            x = layer(
+                x, lambda h, layer=layer: layer.attention(place(h), mask=mask, record=record), real
+            )
             outputs.append(x)
         return outputs
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets begin with <pad>."""
+        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets
+        begin with <pad>."""
         if self.config.norm_kind != "batch":
             return None
         return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
@@ -176,20 +210,28 @@ class Transformer(Neural):
         return len(self.decoder)
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not counted."""
-        s, t = source_lengths.astype(float), target_lengths.astype(float)
+        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not
+        counted."""
+        s = source_lengths.astype(float)
+        t = target_lengths.astype(float)
         sources, targets = float(s.sum()), float(t.sum())
         span = self.decoder[0].attention.span
         within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
         again = self.config.positions.every_layer
         memories = 1 if self.config.attention.memory == "last" else len(self.encoder)
         total = targets * self.output.in_features * self.output.out_features
-        total += self.source_embedding.positions.multiplications(sources) * (1 + again * (len(self.encoder) + memories))
-        total += self.target_embedding.positions.multiplications(targets) * (1 + again * 2 * len(self.decoder))
+        total += self.source_embedding.positions.multiplications(sources) * (
+            1 + again * (len(self.encoder) + memories)
+        )
+        total += self.target_embedding.positions.multiplications(targets) * (
+            1 + again * 2 * len(self.decoder)
+        )
         for encoder_layer in self.encoder:
             total += encoder_layer.multiplications(sources, within)
         for layer in self.decoder:
-            total += layer.multiplications(targets, before) + layer.cross.multiplications(targets, sources, across)
+            total += layer.multiplications(targets, before) + layer.cross.multiplications(
+                targets, sources, across
+            )
         return total
 
 

@@ -9,7 +9,15 @@ from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
 from dragoman.serve.models import NAMES
-from dragoman.serve.requests import REFUSALS, body_of, client_address, read_json, require_key, service_of, written
+from dragoman.serve.requests import (
+    REFUSALS,
+    body_of,
+    client_address,
+    read_json,
+    require_key,
+    service_of,
+    written,
+)
 
 router = APIRouter(tags=["dragoman"])
 _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
@@ -44,7 +52,8 @@ async def translate(request: Request) -> Response:
     openapi_extra=body_of(schemas.AttentionRequest),
 )
 async def attention(request: Request) -> Response:
-    """Every layer and head for one text, its beam and its positions, as the page's viewer takes them."""
+    """Every layer and head for one text, its beam and its positions, as the page's viewer takes
+    them."""
     require_key(request)
     body = await read_json(request, schemas.AttentionRequest)
     found = await service_of(request).attention(
@@ -71,7 +80,11 @@ async def models(request: Request) -> Response:
         for engine in [model.translator.engine]
     ]
     codes = {code for model in there for code in (*model.sources, *model.targets)}
-    return written(schemas.ModelList(models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}))
+    return written(
+        schemas.ModelList(
+            models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}
+        )
+    )
 
 
 @router.get("/healthz", response_model=schemas.Health)
@@ -82,7 +95,8 @@ async def health() -> Response:
 
 @router.get("/readyz", response_model=schemas.Health, responses={503: REFUSALS[503]})
 async def readiness(request: Request) -> Response:
-    """Whether requests should be sent here: 503 while the engine is stuck or the service is stopping."""
+    """Whether requests should be sent here: 503 while the engine is stuck or the service is
+    stopping."""
     if reason := service_of(request).unready:
         raise HTTPException(503, reason)
     return written(schemas.Health(status="ok"))
@@ -93,7 +107,9 @@ async def metrics(request: Request) -> Response:
     """Figures in Prometheus' text format."""
     require_key(request)
     service = service_of(request)
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     gauges = {
         "queue_lines": service.batcher.waiting,
         "batches_total": service.batcher.batches,

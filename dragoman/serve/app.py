@@ -34,8 +34,16 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
     errors.install(app)
     limits = service.limits
     app.add_middleware(
-        Guard, max_body_bytes=limits.max_body_bytes, time_limit_s=limits.time_limit_s, metrics=service.metrics
+        Guard,
+        max_body_bytes=limits.max_body_bytes,
+        time_limit_s=limits.time_limit_s,
+        metrics=service.metrics,
     )
     if allow_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(allow_origins), allow_methods=["*"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(allow_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+        )
     return app

@@ -3,12 +3,13 @@
 The engine takes one slice at a time: parts of texts, up to `SLICE_WORK` positions of the model, in
 the order of a fair queue. So one client's work delays another client by about a slice. What arrives
 within a few milliseconds, or while the engine is busy, shares a slice, and parts that want the same
-(model and options) share a search. Before each step of a search a hook notes that there is progress,
-and ends the search if nobody waits for any of its parts any more: their time limit has passed, their
-clients have left, or the service stops.
+(model and options) share a search. Before each step of a search a hook notes that there is
+progress, and ends the search if nobody waits for any of its parts any more: their time limit has
+passed, their clients have left, or the service stops.
 
-The engine has a thread of its own, where its model should be loaded too: torch keeps a pool of workers
-for each thread that ever computed, and an idle pool slows the other one down (by 7% on two cores).
+The engine has a thread of its own, where its model should be loaded too: torch keeps a pool of
+workers for each thread that ever computed, and an idle pool slows the other one down (by 7% on two
+cores).
 """
 
 import asyncio
@@ -26,7 +27,8 @@ from dragoman.decode.translator import Part, Request, Translator
 from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
-SLICE_WORK = 12_000  # positions: about a second on two slow cores, and one sentence of each of 64 clients
+# positions: about a second on two slow cores, and one sentence of each of 64 clients
+SLICE_WORK = 12_000
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -50,7 +52,8 @@ class _NobodyWaitsError(Exception):
 
 
 class Line(NamedTuple):
-    """A part of a text to translate, by which model, how, and what its search takes (`Translator.search_work`)."""
+    """A part of a text to translate, by which model, how, and what its search takes
+    (`Translator.search_work`)."""
 
     translator: Translator
     request: Request
@@ -114,7 +117,8 @@ class Batcher:
         self._requests = 0
         self._arrived = asyncio.Event()
         self._seconds_per_line, self._last_batch_s = 0.05, 0.0  # the first is a running mean
-        self._progress = time.monotonic()  # of the last step of a search; set by the engine's thread
+        # of the last step of a search; set by the engine's thread
+        self._progress = time.monotonic()
         self._stopped = False
         self._loop: asyncio.Task[None] | None = None
 
@@ -129,7 +133,8 @@ class Batcher:
                 job.done.set_exception(StoppingError())
 
     async def close(self) -> None:
-        """Stop, and give the engine a moment to notice; an engine that is stuck is not waited for."""
+        """Stop, and give the engine a moment to notice; an engine that is stuck is not waited
+        for."""
         self.stop()
         self._arrived.set()
         if self._loop is not None:
@@ -147,12 +152,15 @@ class Batcher:
     async def translate(
         self, lines: Sequence[Line], client: str = "", repair_work: int = 0
     ) -> list[tuple[Candidate, ...]]:
-        """The candidates of each line; up to `repair_work` positions are spent on those that need a repair."""
-        asked, future = _Asked(client, repair_work), asyncio.get_running_loop().create_future
+        """The candidates of each line; up to `repair_work` positions are spent on those that need a
+        repair."""
+        asked = _Asked(client, repair_work)
+        future = asyncio.get_running_loop().create_future
         return await self._do([_Search(asked, line.work, future(), line) for line in lines], asked)
 
     async def run(self, function: Callable[[OnStep], T], work: int, client: str = "") -> T:
-        """Something else for the engine's thread, in its turn. It should call the hook that it is given."""
+        """Something else for the engine's thread, in its turn. It should call the hook that it is
+        given."""
         asked = _Asked(client)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         (answer,) = await self._do([_Call(asked, work, done, function)], asked)
@@ -181,7 +189,8 @@ class Batcher:
             self._lines += Counter()  # drops the clients who have nothing here
 
     def _admit(self, client: str, lines: int) -> None:
-        """A full queue still takes a client that has less than its share of it; one request alone is always taken."""
+        """A full queue still takes a client that has less than its share of it; one request alone
+        is always taken."""
         waiting = self.waiting
         if not waiting or waiting + lines <= self.queue_lines:
             return
@@ -201,19 +210,21 @@ class Batcher:
     async def _gather(self) -> None:
         """Wait while lines keep coming: a few milliseconds, or a tenth of what the last batch took.
 
-        The clients of the last batch ask again as soon as they have their answers: one batch of all of them is much
-        less work than a small one of the first to come and a large one of the rest.
+        The clients of the last batch ask again as soon as they have their answers: one batch of all
+        of them is much less work than a small one of the first to come and a large one of the rest.
         """
         latest = time.monotonic() + max(self.gather_s, 0.1 * self._last_batch_s)
         seen = -1
         while seen < self._requests and time.monotonic() < latest and not self._stopped:
-            if self._queue.first_work >= self.slice_work:  # whoever comes now is too late for this slice
+            # whoever comes now is too late for this slice
+            if self._queue.first_work >= self.slice_work:
                 break
             seen = self._requests
             await asyncio.sleep(self.gather_s / 2)
 
     def _slice(self) -> list[list[_Job]]:
-        """The next jobs in fair order, as many as make a slice, in groups that can be done together."""
+        """The next jobs in fair order, as many as make a slice, in groups that can be done
+        together."""
         groups: dict[Hashable, list[_Job]] = {}
         work = 0
         while self._queue and (not work or work + self._queue.peek().work <= self.slice_work):
@@ -228,7 +239,9 @@ class Batcher:
             return
         started = self._progress = time.monotonic()
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._on_thread, group)
+            answers = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._on_thread, group
+            )
         except _NobodyWaitsError:
             self.abandoned += 1
             return
@@ -243,7 +256,11 @@ class Batcher:
         for job, (answer, repair_work) in zip(group, answers, strict=True):
             if job.done.done():
                 continue
-            if isinstance(job, _Search) and job.found is None and self._affordable(repair_work, job):
+            if (
+                isinstance(job, _Search)
+                and job.found is None
+                and self._affordable(repair_work, job)
+            ):
                 job.found, job.work = answer, repair_work
                 self._queue.push(job.asked.client, job.asked, job)
             else:
@@ -251,7 +268,8 @@ class Batcher:
                 self.lines += 1
 
     def _affordable(self, repair_work: int, job: _Job) -> bool:
-        """Whether there is something to repair that fits into a slice, and into what the request may still use."""
+        """Whether there is something to repair that fits into a slice, and into what the request
+        may still use."""
         if not 0 < repair_work <= min(self.slice_work, job.asked.spare):
             return False
         job.asked.spare -= repair_work
@@ -277,4 +295,7 @@ class Batcher:
         if found:
             return [(answer, 0) for answer in translator.repair(parts, found, watched)]
         answers = translator.search(parts, watched)
-        return [(a, translator.repair_work(part, a, request)) for part, a in zip(parts, answers, strict=True)]
+        return [
+            (a, translator.repair_work(part, a, request))
+            for part, a in zip(parts, answers, strict=True)
+        ]

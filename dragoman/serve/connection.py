@@ -1,7 +1,8 @@
 """One connection: HTTP as uvicorn speaks it, with limits of size and time.
 
-uvicorn reads headers of any size and waits for them forever. Here the head of a request has a largest
-size, and a client has time limits to send the head, to send the body, and to take the answer.
+uvicorn reads headers of any size and waits for them forever. Here the head of a request has a
+largest size, and a client has time limits to send the head, to send the body, and to take the
+answer.
 """
 
 import asyncio
@@ -42,12 +43,14 @@ class Connection(HttpToolsProtocol):
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
-        self._receiving: asyncio.TimerHandle | None = None  # time for the client to send what it began
+        # time for the client to send what it began
+        self._receiving: asyncio.TimerHandle | None = None
         self._sending: asyncio.TimerHandle | None = None  # time for it to take its answer
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Without a buffer we are told of every byte that the client does not take, and `send_s` runs.
+        # Without a buffer we are told of every byte that the client does not take, and `send_s`
+        # runs.
         transport.set_write_buffer_limits(high=0)
         self._wait_for_more()
 
@@ -66,7 +69,8 @@ class Connection(HttpToolsProtocol):
             self._begin_head()
         head = self._head
         super().data_received(data)
-        if head is not None and head is self._head:  # all of it belongs to the head; the parser may hold it back
+        # all of it belongs to the head; the parser may hold it back
+        if head is not None and head is self._head:
             head.received += len(data)
             if head.received > self._limits.head_bytes:
                 self.refuse(*self._too_large)
@@ -142,7 +146,8 @@ class Connection(HttpToolsProtocol):
         return 431, f"the head of the request is larger than {self._limits.head_bytes:,} bytes."
 
     def _stop_parsing(self, status: int, message: str) -> None:
-        """For the parser's callbacks: only an exception ends it, and then uvicorn calls `send_400_response`."""
+        """For the parser's callbacks: only an exception ends it, and then uvicorn calls
+        `send_400_response`."""
         self._refusal = status, message
         raise ValueError(message)
 
@@ -150,7 +155,8 @@ class Connection(HttpToolsProtocol):
         self.refuse(*self._refusal)
 
     def refuse(self, status: int, message: str) -> None:
-        """Answer what is being read, unless an answer is under way or another is due before, and close."""
+        """Answer what is being read, unless an answer is under way or another is due before, and
+        close."""
         if self.transport.is_closing():
             return
         last = self.cycle  # of the request that is being read, if its head is complete

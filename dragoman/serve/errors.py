@@ -1,4 +1,5 @@
-"""How mistakes leave the service: `{"error": one line}` and a status that says whose mistake it was."""
+"""How mistakes leave the service: `{"error": one line}` and a status that says whose mistake it
+was."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""What stands before every request: size and time limits, headers, the count of what was answered."""
+"""What stands before every request: size and time limits, headers, the count of what was
+answered."""
 
 import asyncio
 import time
@@ -14,7 +15,8 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 ]
-_DRAINED_BYTES = 8 * 2**20  # so much of a body too large is read and thrown away, so that its client hears the answer
+# so much of a body too large is read and thrown away, so that its client hears the answer
+_DRAINED_BYTES = 8 * 2**20
 _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
@@ -27,7 +29,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, size = time.monotonic(), 0, 0
+        started = time.monotonic()
+        status = 0
+        size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
         watching: asyncio.Task[None] | None = None
 
@@ -68,10 +72,14 @@ class Guard:
                 await self.app(scope, limited_receive, watched_send)
         except TimeoutError:
             if not status:
-                answer = JSONResponse({"error": f"this took longer than {self.time_limit_s:g} s."}, 504)
+                answer = JSONResponse(
+                    {"error": f"this took longer than {self.time_limit_s:g} s."}, 504
+                )
                 await answer(scope, receive, watched_send)
         finally:
             if watching is not None:
                 watching.cancel()
             route = scope.get("route")
-            self.metrics.answered(getattr(route, "path", "other"), status or 500, time.monotonic() - started)
+            self.metrics.answered(
+                getattr(route, "path", "other"), status or 500, time.monotonic() - started
+            )

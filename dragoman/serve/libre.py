@@ -1,6 +1,8 @@
-"""A LibreTranslate-compatible API: /translate, /detect, /languages. LibreTranslate's clients work unchanged.
+"""A LibreTranslate-compatible API: /translate, /detect, /languages. LibreTranslate's clients work
+unchanged.
 
-Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error": …}` with 400 or 403.
+Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error":
+…}` with 400 or 403.
 """
 
 from typing import Any, TypeVar
@@ -55,7 +57,9 @@ async def translate(request: Request) -> Response:
         schemas.LibreResponse(
             translatedText=entry.text,
             detectedLanguage=entry.detected,
-            alternatives=[candidate.text for candidate in entry.candidates[1:]] if body.alternatives else None,
+            alternatives=[candidate.text for candidate in entry.candidates[1:]]
+            if body.alternatives
+            else None,
         )
         for entry in found
     ]
@@ -67,7 +71,9 @@ async def translate(request: Request) -> Response:
             detectedLanguage=[a.detectedLanguage for a in answers if a.detectedLanguage]
             if body.source == AUTO
             else None,
-            alternatives=[answer.alternatives or [] for answer in answers] if body.alternatives else None,
+            alternatives=[answer.alternatives or [] for answer in answers]
+            if body.alternatives
+            else None,
         )
     )
 
@@ -89,5 +95,8 @@ async def languages(request: Request) -> Response:
     """The languages, and what each can be translated into."""
     pairs = service_of(request).models.languages
     return JSONResponse(
-        [{"code": code, "name": NAMES.get(code, code), "targets": targets} for code, targets in pairs.items()]
+        [
+            {"code": code, "name": NAMES.get(code, code), "targets": targets}
+            for code, targets in pairs.items()
+        ]
     )

@@ -31,8 +31,15 @@ class Metrics:
         for bound, count in zip(BUCKETS_S, self._buckets, strict=True):
             lines.append(f'dragoman_request_seconds_bucket{{le="{bound}"}} {count}')
         lines.append(f'dragoman_request_seconds_bucket{{le="+Inf"}} {total}')
-        lines += [f"dragoman_request_seconds_sum {self._seconds:.6f}", f"dragoman_request_seconds_count {total}"]
-        for name, value in {"texts_total": self.texts, "characters_total": self.characters, **gauges}.items():
+        lines += [
+            f"dragoman_request_seconds_sum {self._seconds:.6f}",
+            f"dragoman_request_seconds_count {total}",
+        ]
+        for name, value in {
+            "texts_total": self.texts,
+            "characters_total": self.characters,
+            **gauges,
+        }.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines += [f"# TYPE dragoman_{name} {kind}", f"dragoman_{name} {value}"]
         return "\n".join(lines) + "\n"

@@ -10,13 +10,20 @@ from dragoman.text.detect import Detected, detect
 
 AUTO = "auto"
 NAMES = {
-    "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
-    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish",
-    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian",
-    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
-    "lv": "Latvian", "mk": "Macedonian", "nb": "Norwegian", "nl": "Dutch", "no": "Norwegian", "pl": "Polish",
-    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian",
-    "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
+    "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "cs": "Czech", "da": "Danish",
+    "de": "German", "el": "Greek",
+    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "fa": "Persian",
+    "fi": "Finnish",
+    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean",
+    "lt": "Lithuanian",
+    "lv": "Latvian", "mk": "Macedonian", "nb": "Norwegian", "nl": "Dutch", "no": "Norwegian",
+    "pl": "Polish",
+    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
+    "sr": "Serbian",
+    "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
+    "vi": "Vietnamese",
     "zh": "Chinese",
 }  # fmt: skip
 
@@ -36,7 +43,9 @@ class Model:
 
     def takes(self, source: str, target: str) -> bool:
         """Whether it translates so; a model that does not know its languages takes what it gets."""
-        known = (not self.sources or source in self.sources) and (not self.targets or target in ("", *self.targets))
+        known = (not self.sources or source in self.sources) and (
+            not self.targets or target in ("", *self.targets)
+        )
         return known and (source != target or not self.sources)
 
 
@@ -73,7 +82,9 @@ class Models:
 
     def detect(self, text: str) -> list[Detected]:
         """The languages that the models read or write, most likely first."""
-        return detect(text, [code for model in self.models for code in (*model.sources, *model.targets)])
+        return detect(
+            text, [code for model in self.models for code in (*model.sources, *model.targets)]
+        )
 
     def route(self, text: str, source: str, target: str) -> Route:
         if source != AUTO:
@@ -89,7 +100,9 @@ class Models:
             if model.takes(source, target):
                 into = target or model.translator.codec.languages.default_target(source)
                 return Route(model, source, into, detected)
-        pairs = "; ".join(f"{code} to {', '.join(targets)}" for code, targets in self.languages.items() if targets)
+        pairs = "; ".join(
+            f"{code} to {', '.join(targets)}" for code, targets in self.languages.items() if targets
+        )
         wanted = f" to {target!r}" if target else ""
         raise TranslationError(f"no model here translates {source!r}{wanted}; there is {pairs}.")
 

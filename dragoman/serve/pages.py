@@ -9,11 +9,22 @@ from dragoman.inspect.page import FILES as VIEWER
 
 PAGE = resources.files("dragoman.serve") / "page"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_FILES = {file.name: file.read_bytes() for folder in (VIEWER, PAGE) for file in folder.iterdir() if file.is_file()}
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+_FILES = {
+    file.name: file.read_bytes()
+    for folder in (VIEWER, PAGE)
+    for file in folder.iterdir()
+    if file.is_file()
+}
+_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+}
 
 router = APIRouter(include_in_schema=False)
 

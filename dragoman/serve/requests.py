@@ -1,6 +1,7 @@
 """What every route does first: find the service, read the body, ask for the key.
 
-Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the rest of a request.
+Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the
+rest of a request.
 """
 
 import logging
@@ -16,17 +17,33 @@ from dragoman.serve.server import client_of
 from dragoman.serve.service import Service
 
 M = TypeVar("M", bound=BaseModel)
-logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every bad form, and clients send those
+# it warns of every bad form, and clients send those
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 _FIELDS = 200
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schemas.Error, "description": "The request asks for what cannot be: an unknown language, say."},
+    400: {
+        "model": schemas.Error,
+        "description": "The request asks for what cannot be: an unknown language, say.",
+    },
     401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
-    413: {"model": schemas.Error, "description": "The body or the texts are too large, or too much work."},
-    422: {"model": schemas.Error, "description": "The body is not JSON, or a field is missing or wrong."},
-    429: {"model": schemas.Error, "description": "The queue is full; Retry-After says when to come again."},
-    503: {"model": schemas.Error, "description": "The service is stopping, or its engine is stuck."},
+    413: {
+        "model": schemas.Error,
+        "description": "The body or the texts are too large, or too much work.",
+    },
+    422: {
+        "model": schemas.Error,
+        "description": "The body is not JSON, or a field is missing or wrong.",
+    },
+    429: {
+        "model": schemas.Error,
+        "description": "The queue is full; Retry-After says when to come again.",
+    },
+    503: {
+        "model": schemas.Error,
+        "description": "The service is stopping, or its engine is stuck.",
+    },
     504: {"model": schemas.Error, "description": "The time limit passed."},
 }
 
@@ -44,7 +61,9 @@ def require_key(request: Request) -> None:
 
 def key_of(request: Request) -> bytes:
     """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
-    shown = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    shown = request.headers.get("x-api-key") or request.headers.get(
+        "authorization", ""
+    ).removeprefix("Bearer ")
     return shown.encode("latin-1")
 
 
@@ -53,10 +72,15 @@ def client_address(request: Request) -> str:
     return client_of(request.client.host if request.client else "")
 
 
-def body_of(schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)) -> dict[str, Any]:
+def body_of(
+    schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)
+) -> dict[str, Any]:
     """The OpenAPI document's word on a body."""
     return {
-        "requestBody": {"required": True, "content": {kind: {"schema": schema.model_json_schema()} for kind in kinds}}
+        "requestBody": {
+            "required": True,
+            "content": {kind: {"schema": schema.model_json_schema()} for kind in kinds},
+        }
     }
 
 
@@ -70,16 +94,23 @@ async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
 async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
     """A field that comes several times is a list; files are refused."""
     fields: Mapping[str, Sequence[object]]
-    if request.headers["content-type"].startswith(FORMS[0]):  # here, since Starlette takes bare UTF-8 for Latin-1
+    # here, since Starlette takes bare UTF-8 for Latin-1
+    if request.headers["content-type"].startswith(FORMS[0]):
         try:
-            fields = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS)
+            fields = parse_qs(
+                (await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS
+            )
         except ValueError:
-            raise HTTPException(status, f"the form is not UTF-8, or has more than {_FIELDS} fields.") from None
+            raise HTTPException(
+                status, f"the form is not UTF-8, or has more than {_FIELDS} fields."
+            ) from None
     else:
         form = await request.form(max_files=0, max_fields=_FIELDS)
         fields = {name: form.getlist(name) for name in form}
     try:
-        return schema.model_validate({name: v if len(v) > 1 else v[0] for name, v in fields.items()})
+        return schema.model_validate(
+            {name: v if len(v) > 1 else v[0] for name, v in fields.items()}
+        )
     except ValidationError as error:
         raise HTTPException(status, _first_mistake(error)) from None
 
@@ -89,7 +120,8 @@ def written(answer: BaseModel) -> Response:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    """What a schema found wrong, in one line; the value itself is not repeated: it may be anything."""
+    """What a schema found wrong, in one line; the value itself is not repeated: it may be
+    anything."""
     mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
     field, *within = mistake["loc"] or ("the body",)
     place = "".join(f"[{step}]" for step in within if isinstance(step, int))

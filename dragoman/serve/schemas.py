@@ -7,20 +7,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from dragoman.serve.models import AUTO
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # all of category Cc but tab and line ends
+# all of category Cc but tab and line ends
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
 
 
 def _no_control_characters(text: str) -> str:
     if found := _CONTROL.search(text):
-        raise ValueError(f"it has the control character U+{ord(found[0]):04X} at {found.start()}: remove it")
+        raise ValueError(
+            f"it has the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
+        )
     return text
 
 
 Text = Annotated[str, AfterValidator(_no_control_characters)]
 Language = Annotated[str, Field(pattern=_LANGUAGE)]
 Texts = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
+    Annotated[Text, Tag("text")]
+    | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
     Discriminator(lambda given: "list" if isinstance(given, list) else "text"),
 ]
 
@@ -32,14 +36,22 @@ class Error(BaseModel):
 class TranslateRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"text": "Wo ist der Bahnhof?", "source": "de", "target": "en"}]},
+        json_schema_extra={
+            "examples": [{"text": "Wo ist der Bahnhof?", "source": "de", "target": "en"}]
+        },
     )
 
     text: Texts = Field(description="One text, or a list of texts.")
     source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
-    target: Language | None = Field(None, description="The language wanted; without it, the model's first choice.")
-    beam: int | None = Field(None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy.")
-    nbest: int = Field(1, ge=1, le=10, description="Translations of each text at most, all different, best first.")
+    target: Language | None = Field(
+        None, description="The language wanted; without it, the model's first choice."
+    )
+    beam: int | None = Field(
+        None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy."
+    )
+    nbest: int = Field(
+        1, ge=1, le=10, description="Translations of each text at most, all different, best first."
+    )
     alignments: bool = Field(False, description="Also link words and tell how sure each is.")
 
 
@@ -50,7 +62,9 @@ class DetectedLanguage(BaseModel):
 
 class Word(BaseModel):
     text: str
-    probability: float = Field(description="Of this word, given the source and the words before it.")
+    probability: float = Field(
+        description="Of this word, given the source and the words before it."
+    )
 
 
 class Candidate(BaseModel):
@@ -74,7 +88,9 @@ class Translated(BaseModel):
     model: str
     detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
     source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
-    sentences: list[Sentence] | None = Field(None, description="What was translated at once, likewise.")
+    sentences: list[Sentence] | None = Field(
+        None, description="What was translated at once, likewise."
+    )
     candidates: list[Candidate]
 
 
@@ -83,13 +99,17 @@ class TranslateResponse(BaseModel):
 
 
 class AttentionRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "Der Hund schläft."}]})
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"text": "Der Hund schläft."}]}
+    )
 
     text: Text = Field(min_length=1, max_length=2000)
     source: Language = AUTO
     target: Language | None = None
     translation: Text | None = Field(
-        None, max_length=2000, description="The translation to look at; without it, the model's own."
+        None,
+        max_length=2000,
+        description="The translation to look at; without it, the model's own.",
     )
 
 
@@ -112,7 +132,8 @@ class Health(BaseModel):
 
 
 class Attention(BaseModel):
-    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in base64."""
+    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in
+    base64."""
 
     text: str
     translation: str
@@ -127,7 +148,8 @@ class Keyed(BaseModel):
 
 
 class LibreRequest(Keyed):
-    """LibreTranslate's question; fields that it has and this service does not know are passed over."""
+    """LibreTranslate's question; fields that it has and this service does not know are passed
+    over."""
 
     q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO

@@ -1,8 +1,10 @@
-"""The service on a socket: uvicorn, with bounds on who may connect and on how long stopping may take.
+"""The service on a socket: uvicorn, with bounds on who may connect and on how long stopping may
+take.
 
 uvicorn accepts every connection, and ends when the last client lets it. Here connections are
 accepted up to a number, which depends on how many files the process may open, and up to a number of
-each client. A signal ends the process within a grace period, whatever the engine and the clients do.
+each client. A signal ends the process within a grace period, whatever the engine and the clients
+do.
 """
 
 import asyncio
@@ -48,7 +50,9 @@ def client_of(host: str) -> str:
 
 
 class Server(uvicorn.Server):
-    def __init__(self, app: FastAPI, limits: ConnectionLimits = ConnectionLimits(), grace_s: float = 10.0):
+    def __init__(
+        self, app: FastAPI, limits: ConnectionLimits = ConnectionLimits(), grace_s: float = 10.0
+    ):
         super().__init__(
             uvicorn.Config(
                 app,
@@ -62,7 +66,8 @@ class Server(uvicorn.Server):
             )
         )
         self.service = app.state.service
-        self.limits, self.grace_s = _within_open_files(limits), grace_s
+        self.limits = _within_open_files(limits)
+        self.grace_s = grace_s
         self._connected: Counter[str] = Counter()  # connections of each client
         self._closed = asyncio.Event()  # set as one is
         self._logged: dict[str, float] = {}
@@ -71,7 +76,9 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
         self.servers = []  # uvicorn's way to accept is not taken
-        self._accepting = [asyncio.create_task(self._accept(listener)) for listener in sockets or ()]
+        self._accepting = [
+            asyncio.create_task(self._accept(listener)) for listener in sockets or ()
+        ]
         self.started = True
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -81,23 +88,33 @@ class Server(uvicorn.Server):
         while True:
             self._closed.clear()
             if self._connected.total() >= self.limits.connections:
-                self._log("full", f"all {self.limits.connections} connections are taken: new ones wait.")
+                self._log(
+                    "full", f"all {self.limits.connections} connections are taken: new ones wait."
+                )
                 await self._closed.wait()
                 continue
             try:
                 connection, (host, *_) = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno in _OUT_OF_FILES:
-                    self._log("files", f"no connection can be accepted ({error.strerror}): new ones wait.")
+                    self._log(
+                        "files", f"no connection can be accepted ({error.strerror}): new ones wait."
+                    )
                     await asyncio.sleep(0.1)
                 continue  # else the client left before it was accepted
             await self._take(connection, client_of(host))
 
     async def _take(self, connection: socket.socket, client: str) -> None:
         if self._connected[client] >= self.limits.per_client:
-            self._log("client", f"{client} has {self.limits.per_client} connections: more are refused.")
+            self._log(
+                "client", f"{client} has {self.limits.per_client} connections: more are refused."
+            )
             with connection, suppress(OSError):
-                connection.send(bare_answer(429, f"you have {self.limits.per_client} connections open: close one."))
+                connection.send(
+                    bare_answer(
+                        429, f"you have {self.limits.per_client} connections open: close one."
+                    )
+                )
             return
         self._connected[client] += 1
         make = partial(
@@ -142,7 +159,8 @@ class Server(uvicorn.Server):
         os._exit(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what was accepted. When the grace period nears its end, tell the rest so, then hang up."""
+        """Finish what was accepted. When the grace period nears its end, tell the rest so, then
+        hang up."""
         self.service.stopping = True
         for task in self._accepting:
             task.cancel()
@@ -167,15 +185,27 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise ConfigError(f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port.") from None
+        raise ConfigError(
+            f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port."
+        ) from None
 
 
 def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
-    """No more connections than files may be opened, and no more than half of them for one client."""
+    """No more connections than files may be opened, and no more than half of them for one
+    client."""
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(os.listdir("/dev/fd"))  # noqa: PTH208
-    room = may_open - opened - _SPARE_FILES if may_open != resource.RLIM_INFINITY else limits.connections
+    room = (
+        may_open - opened - _SPARE_FILES
+        if may_open != resource.RLIM_INFINITY
+        else limits.connections
+    )
     if room < 1:
-        raise ConfigError(f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit -n.")
+        raise ConfigError(
+            f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit "
+            f"-n."
+        )
     connections = min(limits.connections, room)
-    return replace(limits, connections=connections, per_client=max(1, min(limits.per_client, connections // 2)))
+    return replace(
+        limits, connections=connections, per_client=max(1, min(limits.per_client, connections // 2))
+    )

@@ -34,8 +34,9 @@ _SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
 class Limits:
     """`max_work` is in positions (`Translator.search_work`).
 
-    Sentences of 20 characters need 38,000 for 5,000 characters with the packaged model and its beam of 4, a list of
-    1,000 words 107,000. 5,000 digits need 195,000 with a beam of 16, 5,000 times U+FDFA 2,000,000.
+    Sentences of 20 characters need 38,000 for 5,000 characters with the packaged model and its beam
+    of 4, a list of 1,000 words 107,000. 5,000 digits need 195,000 with a beam of 16, 5,000 times
+    U+FDFA 2,000,000.
     """
 
     queue_lines: int = 1024
@@ -67,10 +68,13 @@ class Service:
         engine: str = "auto",
     ):
         if api_key != api_key.strip() or not api_key.isprintable():
-            raise ConfigError("the API key has blanks around it or control characters: no header can hold them.")
+            raise ConfigError(
+                "the API key has blanks around it or control characters: no header can hold them."
+            )
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
-        self.limits, self.metrics = limits, Metrics()
+        self.limits = limits
+        self.metrics = Metrics()
         self.batcher = Batcher(thread, limits.queue_lines)
         self.stopping = False
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
@@ -107,7 +111,9 @@ class Service:
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
         self._check_size(texts)
-        planned = await self._aside(texts, partial(self._split, texts, source, target, beam, nbest, alignments))
+        planned = await self._aside(
+            texts, partial(self._split, texts, source, target, beam, nbest, alignments)
+        )
         lines = [
             Line(text.route.model.translator, text.request, part, work)
             for text in planned
@@ -137,26 +143,38 @@ class Service:
         return await self.batcher.run(inspect, work, client)
 
     async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
-        """Do what takes time for long texts beside the event loop. A short one may become 18 times as long."""
+        """Do what takes time for long texts beside the event loop. A short one may become 18 times
+        as long."""
         whole = "".join(texts)
         if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
 
     def _split(
-        self, texts: Sequence[str], source: str, target: str, beam: int | None, nbest: int, alignments: bool
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        beam: int | None,
+        nbest: int,
+        alignments: bool,
     ) -> list[_Text]:
-        """Texts in the parts that the model takes. Those that would be too much work are refused."""
+        """Texts in the parts that the model takes. Those that would be too much work are
+        refused."""
         planned: list[_Text] = []
         total = 0
         for text in texts:
             route = self.models.route(text, source, target)
-            translator, request = route.model.translator, _request(route, beam, nbest, alignments)
+            translator = route.model.translator
+            request = _request(route, beam, nbest, alignments)
             sentences, gaps = split_sentences(text)
-            # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and counting them does not.
+            # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
+            # counting them does not.
             self._check_work(total + translator.least_work(sentences, request))
-            # A part knows its languages by now. Without them in the request, parts of all languages share a search.
-            parts, request = translator.split(sentences, request), replace(request, to="", source_language="")
+            # A part knows its languages by now. Without them in the request, parts of all languages
+            # share a search.
+            parts = translator.split(sentences, request)
+            request = replace(request, to="", source_language="")
             work = translator.search_work(parts, request)
             total += sum(work)
             self._check_work(total)
@@ -168,7 +186,8 @@ class Service:
     ) -> tuple[Route, Request, int]:
         """How to look inside, and the work of it. What would show too many weights is refused."""
         route = self.models.route(text, source, target)
-        translator, request = route.model.translator, _request(route, None, 1, False)
+        translator = route.model.translator
+        request = _request(route, None, 1, False)
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
         read = len(part.ids)
         if translation is None:
@@ -176,18 +195,25 @@ class Service:
         else:
             said = len(translator.codec.encode_target([translation])[0])
         model = translator.config.model
-        weights = model.heads * (model.encoder_layers * read**2 + model.decoder_layers * said * (said + read))
+        weights = model.heads * (
+            model.encoder_layers * read**2 + model.decoder_layers * said * (said + read)
+        )
         if weights > _SHOWN_WEIGHTS:
             raise HTTPException(
                 413,
-                f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: send a shorter text.",
+                f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
+                f"send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
     def _check_size(self, texts: Sequence[str]) -> None:
-        characters, most = sum(map(len, texts)), self.limits.max_characters
+        characters = sum(map(len, texts))
+        most = self.limits.max_characters
         if characters > most:
-            raise HTTPException(413, f"{characters:,} characters are more than the {most:,} taken at once: send less.")
+            raise HTTPException(
+                413,
+                f"{characters:,} characters are more than the {most:,} taken at once: send less.",
+            )
         self.metrics.texts += len(texts)
         self.metrics.characters += characters
 
@@ -196,7 +222,8 @@ class Service:
             raise HTTPException(
                 413,
                 f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
-                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask for a "
+                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask "
+                f"for a "
                 "smaller beam and nbest.",
             )
 
@@ -212,12 +239,16 @@ def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Re
     )
 
 
-def _translated(route: Route, found: list[Translation], gaps: list[str], alignments: bool) -> schemas.Translated:
+def _translated(
+    route: Route, found: list[Translation], gaps: list[str], alignments: bool
+) -> schemas.Translated:
     """A text's translation from those of its sentences: the best of each, the second of each, ...
 
     Candidates of other pieces may read the same; the best of those is enough.
     """
-    source_words = [_source_words(route, sentence.source) for sentence in found] if alignments else []
+    source_words = (
+        [_source_words(route, sentence.source) for sentence in found] if alignments else []
+    )
     count = max(len(sentence.candidates) for sentence in found)
     distinct: dict[str, schemas.Candidate] = {}
     for rank in range(count):
@@ -232,19 +263,24 @@ def _translated(route: Route, found: list[Translation], gaps: list[str], alignme
         model=route.model.name,
         detected=schemas.DetectedLanguage(**route.detected._asdict()) if route.detected else None,
         source_words=[word for words in source_words for word in words] if alignments else None,
-        sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found] if alignments else None,
+        sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found]
+        if alignments
+        else None,
         candidates=candidates,
     )
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts: those of the pieces between the language tag and the end."""
+    """The words that the alignment counts: those of the pieces between the language tag and the
+    end."""
     codec = route.model.translator.codec
     ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels
 
 
-def _candidate(parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]) -> schemas.Candidate:
+def _candidate(
+    parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]
+) -> schemas.Candidate:
     """The candidates of a text's sentences as one; word numbers count through the text."""
     text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
     score = sum(part.score for part in parts)
@@ -257,6 +293,8 @@ def _candidate(parts: list[Candidate], gaps: list[str], source_words: list[tuple
         links += [(s + before, t + len(words)) for s, t in part.alignment]
         labels = Axis.of(part.pieces).labels
         probabilities = word_probabilities(part.pieces, part.log_probs)
-        words += [schemas.Word(text=w, probability=p) for w, p in zip(labels, probabilities, strict=True)]
+        words += [
+            schemas.Word(text=w, probability=p) for w, p in zip(labels, probabilities, strict=True)
+        ]
         before += len(sources)
     return schemas.Candidate(text=text, score=score, words=words, alignment=links)

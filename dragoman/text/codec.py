@@ -1,10 +1,12 @@
-"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of sentences.
+"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of
+sentences.
 
-A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A target is its
-pieces alone; whoever shifts it adds `<s>` and `</s>`.
+A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
+target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
 
-A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with `<s>`: a piece that no
-other source holds, and that every vocabulary has. A target's `<BT>` is left out.
+A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with
+`<s>`: a piece that no other source holds, and that every vocabulary has. A target's `<BT>` is left
+out.
 """
 
 import json
@@ -17,7 +19,15 @@ import numpy as np
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.text.parallel import MADE
-from dragoman.text.subword import SEGMENTERS, WORD_START, BytePairs, Flat, MarianPieces, Segmenter, count_words
+from dragoman.text.subword import (
+    SEGMENTERS,
+    WORD_START,
+    BytePairs,
+    Flat,
+    MarianPieces,
+    Segmenter,
+    count_words,
+)
 from dragoman.text.vocabulary import Vocabulary, language_tag
 from dragoman.untrusted import parsed_json
 
@@ -26,13 +36,16 @@ PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
 LONGEST_CODE = 99  # characters of a language's code
 SHARED, SOURCE, TARGET = "shared", "source", "target"
 CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
-    f"{side}.{segmenter.suffix}" for side in (SHARED, SOURCE, TARGET) for segmenter in SEGMENTERS.values()
+    f"{side}.{segmenter.suffix}"
+    for side in (SHARED, SOURCE, TARGET)
+    for segmenter in SEGMENTERS.values()
 }
 
 
 @dataclass(frozen=True)
 class Languages:
-    """Codes of what a model reads and writes; empty where nobody said. `tagged`: the source names the target."""
+    """Codes of what a model reads and writes; empty where nobody said. `tagged`: the source names
+    the target."""
 
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -48,7 +61,8 @@ class Languages:
         return len(self.targets) > 1
 
     def default_target(self, source: str = "") -> str:
-        """The target where nobody names one: English, or German if the source is English; else the first."""
+        """The target where nobody names one: English, or German if the source is English; else the
+        first."""
         wanted = "de" if source == "en" else "en"
         return wanted if wanted in self.targets else (self.targets[0] if self.targets else "")
 
@@ -68,7 +82,9 @@ class Codec:
         languages: Languages,
     ) -> "Codec":
         sides = (source_sentences, target_sentences)
-        source, target = (count_words(map(without_mark, side), settings.normalisation) for side in sides)
+        source, target = (
+            count_words(map(without_mark, side), settings.normalisation) for side in sides
+        )
         if settings.shared:
             source += target
         return cls.learn_from_words(source, target, settings, languages)
@@ -81,9 +97,12 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        """From how often each word occurs. If the vocabulary is shared, the words of both sides are in the first."""
+        """From how often each word occurs. If the vocabulary is shared, the words of both sides are
+        in the first."""
         learn = SEGMENTERS[settings.vocabulary].learn_from_words
-        tags = [language_tag(language) for language in languages.targets] if languages.tagged else []
+        tags = (
+            [language_tag(language) for language in languages.targets] if languages.tagged else []
+        )
         source = learn(source_words, settings, tags)
         return cls(source, source if settings.shared else learn(target_words, settings), languages)
 
@@ -101,15 +120,19 @@ class Codec:
 
     def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
         made, texts = _without_marks(texts)
-        return self._frame(self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts))
+        return self._frame(
+            self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts)
+        )
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
 
     def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
-        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those that a model made.
+        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those
+        that a model made.
 
-        They are sources, or targets too if the vocabulary is shared; or targets alone, which have no mark.
+        They are sources, or targets too if the vocabulary is shared; or targets alone, which have
+        no mark.
         """
         if target:
             return self.target_segmenter.encode_flat([*map(without_mark, texts)])
@@ -120,12 +143,22 @@ class Codec:
         return Flat(np.insert(ids, (np.cumsum(lengths) - lengths)[made], self.mark), lengths + made)
 
     def encode_with_dropout(
-        self, sources: Sequence[str], targets: Sequence[str], tos: Sequence[str], rate: float, seed: int, longest: int
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        tos: Sequence[str],
+        rate: float,
+        seed: int,
+        longest: int,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer than allowed."""
+        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer
+        than allowed."""
         made, sources = _without_marks(sources)
-        left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)  # tags and the end come with it
-        right = _dropped(self.target_segmenter, _without_marks(targets)[1], rate, 2 * seed + 1, longest)
+        # tags and the end come with it
+        left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
+        right = _dropped(
+            self.target_segmenter, _without_marks(targets)[1], rate, 2 * seed + 1, longest
+        )
         return self._frame(left, made, tos), right
 
     def decode_target(self, ids: Sequence[int]) -> str:
@@ -139,13 +172,17 @@ class Codec:
             files[PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
         sides = {SOURCE: self.source_segmenter, TARGET: self.target_segmenter}
         sides = {SHARED: self.source_segmenter} if self.shared else sides
-        return files | {f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()}
+        return files | {
+            f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()
+        }
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
             read = _reader(files, kind)
-            shared_file, source_file, target_file = (f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET))
+            shared_file, source_file, target_file = (
+                f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET)
+            )
             languages = _languages(files[LANGUAGES_FILE])
             if shared_file in files:
                 source = target = read(files[shared_file])
@@ -155,10 +192,14 @@ class Codec:
             raise BundleError(f"{error.args[0]} is missing.") from None
         for tag in map(language_tag, languages.targets if languages.tagged else ()):
             if tag not in source.vocabulary.ids:
-                raise BundleError(f"the vocabulary has no piece {tag}, which {LANGUAGES_FILE} needs.")
+                raise BundleError(
+                    f"the vocabulary has no piece {tag}, which {LANGUAGES_FILE} needs."
+                )
         return cls(source, target, languages)
 
-    def _frame(self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]) -> list[list[int]]:
+    def _frame(
+        self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]
+    ) -> list[list[int]]:
         mark, end = [] if self.mark is None else [self.mark], self.source.eos
         tags = {to: [] if (tag := self.tag(to)) is None else [tag] for to in set(tos)}
         return [
@@ -168,7 +209,8 @@ class Codec:
 
     @property
     def mark(self) -> int | None:
-        """What stands before a source that a model made; MarianMT's vocabularies have no piece to spare for it."""
+        """What stands before a source that a model made; MarianMT's vocabularies have no piece to
+        spare for it."""
         return self.source.bos if self.source.bos != self.source.pad else None
 
     def tag(self, to: str) -> int | None:
@@ -178,7 +220,8 @@ class Codec:
         if to not in self.languages.targets:
             known = ", ".join(self.languages.targets)
             raise TranslationError(
-                f"this model does not translate into {to or 'an unnamed language'!r}; it can: {known}."
+                f"this model does not translate into {to or 'an unnamed language'!r}; it can: "
+                f"{known}."
             )
         return self.source.ids[language_tag(to)]
 
@@ -218,11 +261,14 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _dropped(segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int) -> list[list[int]]:
+def _dropped(
+    segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int
+) -> list[list[int]]:
     assert isinstance(segmenter, BytePairs), "the settings refuse dropout for any other"
     encoded = segmenter.encode_with_dropout(texts, rate, seed).lists()
     return [
-        ids if len(ids) <= longest else segmenter.encode([text])[0] for text, ids in zip(texts, encoded, strict=True)
+        ids if len(ids) <= longest else segmenter.encode([text])[0]
+        for text, ids in zip(texts, encoded, strict=True)
     ]
 
 

@@ -1,11 +1,12 @@
 """What is wrong with a corpus, named and counted with line numbers; and a cleaned copy.
 
-One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it passes; repetitions come
-out at the end.
+One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it
+passes; repetitions come out at the end.
 
-Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two sides of a
-pair (`observe`). `prepare` does no more than that: it looks at each file once, however many corpora the
-file is part of. Languages and near repetitions need both texts, and `check` alone finds them.
+Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two
+sides of a pair (`observe`). `prepare` does no more than that: it looks at each file once, however
+many corpora the file is part of. Languages and near repetitions need both texts, and `check` alone
+finds them.
 """
 
 import re
@@ -22,7 +23,8 @@ from dragoman.text.parallel import MADE, Pair
 from dragoman.text.repeats import Repeats, hash64, hash_all
 
 FIRST_LINES_SHOWN = 3
-LARGEST_RATIO = 9.0  # characters of the longer side per character of the shorter, beyond short sentences
+# characters of the longer side per character of the shorter, beyond short sentences
+LARGEST_RATIO = 9.0
 LONGEST = 2000  # characters
 PAIRS_IN_CHUNK = 10_000
 """The languages are learned from the first chunk."""
@@ -57,9 +59,11 @@ MEANINGS = {
     "not normalised": "pairs not in Unicode's composed form (NFC)",
 }
 LOOK = np.dtype([("hash", "<u8"), ("key", "<u4"), ("characters", "<i4"), ("flaws", "u1")])
-"""What `look` sees in a sentence: a hash of its text, `held_out_key`, its length, and flaws (bits)."""
+"""What `look` sees in a sentence: a hash of its text, `held_out_key`, its length, and flaws
+(bits)."""
 _BLANK, _BROKEN, _NOT_COMPOSED, _CONTROLS, _HAS_MARKUP, _CR = (1 << bit for bit in range(6))
-REPAIRED = {"control characters", CRLF, "not normalised"}  # --fix mends these; pairs with any other trouble are removed
+# --fix mends these; pairs with any other trouble are removed
+REPAIRED = {"control characters", CRLF, "not normalised"}
 
 
 @dataclass
@@ -120,7 +124,8 @@ def is_usable(pair: Pair) -> bool:
 
 
 def normalised(text: str) -> str:
-    """Text without what does not make another sentence: case, spaces, punctuation, Unicode forms, a model's mark.
+    """Text without what does not make another sentence: case, spaces, punctuation, Unicode forms, a
+    model's mark.
 
     >>> normalised("Guten  Tag!") == normalised("guten tag") == normalised("<BT> Guten Tag.")
     True
@@ -130,7 +135,8 @@ def normalised(text: str) -> str:
 
 
 def held_out_key(text: str) -> int:
-    """A number that is equal for texts whose `normalised` forms are equal, and seldom otherwise; five times faster.
+    """A number that is equal for texts whose `normalised` forms are equal, and seldom otherwise;
+    five times faster.
 
     It is made of the letters and digits of ASCII that the normalised form holds.
     """
@@ -163,7 +169,9 @@ def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
     if any(start in together for start in _MOJIBAKE_STARTS):
         mark(_BROKEN, _MOJIBAKE)
     if not unicodedata.is_normalized("NFC", together):
-        flaws[[row for row, text in enumerate(texts) if not unicodedata.is_normalized("NFC", text)]] |= _NOT_COMPOSED
+        flaws[
+            [row for row, text in enumerate(texts) if not unicodedata.is_normalized("NFC", text)]
+        ] |= _NOT_COMPOSED
     mark(_CONTROLS, _CONTROL)
     mark(_HAS_MARKUP, _MARKUP)
     if any(crlf):
@@ -183,9 +191,13 @@ def are_usable(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return usable
 
 
-def observe(report: Report, repeats: Repeats, sources: np.ndarray, targets: np.ndarray, lines: np.ndarray) -> None:
-    """Add to a report what looks (N,) at both sides of some pairs tell, and their hashes to what finds repetitions."""
-    usable, blank = are_usable(sources, targets), are_blank(sources) & are_blank(targets)
+def observe(
+    report: Report, repeats: Repeats, sources: np.ndarray, targets: np.ndarray, lines: np.ndarray
+) -> None:
+    """Add to a report what looks (N,) at both sides of some pairs tell, and their hashes to what
+    finds repetitions."""
+    usable = are_usable(sources, targets)
+    blank = are_blank(sources) & are_blank(targets)
     report.pairs += len(lines)
     report.usable += int(usable.sum())
     report.add(EMPTY, lines[blank])
@@ -193,7 +205,9 @@ def observe(report: Report, repeats: Repeats, sources: np.ndarray, targets: np.n
     for kind, found in _troubles(sources, targets).items():
         report.add(kind, lines[found & usable])
     # An odd factor keeps (a, b) and (b, a) apart, and loses no bit of either hash.
-    repeats.add((sources["hash"] * np.uint64(0x9E3779B97F4A7C15) + targets["hash"])[usable], lines[usable])
+    repeats.add(
+        (sources["hash"] * np.uint64(0x9E3779B97F4A7C15) + targets["hash"])[usable], lines[usable]
+    )
 
 
 def _troubles(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
@@ -216,10 +230,12 @@ def _troubles(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]
 def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
     """Read a corpus once and report.
 
-    >>> [str(f) for f in examine([Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]).findings]
+    >>> pairs = [Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]
+    >>> [str(finding) for finding in examine(pairs).findings]
     ['1 pairs with an empty side (line 3)', '1 pairs that stood there before (line 2)']
     """
-    report, differences = Report(), None
+    report = Report()
+    differences = None
     with Repeats() as exact, Repeats() as near:
         for chunk in _chunks(pairs):
             lines = np.array([pair.line for pair in chunk])
@@ -229,7 +245,9 @@ def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
             for pair in usable:
                 for kind in differences(pair):
                     report.add(kind, np.array([pair.line]))
-            keys = hash_all(f"{normalised(pair.source)}\t{normalised(pair.target)}" for pair in usable)
+            keys = hash_all(
+                f"{normalised(pair.source)}\t{normalised(pair.target)}" for pair in usable
+            )
             near.add(keys, np.array([pair.line for pair in usable], dtype=np.int64))
         add_repeats(report, exact, near)
     return report
@@ -238,7 +256,8 @@ def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
 def fix(
     pairs: Iterable[Pair], report: Report, held_out: HeldOut | None = None
 ) -> Iterator[tuple[Pair, str, Pair | None]]:
-    """Each pair again, with the reason why it is changed or removed ("" if it is not) and what becomes of it."""
+    """Each pair again, with the reason why it is changed or removed ("" if it is not) and what
+    becomes of it."""
     differences = None
     for chunk in _chunks(pairs):
         differences = differences or _difference_finder(chunk, held_out)
@@ -246,7 +265,10 @@ def fix(
         for row, pair in enumerate(chunk):
             reasons = [ONE_SIDED]
             if is_usable(pair):
-                reasons = [*differences(pair), *(kind for kind, found in troubles.items() if found[row])]
+                reasons = [
+                    *differences(pair),
+                    *(kind for kind, found in troubles.items() if found[row]),
+                ]
             reasons += [kind for kind, lines in report.repeats.items() if _holds(lines, pair.line)]
             fatal = [reason for reason in reasons if reason not in REPAIRED]
             kept = pair._replace(source=mended(pair.source), target=mended(pair.target))
@@ -263,12 +285,19 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 
 def _looks(chunk: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    return look([pair.source for pair in chunk], [pair.crlf for pair in chunk]), look([pair.target for pair in chunk])
+    return look([pair.source for pair in chunk], [pair.crlf for pair in chunk]), look(
+        [pair.target for pair in chunk]
+    )
 
 
-def _difference_finder(first: list[Pair], held_out: HeldOut | None) -> Callable[[Pair], Iterator[str]]:
-    """What is wrong with a pair beyond what looks tell: held-out text, languages. Those are learned from the first."""
-    likeness = Likeness((p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p)))
+def _difference_finder(
+    first: list[Pair], held_out: HeldOut | None
+) -> Callable[[Pair], Iterator[str]]:
+    """What is wrong with a pair beyond what looks tell: held-out text, languages. Those are learned
+    from the first."""
+    likeness = Likeness(
+        (p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p))
+    )
 
     def differences(pair: Pair) -> Iterator[str]:
         if held_out is not None:
@@ -295,7 +324,8 @@ def _in_held_out(pair: Pair, held_out: HeldOut) -> Iterator[str]:
 
 def add_repeats(report: Report, exact: Repeats, near: Repeats | None = None) -> None:
     """Add to a report what came out at the end."""
-    exactly, nearly = _repeated(exact), _repeated(near) if near else np.zeros(0, dtype=np.int64)
+    exactly = _repeated(exact)
+    nearly = _repeated(near) if near else np.zeros(0, dtype=np.int64)
     nearly = nearly[~np.isin(nearly, exactly)]
     for kind, lines in ((REPEATED, exactly), (NEARLY_REPEATED, nearly)):
         report.repeats[kind] = lines
@@ -305,7 +335,9 @@ def add_repeats(report: Report, exact: Repeats, near: Repeats | None = None) -> 
 
 def _repeated(repeats: Repeats) -> np.ndarray:
     """All lines that repeat an earlier one, sorted."""
-    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(found[:, 0] for found in repeats.lines())]))
+    return np.sort(
+        np.concatenate([np.zeros(0, dtype=np.int64), *(found[:, 0] for found in repeats.lines())])
+    )
 
 
 def _holds(lines: np.ndarray, line: int) -> bool:

@@ -1,12 +1,14 @@
-"""Which words translate which: IBM model 1 (Brown et al. 1993), learned by expectation-maximisation.
+"""Which words translate which: IBM model 1 (Brown et al. 1993), learned by
+expectation-maximisation.
 
-    x1 … xn the source with x0, a word for what has no partner there; y1 … ym the target. Each y has one x as its cause,
-    any of them as likely as another:
+    x1 … xn the source with x0, a word for what has no partner there; y1 … ym the target. Each y has
+    one x as its cause, any of them as likely as another:
 
     P(y1 … ym | x) = Πj Σi t(yj | xi) / (n+1)
 
-E: of yj, the share t(yj|xi) / Σi' t(yj|xi') is due to xi. M: t(y|x) are the shares that x has in y, divided by all that
-it has. All t are equal at first; the likelihood never falls, and being concave it has no lesser peak to stop at.
+E: of yj, the share t(yj|xi) / Σi' t(yj|xi') is due to xi. M: t(y|x) are the shares that x has in y,
+divided by all that it has. All t are equal at first; the likelihood never falls, and being concave
+it has no lesser peak to stop at.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +27,8 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Lexicon:
-    """For each source word its likeliest targets, best first, and their probabilities, which sum to one (or zero)."""
+    """For each source word its likeliest targets, best first, and their probabilities, which sum to
+    one (or zero)."""
 
     targets: np.ndarray  # (V, K)
     probabilities: np.ndarray  # (V, K)
@@ -43,18 +46,22 @@ class Model1:
     """The table t(y|x) over the words that occur together, and its learning."""
 
     def __init__(self, corpus: Iterable[Pairs], pad: int):
-        """`pad` fills sentences up on both sides; on the source's it is also x0, which every sentence begins with."""
+        """`pad` fills sentences up on both sides; on the source's it is also x0, which every
+        sentence begins with."""
         batches = [_joined(sources, targets, pad) for sources, targets in corpus]
         table = np.unique(np.concatenate([np.unique(batch) for batch in batches]))
         table = table[table < PADDING]
-        self.x, self.y = table >> 32, table & (2**32 - 1)  # (E,) each: the entries of the table, ...
+        # (E,) each: the entries of the table, ...
+        self.x, self.y = table >> 32, table & (2**32 - 1)
         self.t = np.full(len(table), 1 / len(np.unique(self.y)))  # ... and their values
         self._counts = np.zeros(len(table))
-        self._links = [np.searchsorted(table, batch).astype(np.int32) for batch in batches]  # padding: E
+        # padding: E
+        self._links = [np.searchsorted(table, batch).astype(np.int32) for batch in batches]
 
     def improve(self) -> float:
         """One round of expectation and maximisation; the log-likelihood before it."""
-        counts, likelihood = np.zeros(len(self.t) + 1), 0.0
+        counts = np.zeros(len(self.t) + 1)
+        likelihood = 0.0
         t = np.append(self.t, 0.0)  # the last entry is that of padding
         for links in self._links:
             shares = t[links]  # (N, S+1)
@@ -67,12 +74,14 @@ class Model1:
         return likelihood
 
     def occurrences(self, words: int) -> np.ndarray:
-        """How often each of so many target words occurs: the shares in a word sum to one each time. (words,)"""
+        """How often each of so many target words occurs: the shares in a word sum to one each time.
+        (words,)"""
         return np.bincount(self.y, self._counts, words)
 
     @property
     def operations(self) -> float:
-        """Of a round: for each target word and each word beside it an addition, a division and another addition."""
+        """Of a round: for each target word and each word beside it an addition, a division and
+        another addition."""
         return 3.0 * sum(int((links < len(self.t)).sum()) for links in self._links)
 
     def lexicon(self, words: int, nobody: int, kept: int = KEPT) -> Lexicon:

@@ -1,7 +1,7 @@
 """Which of two languages a line is written in, learned from the corpus itself.
 
-Each side gets a model of its letter triples from the first pairs; a line that the other side's model finds much
-likelier than its own is suspect. Nothing needs to be known about the languages.
+Each side gets a model of its letter triples from the first pairs; a line that the other side's
+model finds much likelier than its own is suspect. Nothing needs to be known about the languages.
 """
 
 import math
@@ -17,7 +17,9 @@ class Likeness:
     def __init__(self, sources: Iterable[str], targets: Iterable[str]):
         left, right = _triples(sources), _triples(targets)
         total_left, total_right = sum(left.values()) or 1, sum(right.values()) or 1
-        kept = {t for t, _ in left.most_common(_TRIPLES_KEPT)} | {t for t, _ in right.most_common(_TRIPLES_KEPT)}
+        kept = {t for t, _ in left.most_common(_TRIPLES_KEPT)} | {
+            t for t, _ in right.most_common(_TRIPLES_KEPT)
+        }
         # log p(triple | source) - log p(triple | target), both smoothed by half a count
         self._evidence = {
             t: math.log((left[t] + 0.5) / (total_left + 0.5 * len(kept)))
@@ -26,7 +28,8 @@ class Likeness:
         }
 
     def leans_to_source(self, line: str) -> float:
-        """Mean evidence per letter triple: above zero speaks for the source language, below for the target's."""
+        """Mean evidence per letter triple: above zero speaks for the source language, below for the
+        target's."""
         text = f" {line.lower()} "
         if len(text) < LETTERS_NEEDED + 2:
             return 0.0

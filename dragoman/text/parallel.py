@@ -1,7 +1,9 @@
-"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv` (both sides in one file), or `-` for standard input.
+"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv` (both sides in one file), or `-` for
+standard input.
 
-Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence never shifts one side
-against the other. Line numbers count from 1. Both sides must end together: nothing is silently left out.
+Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence
+never shifts one side against the other. Line numbers count from 1. Both sides must end together:
+nothing is silently left out.
 """
 
 import bz2
@@ -37,7 +39,8 @@ class Pair(NamedTuple):
 
 
 def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
-    """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its place."""
+    """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its
+    place."""
     with open_bytes(path) as file:
         try:
             for number, raw in enumerate(_limited(file, path), start=1):
@@ -50,11 +53,15 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
 
 
 def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The same lines, faster: blocks of whole lines as they stand in the file, and where in a block each line ends.
+    """The same lines, faster: blocks of whole lines as they stand in the file, and where in a block
+    each line ends.
 
-    A block ends with a newline; a "\\r" before a newline is still there. The checks are those of `read_lines`.
+    A block ends with a newline; a "\\r" before a newline is still there. The checks are those of
+    `read_lines`.
     """
-    limits, rest, lines = _Limits(path), b"", 0
+    limits = _Limits(path)
+    rest = b""
+    lines = 0
     with open_bytes(path) as file:
         try:
             while raw := file.read(BLOCK):
@@ -74,13 +81,15 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
 def _checked_block(
     block: bytes, path: str | Path, before: int, limits: "_Limits", added: int = 0
 ) -> tuple[bytes, np.ndarray]:
-    """A block and the ends of its lines, if they are text. So many lines stand before it, so many bytes were added."""
+    """A block and the ends of its lines, if they are text. So many lines stand before it, so many
+    bytes were added."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
     sizes = np.diff(ends, prepend=0)
     if sizes.max() - added > limits.longest:
         limits.check_line(before + int(np.argmax(sizes > limits.longest)) + 1, int(sizes.max()))
     if not before and block.startswith(_BOM):
-        block, ends = block.removeprefix(_BOM), ends - len(_BOM)
+        block = block.removeprefix(_BOM)
+        ends = ends - len(_BOM)
     try:
         block.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -92,10 +101,13 @@ def _checked_block(
 def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
     """Pairs from two files, or from one `.tsv` file (or standard input) when there is no `target`.
 
-    A name with a * stands for many files, read in the order of their names, their lines counted through.
+    A name with a * stands for many files, read in the order of their names, their lines counted
+    through.
     """
     before = 0
-    for left, right in paired_shards(source, target) if target else [(name, "") for name in shards(source)]:
+    for left, right in (
+        paired_shards(source, target) if target else [(name, "") for name in shards(source)]
+    ):
         before += yield from _read_two(left, right, before) if right else _read_tsv(left, before)
 
 
@@ -103,7 +115,10 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
     """The files of both sides, each with its partner."""
     sources, targets = shards(source), shards(target)
     if len(sources) != len(targets):
-        raise CorpusError(f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its partner.")
+        raise CorpusError(
+            f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its "
+            f"partner."
+        )
     return list(zip(sources, targets, strict=True))
 
 
@@ -124,7 +139,9 @@ def language_of(path: str | Path) -> str:
     ('de', '')
     """
     suffix = Path(unpacked_name(path)).suffix.removeprefix(".")
-    return suffix if suffix not in {"txt", "tsv", "csv", "tok"} and _LANGUAGE.fullmatch(suffix) else ""
+    return (
+        suffix if suffix not in {"txt", "tsv", "csv", "tok"} and _LANGUAGE.fullmatch(suffix) else ""
+    )
 
 
 def languages_of_tsv(path: str | Path) -> tuple[str, str]:
@@ -141,8 +158,12 @@ def languages_of_tsv(path: str | Path) -> tuple[str, str]:
 def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, int]:
     """Pairs numbered from `before` + 1 on; returns how many."""
     if source == target == "-":
-        raise CorpusError("standard input can be one side only: give one .tsv on it, or name the other side's file.")
-    sides, number = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True)), 0
+        raise CorpusError(
+            "standard input can be one side only: give one .tsv on it, or name the other side's "
+            "file."
+        )
+    sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
+    number = 0
     for number, (left, right) in enumerate(sides, start=1):
         if left is None or right is None:
             raise CorpusError(where_the_sides_part(source, target))
@@ -162,16 +183,22 @@ def _read_tsv(path: str, before: int) -> Generator[Pair, None, int]:
 
 
 def no_tab(path: str, number: int, line: str) -> CorpusError:
-    return CorpusError(f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target.")
+    return CorpusError(
+        f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target."
+    )
 
 
 class _Limits:
     """What still looks like text: no endless line, no archive that swells without end."""
 
     def __init__(self, path: str | Path):
-        self.longest = environment_number(LONGEST_LINE_VARIABLE, LONGEST_LINE, at_least=1, at_most=2**40)
+        self.longest = environment_number(
+            LONGEST_LINE_VARIABLE, LONGEST_LINE, at_least=1, at_most=2**40
+        )
         self._path, self._total = path, 0
-        self._packed = Path(path).stat().st_size if is_packed(path) and Path(path).is_file() else None
+        self._packed = (
+            Path(path).stat().st_size if is_packed(path) and Path(path).is_file() else None
+        )
 
     def check_line(self, number: int, size: int) -> None:
         if size > self.longest:
@@ -193,7 +220,8 @@ class _Limits:
 
 def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
     """Raw lines, as long as they look like text."""
-    limits, number = _Limits(path), 0
+    limits = _Limits(path)
+    number = 0
     while raw := file.readline(limits.longest + 1):
         number += 1
         limits.check_line(number, len(raw))
@@ -231,7 +259,8 @@ def _decode(raw: bytes, path: str | Path, number: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorpusError(
-            f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is 0x{raw[error.start]:02x}. "
+            f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is "
+            f"0x{raw[error.start]:02x}. "
             f"Convert the file, for example with iconv -t UTF-8."
         ) from None
 
@@ -239,8 +268,9 @@ def _decode(raw: bytes, path: str | Path, number: int) -> str:
 def where_the_sides_part(source: str | Path, target: str | Path) -> str:
     """Words for two files of different length, with the line that seems to have no partner.
 
-    Suppose that the surplus lines of the longer side stand together. For each place where they could stand, add up how
-    badly the lines before it fit line to line and the lines behind it fit with that shift; the best place wins.
+    Suppose that the surplus lines of the longer side stand together. For each place where they
+    could stand, add up how badly the lines before it fit line to line and the lines behind it fit
+    with that shift; the best place wins.
     """
     if not (Path(source).is_file() and Path(target).is_file()):
         return f"{source} and {target} have different numbers of lines."
@@ -251,7 +281,9 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
     surplus = len(longer) - len(shorter)
     before = _misfit(longer[: len(shorter)], shorter)  # cost of pairing line i with line i
     behind = _misfit(longer[surplus:], shorter)  # cost of pairing line i + surplus with line i
-    costs = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate([np.cumsum(behind[::-1])[::-1], [0.0]])
+    costs = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate(
+        [np.cumsum(behind[::-1])[::-1], [0.0]]
+    )
     place = int(np.argmin(costs))
     text = next(line for number, line in enumerate(read_lines(name)) if number == place)
     return (
@@ -261,9 +293,11 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
 
 
 def _features(lines: Iterable[str]) -> np.ndarray:
-    """Per line: log length, sum of digits, final punctuation; what survives translation. (lines, 3)"""
+    """Per line: log length, sum of digits, final punctuation; what survives translation. (lines,
+    3)"""
     rows = [
-        (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0) for line in lines
+        (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0)
+        for line in lines
     ]
     return np.array(rows, dtype=np.float64).reshape(-1, 3)
 

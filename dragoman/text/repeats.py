@@ -1,7 +1,8 @@
 """Which items of a stream stood there before, with memory that does not grow with the stream.
 
-Keys are hashed to 64 bits and spread over files by their first bits; at the end each file is sorted by itself. A
-million keys are 16 MB on the disk; two different keys of a million share a hash with a chance of one in forty million.
+Keys are hashed to 64 bits and spread over files by their first bits; at the end each file is sorted
+by itself. A million keys are 16 MB on the disk; two different keys of a million share a hash with a
+chance of one in forty million.
 """
 
 import hashlib
@@ -18,7 +19,9 @@ _RECORD = np.dtype([("hash", np.uint64), ("line", np.uint64)])
 
 
 def hash64(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 def hash_all(texts: Iterable[str]) -> np.ndarray:
@@ -55,7 +58,8 @@ class Repeats:
         for path in sorted(Path(self._folder.name).iterdir()):
             records = np.fromfile(path, dtype=_RECORD)
             records.sort(order=["hash", "line"])
-            hashes, lines = records["hash"], records["line"].astype(np.int64)
+            hashes = records["hash"]
+            lines = records["line"].astype(np.int64)
             first = np.searchsorted(hashes, hashes, side="left")
             again = np.flatnonzero(first != np.arange(len(hashes)))
             if len(again):

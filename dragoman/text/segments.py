@@ -1,15 +1,34 @@
-"""Texts cut into sentences, or into parts that fit a limit: at sentence ends, else between words, else anywhere."""
+"""Texts cut into sentences, or into parts that fit a limit: at sentence ends, else between words,
+else anywhere."""
 
 import re
 from collections.abc import Callable
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
-# A gap begins where its white space does. To try every place of a long run would take quadratic time.
+# A gap begins where its white space does. To try every place of a long run would take quadratic
+# time.
 _GAP = re.compile(r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”’)]))\s+")
 _LONGEST_WORD = 100  # characters
 _ABBREVIATIONS = frozenset(
-    ["bzw", "ca", "dr", "etc", "fr", "hr", "mr", "mrs", "ms", "nr", "prof", "sog", "st", "usw", "vgl", "vs"]
+    [
+        "bzw",
+        "ca",
+        "dr",
+        "etc",
+        "fr",
+        "hr",
+        "mr",
+        "mrs",
+        "ms",
+        "nr",
+        "prof",
+        "sog",
+        "st",
+        "usw",
+        "vgl",
+        "vs",
+    ]
 )
 
 
@@ -46,14 +65,19 @@ def _pack(atoms: list[str], fits: Callable[[str], bool]) -> list[str]:
 def split_sentences(text: str) -> tuple[list[str], list[str]]:
     """Sentences, and the white space between them: one more of the first than of the second.
 
-    A line's end always ends a sentence; a full stop does not after a number, a single letter or an abbreviation.
+    A line's end always ends a sentence; a full stop does not after a number, a single letter or an
+    abbreviation.
 
     >>> split_sentences("Ja. Am 3. Mai kam Dr. Roth.\\nGut!")
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
     """
     sentences, gaps, start = [], [], 0
     for gap in _GAP.finditer(text):
-        if "\n" in gap[0] or "\r" in gap[0] or _ends(text[start : gap.start()], text[gap.end() : gap.end() + 1]):
+        if (
+            "\n" in gap[0]
+            or "\r" in gap[0]
+            or _ends(text[start : gap.start()], text[gap.end() : gap.end() + 1])
+        ):
             sentences.append(text[start : gap.start()])
             gaps.append(gap[0])
             start = gap.end()
@@ -65,5 +89,9 @@ def _ends(before: str, after: str) -> bool:
     if not after or after.islower():
         return False
     # The last word is enough. To split all that came before at every gap would take quadratic time.
-    last = re.split(r"[\s.]", before[-_LONGEST_WORD:].rstrip("\"'»”’)").removesuffix("."))[-1].lower()
-    return not before.endswith(".") or (len(last) > 1 and not last.isdigit() and last not in _ABBREVIATIONS)
+    last = re.split(r"[\s.]", before[-_LONGEST_WORD:].rstrip("\"'»”’)").removesuffix("."))[
+        -1
+    ].lower()
+    return not before.endswith(".") or (
+        len(last) > 1 and not last.isdigit() and last not in _ABBREVIATIONS
+    )

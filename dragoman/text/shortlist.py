@@ -1,8 +1,9 @@
-"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole vocabulary.
+"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole
+vocabulary.
 
-A source piece brings candidates of its own; some pieces, the end among them, are in every list. Stored as three arrays
-of whole numbers in a safetensors file: `always`, `candidates`, and `ends`, which tells where those of each source piece
-end among the candidates.
+A source piece brings candidates of its own; some pieces, the end among them, are in every list.
+Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
+which tells where those of each source piece end among the candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,23 +30,44 @@ class Shortlist:
         return np.concatenate([[0], self.ends[:-1]])
 
     def of(self, source: Sequence[int]) -> np.ndarray:
-        """The pieces that a translation of these source pieces may be made of, in the order of their ids."""
+        """The pieces that a translation of these source pieces may be made of, in the order of
+        their ids."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
         return np.unique(np.concatenate([self.always, *own]))
 
     def to_bytes(self) -> bytes:
-        return safetensors.numpy.save({name: getattr(self, name).astype(np.uint32) for name in NAMES})
+        return safetensors.numpy.save(
+            {name: getattr(self, name).astype(np.uint32) for name in NAMES}
+        )
 
     @classmethod
-    def from_tensors(cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary) -> "Shortlist":
+    def from_tensors(
+        cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary
+    ) -> "Shortlist":
         """What `to_bytes` wrote, if it fits these vocabularies."""
-        if sorted(stored) != sorted(NAMES) or any(a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()):
-            raise BundleError(f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each.")
+        if sorted(stored) != sorted(NAMES) or any(
+            a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()
+        ):
+            raise BundleError(
+                f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each."
+            )
         always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)
-        if len(ends) != len(source) or (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(candidates):
-            raise BundleError(f"the shortlist does not give each of {len(source)} source pieces its candidates.")
+        if (
+            len(ends) != len(source)
+            or (np.diff(ends, prepend=0) < 0).any()
+            or ends[-1] != len(candidates)
+        ):
+            raise BundleError(
+                f"the shortlist does not give each of {len(source)} source pieces its candidates."
+            )
         if (pieces := np.concatenate([always, candidates])).max(initial=0) >= len(target):
-            raise BundleError(f"the shortlist names piece {pieces.max()}, the vocabulary ends before {len(target)}.")
+            raise BundleError(
+                f"the shortlist names piece {pieces.max()}, the vocabulary ends before "
+                f"{len(target)}."
+            )
         if target.eos not in always or np.isin(target.never, pieces).any():
-            raise BundleError("the shortlist lacks the end of a sentence, or has pieces that no translation holds.")
+            raise BundleError(
+                "the shortlist lacks the end of a sentence, or has pieces that no translation "
+                "holds."
+            )
         return cls(always, candidates, ends)

@@ -1,15 +1,19 @@
-"""Cutting text into pieces: byte-pair encoding by SentencePiece (Sennrich et al. 2016; Kudo & Richardson 2018).
+"""Cutting text into pieces: byte-pair encoding by SentencePiece (Sennrich et al. 2016; Kudo &
+Richardson 2018).
 
-Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no text is unknown. The
-other choices are the two ends between which byte-pair encoding stands: characters (no merge is made; nothing is unknown
-there either) and whole words (all that the vocabulary has no room for is `<unk>`).
+Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no
+text is unknown. The other choices are the two ends between which byte-pair encoding stands:
+characters (no merge is made; nothing is unknown there either) and whole words (all that the
+vocabulary has no room for is `<unk>`).
 
-No piece reaches over a space, so a word is cut the same way wherever it stands, and most words of a text stood in it
-before. `encode_flat` and `learn` make use of that: each word is cut once, and a corpus is a count of its words.
+No piece reaches over a space, so a word is cut the same way wherever it stands, and most words of a
+text stood in it before. `encode_flat` and `learn` make use of that: each word is cut once, and a
+corpus is a count of its words.
 
-BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws differ from process
-to process whatever the seed, and a resumed run must see what an unbroken one sees. So it is done here:
-each word has a stock of variants, each a function of the word and its number, and the seed decides which are taken.
+BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws
+differ from process to process whatever the seed, and a resumed run must see what an unbroken one
+sees. So it is done here: each word has a stock of variants, each a function of the word and its
+number, and the seed decides which are taken.
 """
 
 import io
@@ -38,11 +42,13 @@ VARIANTS = 32  # segmentations of a word to draw from
 WORDS_REMEMBERED = 400_000  # 200 bytes each, or a little more
 VARIANTS_REMEMBERED = 1_000_000
 LONGEST_REMEMBERED = 30  # characters
-LONGEST_REPLACEMENT = 256  # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
+# bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
+LONGEST_REPLACEMENT = 256
 LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
-_MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"  # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
+# punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
+_MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"
 _WORDS_AND_MARKS = re.compile(f"{WORD_START}?(?:[^{_MARKS}{WORD_START}]+|[{_MARKS}])")
 
 
@@ -55,15 +61,19 @@ class Flat(NamedTuple):
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> "Flat":
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        return cls(np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths)
+        return cls(
+            np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths
+        )
 
     def lists(self) -> list[list[int]]:
-        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
+        ids = self.ids.tolist()
+        ends = np.cumsum(self.lengths).tolist()
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 class Segmenter(Protocol):
-    """What cuts and joins text; the ids are those of its own vocabulary. `suffix`: of the file that keeps it."""
+    """What cuts and joins text; the ids are those of its own vocabulary. `suffix`: of the file that
+    keeps it."""
 
     @property
     def suffix(self) -> str: ...
@@ -76,9 +86,11 @@ class Segmenter(Protocol):
 
 
 def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
-    """How often each word (what stands between spaces, once normalised) occurs: all that learning needs to know."""
+    """How often each word (what stands between spaces, once normalised) occurs: all that learning
+    needs to know."""
     normaliser = sentencepiece.SentencePieceNormalizer(rule_name=normalisation)
-    counts, sentences = Counter[str](), iter(sentences)
+    counts = Counter[str]()
+    sentences = iter(sentences)
     while some := list(islice(sentences, SENTENCES_AT_ONCE)):
         counts.update(" ".join(normaliser.normalize(some)).replace(WORD_START, " ").split(" "))
     del counts[""]
@@ -90,7 +102,8 @@ _Key = TypeVar("_Key")  # a word or a variant
 
 
 class _Segmentations(Generic[_Key]):
-    """Words that were cut, end to end; a word, or a word and the number of a variant of it, has its place there."""
+    """Words that were cut, end to end; a word, or a word and the number of a variant of it, has its
+    place there."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -101,9 +114,13 @@ class _Segmentations(Generic[_Key]):
         self._ids, self._starts = array("i"), array("q", [0])
 
     def joined(
-        self, keys: Sequence[_Key], keys_of_text: np.ndarray, cut: Callable[[list[_Key]], Iterable[Sequence[int]]]
+        self,
+        keys: Sequence[_Key],
+        keys_of_text: np.ndarray,
+        cut: Callable[[list[_Key]], Iterable[Sequence[int]]],
     ) -> Flat:
-        """The texts that consist of these keys, so many of them to each. `cut` does those that are not known yet."""
+        """The texts that consist of these keys, so many of them to each. `cut` does those that are
+        not known yet."""
         if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
             self._clear()
         numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
@@ -114,7 +131,8 @@ class _Segmentations(Generic[_Key]):
             self._ids.extend(pieces)
             self._starts.append(len(self._ids))
         numbers[unknown] = [self._numbers[keys[place]] for place in unknown.tolist()]
-        starts, ids = np.frombuffer(self._starts, np.int64), np.frombuffer(self._ids or array("i", [0]), np.int32)
+        starts = np.frombuffer(self._starts, np.int64)
+        ids = np.frombuffer(self._ids or array("i", [0]), np.int32)
         lengths = starts[numbers + 1] - starts[numbers]
         ends = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(ends[-1]) + np.repeat(starts[numbers] - ends[:-1], lengths)
@@ -127,20 +145,31 @@ class BytePairs:
     suffix, model_type = "spm", "bpe"
 
     def __init__(self, model: bytes):
-        self._model, self._processor = model, _processor(model)
-        p, pieces = self._processor, _pieces(self._processor)
-        self.vocabulary = Vocabulary(pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id())
+        self._model = model
+        self._processor = _processor(model)
+        p = self._processor
+        pieces = _pieces(self._processor)
+        self.vocabulary = Vocabulary(
+            pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id()
+        )
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
         self._whole = _Segmentations[str](WORDS_REMEMBERED)
-        self._variants, self._rate = _Segmentations[_Variant](VARIANTS_REMEMBERED), 0.0  # those of one rate of dropout
+        # those of one rate of dropout
+        self._variants = _Segmentations[_Variant](VARIANTS_REMEMBERED)
+        self._rate = 0.0
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
+    def learn(
+        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
         return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
 
     @classmethod
-    def learn_from_words(cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()) -> Self:
-        """Merges learned from words and how often they occur; the vocabulary shrinks to what a small corpus gives."""
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
+        """Merges learned from words and how often they occur; the vocabulary shrinks to what a
+        small corpus gives."""
         # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
         table = (f"{word}\t{number}" for word, number in words.items() if "\t" not in word)
         model = io.BytesIO()
@@ -166,11 +195,16 @@ class BytePairs:
             if "required_chars" in str(error):
                 needed = str(error).partition(" vs ")[2].partition(".")[0]
                 raise ConfigError(
-                    f"text.size={settings.size} is too small: bytes and characters alone need {needed} pieces."
+                    f"text.size={settings.size} is too small: bytes and characters alone need "
+                    f"{needed} pieces."
                 ) from None
             if "vocab_size" in str(error):
-                raise ConfigError(f"text.size={settings.size} is too small: bytes alone need 256 pieces.") from None
-            raise ConfigError(f"text.vocabulary={settings.vocabulary} could not be learned ({error}).") from None
+                raise ConfigError(
+                    f"text.size={settings.size} is too small: bytes alone need 256 pieces."
+                ) from None
+            raise ConfigError(
+                f"text.vocabulary={settings.vocabulary} could not be learned ({error})."
+            ) from None
         return cls(model.getvalue())
 
     def _is_text(self, i: int) -> bool:
@@ -182,7 +216,8 @@ class BytePairs:
 
     @cached_property
     def _words_are_apart(self) -> bool:
-        """No piece reaches over a space, and no run of unknown letters does: a text is cut word by word."""
+        """No piece reaches over a space, and no run of unknown letters does: a text is cut word by
+        word."""
         pieces = self.vocabulary.pieces
         return (
             self._processor.normalize("a b") == f"{WORD_START}a{WORD_START}b"
@@ -201,8 +236,10 @@ class BytePairs:
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
-            self._variants, self._rate = _Segmentations(VARIANTS_REMEMBERED), rate
-        # A long word is a whole sentence where a script has no spaces, and is not met again: it needs no stock.
+            self._variants = _Segmentations(VARIANTS_REMEMBERED)
+            self._rate = rate
+        # A long word is a whole sentence where a script has no spaces, and is not met again: it
+        # needs no stock.
         keys = [
             (word, number % VARIANTS if len(word) < LONGEST_REMEMBERED else number)
             for word, number in zip(words, numbers, strict=True)
@@ -210,32 +247,42 @@ class BytePairs:
         return self._variants.joined(keys, words_of_text, self._cut_with_dropout)
 
     def _words_of(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """The words of all texts, without the mark of a space before them, and how many each text has."""
+        """The words of all texts, without the mark of a space before them, and how many each text
+        has."""
         normal = self._processor.normalize(list(texts))
         counts = np.fromiter((text.count(WORD_START) for text in normal), np.int64, len(normal))
         return "".join(normal).split(WORD_START)[1:], counts
 
     def _cut(self, words: list[str]) -> Iterator[Sequence[int]]:
-        """Words that were normalised before. SentencePiece does it again; if that changes a word, we cut it here."""
-        normal, encoded = self._processor.normalize(words), self._processor.encode(words)
+        """Words that were normalised before. SentencePiece does it again; if that changes a word,
+        we cut it here."""
+        normal = self._processor.normalize(words)
+        encoded = self._processor.encode(words)
         for word, again, ids in zip(words, normal, encoded, strict=True):
             marked = f"{WORD_START}{word}"
             yield ids if again == marked else self._spell(self.merge(marked))
 
     def _cut_with_dropout(self, keys: list[_Variant]) -> Iterator[Sequence[int]]:
         for word, number in keys:
-            # Seeding a generator takes longer than cutting a word: all share a list, each from its own place on.
+            # Seeding a generator takes longer than cutting a word: all share a list, each from its
+            # own place on.
             place = zlib.crc32(f"{number} {word}".encode())
             draws = (_DRAWS[i % len(_DRAWS)] for i in count(place))
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
 
-    def merge(self, word: str, rate: float = 0.0, draws: Iterator[float] = repeat(1.0)) -> list[str]:
-        """Join neighbours by the best merge, over and over; each merge that could be made is dropped at random."""
-        parts, ids, none = list(word), self._ids, len(self.vocabulary)
+    def merge(
+        self, word: str, rate: float = 0.0, draws: Iterator[float] = repeat(1.0)
+    ) -> list[str]:
+        """Join neighbours by the best merge, over and over; each merge that could be made is
+        dropped at random."""
+        parts = list(word)
+        ids = self._ids
+        none = len(self.vocabulary)
         # The ids of pieces are the order of their merges. Only those beside a merge change with it.
         ranks = [ids.get(left + right, none) for left, right in pairwise(parts)]
         while (best := min(ranks, default=none)) < none:
-            # Whether a merge is dropped matters only if no better one is kept: draw for the best one first.
+            # Whether a merge is dropped matters only if no better one is kept: draw for the best
+            # one first.
             kept = ranks
             while best < none and next(draws) < rate:
                 kept = [*kept]
@@ -256,7 +303,11 @@ class BytePairs:
         ids: list[int] = []
         for part in parts:
             known = self._ids.get(part)
-            ids += [known] if known is not None else [self.vocabulary.ids[f"<0x{byte:02X}>"] for byte in part.encode()]
+            ids += (
+                [known]
+                if known is not None
+                else [self.vocabulary.ids[f"<0x{byte:02X}>"] for byte in part.encode()]
+            )
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -267,7 +318,8 @@ class BytePairs:
 
 
 class Characters(BytePairs):
-    """Byte-pair encoding before its first merge: each character is a piece, and so is the space before a word."""
+    """Byte-pair encoding before its first merge: each character is a piece, and so is the space
+    before a word."""
 
     model_type = "char"
 
@@ -275,8 +327,9 @@ class Characters(BytePairs):
 class Words:
     """The most frequent words and punctuation marks; any other is `<unk>`.
 
-    A word is a run of anything but space and punctuation, and each punctuation mark stands alone. The space in front
-    belongs to the piece, as in SentencePiece, so that joining the pieces gives the text back.
+    A word is a run of anything but space and punctuation, and each punctuation mark stands alone.
+    The space in front belongs to the piece, as in SentencePiece, so that joining the pieces gives
+    the text back.
 
     >>> Words.learn(["Ja, ja!"], TextConfig()).vocabulary.pieces[4:]
     ('▁Ja', ',', '▁ja', '!')
@@ -288,7 +341,8 @@ class Words:
         self._model = model
         try:
             stored = parsed_json(model)
-            rule, pieces = str(stored["normalisation"]), tuple(map(str, stored["pieces"]))
+            rule = str(stored["normalisation"])
+            pieces = tuple(map(str, stored["pieces"]))
             self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
             raise BundleError(f"the list of words cannot be read ({error}).") from None
@@ -297,25 +351,39 @@ class Words:
         self.vocabulary = Vocabulary(pieces)
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "Words":
+    def learn(
+        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> "Words":
         return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
 
     @classmethod
-    def learn_from_words(cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()) -> "Words":
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> "Words":
         """The words and punctuation marks that occur most often, as many as there is room for."""
         room = settings.size - len(SPECIAL) - len(tags)
         if room < 1:
-            raise ConfigError(f"text.size={settings.size} is too small: no word has room beside {', '.join(SPECIAL)}.")
+            raise ConfigError(
+                f"text.size={settings.size} is too small: no word has room beside "
+                f"{', '.join(SPECIAL)}."
+            )
         counts = Counter[str]()
         for word, occurrences in words.items():
             for piece in _words_and_marks(word):
                 counts[piece] += occurrences
         pieces = [*SPECIAL, *tags, *(piece for piece, _ in counts.most_common(room))]
-        return cls(json.dumps({"normalisation": settings.normalisation, "pieces": pieces}, ensure_ascii=False).encode())
+        return cls(
+            json.dumps(
+                {"normalisation": settings.normalisation, "pieces": pieces}, ensure_ascii=False
+            ).encode()
+        )
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
-        return [[ids.get(piece, unk) for piece in _words_and_marks(self._normaliser.normalize(text))] for text in texts]
+        return [
+            [ids.get(piece, unk) for piece in _words_and_marks(self._normaliser.normalize(text))]
+            for text in texts
+        ]
 
     def encode_flat(self, texts: Sequence[str]) -> Flat:
         return Flat.of(self.encode(texts))
@@ -335,30 +403,38 @@ def _words_and_marks(text: str) -> Iterator[str]:
 
 
 class MarianPieces:
-    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for both languages."""
+    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for
+    both languages."""
 
     suffix = "spm"
 
     def __init__(self, model: bytes, pieces: Sequence[str]):
-        self._model, self._processor = model, _processor(model)
+        self._model = model
+        self._processor = _processor(model)
         _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
         try:
             pad, unk, eos = ids["<pad>"], ids["<unk>"], ids["</s>"]
         except KeyError as error:
             raise BundleError(f"the vocabulary has no piece {error}.") from None
-        self.vocabulary = Vocabulary(tuple(pieces), pad=pad, unk=unk, bos=pad, eos=eos)  # a target begins with <pad>
+        # a target begins with <pad>
+        self.vocabulary = Vocabulary(tuple(pieces), pad=pad, unk=unk, bos=pad, eos=eos)
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()) -> "MarianPieces":
-        raise ConfigError("text.vocabulary=marian comes with converted models and cannot be learned: use bpe.")
+    def learn(
+        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> "MarianPieces":
+        raise ConfigError(
+            "text.vocabulary=marian comes with converted models and cannot be learned: use bpe."
+        )
 
     learn_from_words = learn
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
         return [
-            [ids.get(piece, unk) for piece in pieces] for pieces in self._processor.encode(list(texts), out_type=str)
+            [ids.get(piece, unk) for piece in pieces]
+            for pieces in self._processor.encode(list(texts), out_type=str)
         ]
 
     def encode_flat(self, texts: Sequence[str]) -> Flat:
@@ -380,7 +456,10 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     except (RuntimeError, ValueError) as error:
         raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
     if longest > LONGEST_REPLACEMENT:
-        raise BundleError(f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a few.")
+        raise BundleError(
+            f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a "
+            f"few."
+        )
     return processor
 
 
@@ -390,16 +469,18 @@ def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
     except UnicodeDecodeError:
         raise BundleError("the SentencePiece model has a piece that is not UTF-8.") from None
     if max(map(len, pieces), default=0) > LONGEST_PIECE:
-        raise BundleError(f"the SentencePiece model has a piece of more than {LONGEST_PIECE} characters.")
+        raise BundleError(
+            f"the SentencePiece model has a piece of more than {LONGEST_PIECE} characters."
+        )
     return pieces
 
 
 def _replacements(model: bytes) -> Iterator[bytes]:
     """What a model's rules of normalisation put in the place of other text.
 
-    In `sentencepiece_model.proto` a ModelProto has a NormalizerSpec for text that comes in (field 3) and
-    one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the size of a search
-    tree, the tree, and the replacements, each with a NUL behind it.
+    In `sentencepiece_model.proto` a ModelProto has a NormalizerSpec for text that comes in (field
+    3) and one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the
+    size of a search tree, the tree, and the replacements, each with a NUL behind it.
     """
     for number, rules in _fields(model):
         for part, packed in _fields(rules) if number in (3, 5) else ():
@@ -409,11 +490,13 @@ def _replacements(model: bytes) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The numbers and contents of a protocol-buffer message's strings and messages; its numbers are passed over."""
+    """The numbers and contents of a protocol-buffer message's strings and messages; its numbers are
+    passed over."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
-        kind, size = key & 7, {1: 8, 5: 4}.get(key & 7, 0)
+        kind = key & 7
+        size = {1: 8, 5: 4}.get(key & 7, 0)
         if kind == 0:
             _, place = _varint(message, place)
         elif kind == 2:

@@ -1,4 +1,5 @@
-"""A vocabulary as plain data: the pieces of one side in the order of their ids, and which ids are special."""
+"""A vocabulary as plain data: the pieces of one side in the order of their ids, and which ids are
+special."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ class Vocabulary:
     def __post_init__(self) -> None:
         for name in ("pad", "unk", "bos", "eos"):
             if not 0 <= getattr(self, name) < len(self.pieces):
-                raise BundleError(f"the vocabulary of {len(self.pieces)} pieces has none for {name}.")
+                raise BundleError(
+                    f"the vocabulary of {len(self.pieces)} pieces has none for {name}."
+                )
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -34,8 +37,11 @@ class Vocabulary:
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds: special ones, language tags, and what would break a line or a terminal."""
-        found = [i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)]
+        """Ids that no translation holds: special ones, language tags, and what would break a line
+        or a terminal."""
+        found = [
+            i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)
+        ]
         return (self.pad, self.unk, self.bos, *found)
 
 

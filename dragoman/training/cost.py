@@ -14,12 +14,14 @@ SHARE_OF_FREE_MEMORY = 0.4
 
 
 def training_flops(model: Model, batch: Batch) -> float:
-    """Operations of forward and backward: a multiply-add is two, and backward costs twice forward."""
+    """Operations of forward and backward: a multiply-add is two, and backward costs twice
+    forward."""
     return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
 
 
 def matrix_ceiling(device: torch.device) -> float | None:
-    """Operations per second of a large bf16 product, measured; None where that says little (no GPU)."""
+    """Operations per second of a large bf16 product, measured; None where that says little (no
+    GPU)."""
     if device.type != "cuda":
         return None
     matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)
@@ -40,13 +42,15 @@ def bytes_per_position(config: Config, target_vocabulary: int) -> float:
     layers = max(model.encoder_layers, model.decoder_layers * 1.5)
     activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
     copies = 1 + config.training.risk_samples if config.training.objective == "risk" else 1
-    return copies * (activations + 4 * 4 * target_vocabulary / 2)  # every other position is a target one with logits
+    # every other position is a target one with logits
+    return copies * (activations + 4 * 4 * target_vocabulary / 2)
 
 
 def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    pages = os.sysconf_names.get("SC_AVPHYS_PAGES")  # Linux alone says what is free; elsewhere take half of all
+    # Linux alone says what is free; elsewhere take half of all
+    pages = os.sysconf_names.get("SC_AVPHYS_PAGES")
     free = os.sysconf("SC_AVPHYS_PAGES") if pages else os.sysconf("SC_PHYS_PAGES") // 2
     return free * os.sysconf("SC_PAGE_SIZE")
 
@@ -55,11 +59,18 @@ def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.de
     """Padded positions that can be computed at once."""
     if config.training.micro_batch_tokens:
         return config.training.micro_batch_tokens
-    fits = SHARE_OF_FREE_MEMORY * free_memory(device) / bytes_per_position(config, target_vocabulary)
+    fits = (
+        SHARE_OF_FREE_MEMORY * free_memory(device) / bytes_per_position(config, target_vocabulary)
+    )
     return max(1024, int(fits))
 
 
-def memory_estimate(model: Model, config: Config, target_vocabulary: int, micro_batch_tokens: int) -> float:
+def memory_estimate(
+    model: Model, config: Config, target_vocabulary: int, micro_batch_tokens: int
+) -> float:
     """Bytes for weights, optimiser and one micro-batch."""
-    positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)  # both sides, a little padding
-    return BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(config, target_vocabulary)
+    # both sides, a little padding
+    positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)
+    return BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(
+        config, target_vocabulary
+    )

@@ -1,8 +1,9 @@
 """Several processes that train one model, started by torchrun; or one, which is alone.
 
-Every rank holds the same model and the same place in the data. A step's micro-batches are dealt out, and what the ranks
-found is added up once (`Ranks.add`). Sharded, each holds a part of every weight (`fully_shard`), and gathers a layer's
-parts when it needs them. Rank 0 alone writes and speaks.
+Every rank holds the same model and the same place in the data. A step's micro-batches are dealt
+out, and what the ranks found is added up once (`Ranks.add`). Sharded, each holds a part of every
+weight (`fully_shard`), and gathers a layer's parts when it needs them. Rank 0 alone writes and
+speaks.
 """
 
 import hashlib
@@ -31,7 +32,11 @@ class Ranks:
     """This process among those that train together."""
 
     def __init__(
-        self, device: torch.device = torch.device("cpu"), rank: int = 0, size: int = 1, store: Store | None = None
+        self,
+        device: torch.device = torch.device("cpu"),
+        rank: int = 0,
+        size: int = 1,
+        store: Store | None = None,
     ):
         self.device, self.rank, self.size, self._store = device, rank, size, store
 
@@ -96,15 +101,19 @@ class Ranks:
         yield
 
     def shard(self, model: nn.Module) -> None:
-        """Leave this rank its part of every weight: of each layer by itself, and of the rest together."""
+        """Leave this rank its part of every weight: of each layer by itself, and of the rest
+        together."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         mesh = init_device_mesh(self.device.type, (self.size,))
-        layers: list[nn.Module] = [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
+        layers: list[nn.Module] = (
+            [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
+        )
         for module in [*layers, model]:
             sharded = fully_shard(module, mesh=mesh)
-            sharded.set_gradient_divide_factor(1.0)  # the tokens of the step have been divided by already
+            # the tokens of the step have been divided by already
+            sharded.set_gradient_divide_factor(1.0)
             sharded.set_force_sum_reduction_for_comms(True)  # gloo can do no other
             if isinstance(module, DecoderLayer):
                 register_fsdp_forward_method(module, "memory")  # it needs the whole weights too
@@ -119,13 +128,15 @@ ALONE = Ranks()
 
 
 def may_be_restarted() -> bool:
-    """Whether torchrun starts lost ranks again: a run that is there already is then to be gone on with."""
+    """Whether torchrun starts lost ranks again: a run that is there already is then to be gone on
+    with."""
     return environment_number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """The ranks that torchrun started, each with its device. An error is told once: by the first to meet it."""
+    """The ranks that torchrun started, each with its device. An error is told once: by the first to
+    meet it."""
     if not dist.is_torchelastic_launched():
         yield Ranks(pick_device(device))
         return
@@ -146,16 +157,19 @@ def joined(device: str) -> Iterator[Ranks]:
             raise
         ranks.end_unless_first_to_fail()
         raise RunError(
-            "another rank was lost. With torchrun --max-restarts the run goes on from its last checkpoint by itself; "
+            "another rank was lost. With torchrun --max-restarts the run goes on from its last "
+            "checkpoint by itself; "
             "else start it again with --resume."
         ) from None
     dist.destroy_process_group()
 
 
 def _of_this_launch(store: Store, rank: int, size: int) -> Store:
-    """Torchrun's store outlives its ranks and gives the restarted ones the addresses of the dead: a part without these.
+    """Torchrun's store outlives its ranks and gives the restarted ones the addresses of the dead: a
+    part without these.
 
-    Each rank says who it is and whom it sees there, until all see the same. Nobody dead has seen the newcomers.
+    Each rank says who it is and whom it sees there, until all see the same. Nobody dead has seen
+    the newcomers.
     """
     store.set(f"arrived {rank}", uuid4().hex)
     while True:
@@ -170,8 +184,11 @@ def _own(device: torch.device) -> torch.device:
     """Each process of a machine has a GPU of its own."""
     if device.type != "cuda":
         return device
-    local, there = environment_number("LOCAL_RANK", 0), torch.cuda.device_count()
+    local = environment_number("LOCAL_RANK", 0)
+    there = torch.cuda.device_count()
     if local >= there:
-        raise ConfigError(f"there are {there} GPUs for {local + 1} processes: lower torchrun's --nproc-per-node.")
+        raise ConfigError(
+            f"there are {there} GPUs for {local + 1} processes: lower torchrun's --nproc-per-node."
+        )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

@@ -48,12 +48,17 @@ def leave_interim_bundle(trainer: Trainer, folder: Path) -> None:
     if trainer.ranks.first:
         chosen = f"step {progress.step}"
         card = _card(trainer, chosen, "validation", ()) | {
-            UNFINISHED: f"step {progress.step:,} of {trainer.last_step:,}, validation BLEU {progress.best_bleu:.2f}"
+            UNFINISHED: f"step {progress.step:,} of {trainer.last_step:,}, validation BLEU "
+            f"{progress.best_bleu:.2f}"
         }
-        write_bundle(folder, Bundle(trainer.config, trainer.data.codec, _arrays(trainer.whole), card))
+        write_bundle(
+            folder, Bundle(trainer.config, trainer.data.codec, _arrays(trainer.whole), card)
+        )
 
 
-def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
+def leave_bundle(
+    trained: Trained, chosen: str, test: Sentences, folder: Path, console: Console
+) -> tuple[Score, ...]:
     config, progress, data = trained.config, trained.progress, trained.data
     scored_on = "test" if test.sources else "validation"
     sentences = test if test.sources else data.valid
@@ -67,7 +72,9 @@ def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, c
     trained.ranks.meet()
     for result in scores:
         console.print(f"{scored_on} {result}")
-    until_best = f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
+    until_best = (
+        f" ({progress.best_flops:.3g} until the best checkpoint)" if progress.best_step else ""
+    )
     console.print(
         f"training cost {progress.flops:.3g} FLOPs in {duration(progress.elapsed_s)}{until_best}, "
         f"{progress.target_tokens:,} target tokens"
@@ -78,10 +85,15 @@ def leave_bundle(trained: Trained, chosen: str, test: Sentences, folder: Path, c
 
 
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Leave in the model the average of the last checkpoints if it is at least as good as the best one, else that."""
+    """Leave in the model the average of the last checkpoints if it is at least as good as the best
+    one, else that."""
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
-    named = f"the average of steps {', '.join(map(str, steps))}" if len(steps) > 1 else f"step {steps[0]}"
+    named = (
+        f"the average of steps {', '.join(map(str, steps))}"
+        if len(steps) > 1
+        else f"step {steps[0]}"
+    )
     set_weights(trainer.whole, average)
     if not progress.best_step or steps == [progress.best_step]:
         return named
@@ -94,7 +106,9 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
     return f"step {progress.best_step}"
 
 
-def _card(trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ...]) -> dict[str, Any]:
+def _card(
+    trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ...]
+) -> dict[str, Any]:
     """Where the model comes from, for `dragoman info`."""
     progress, languages = trained.progress, trained.data.codec.languages
     return {
@@ -109,7 +123,9 @@ def _card(trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ..
         "flops_until_best": progress.best_flops or progress.flops,
         "training_seconds": round(progress.elapsed_s, 1),
         "scored_on": scored_on,
-        "scores": [{"name": s.name, "value": round(s.value, 2), "signature": s.signature} for s in scores],
+        "scores": [
+            {"name": s.name, "value": round(s.value, 2), "signature": s.signature} for s in scores
+        ],
     }
 
 

@@ -1,8 +1,8 @@
 """The folder of a run: whose it is, with which settings, and what may change when it is resumed.
 
-`run.toml` holds the run's settings. It is written when the data is prepared: a folder without it holds no run yet, and
-what an attempt that failed before left there is swept away. A lock keeps a second process out; it is the system's and
-dies with its process.
+`run.toml` holds the run's settings. It is written when the data is prepared: a folder without it
+holds no run yet, and what an attempt that failed before left there is swept away. A lock keeps a
+second process out; it is the system's and dies with its process.
 """
 
 import fcntl
@@ -35,7 +35,8 @@ from dragoman.text.parallel import open_bytes
 SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
 CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
-    "training.max_steps", "training.max_epochs", "training.patience", "training.log_every", "training.validate_every",
+    "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
+    "training.validate_every",
     "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
     "training.consistency",
     "data.test",
@@ -45,7 +46,8 @@ SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.val
 
 @dataclass(frozen=True)
 class Wishes:
-    """What somebody asked for: the settings of a new run, or to be held against those of an old one."""
+    """What somebody asked for: the settings of a new run, or to be held against those of an old
+    one."""
 
     preset: str | None
     file: str | Path | None
@@ -76,7 +78,8 @@ def holds_run(folder: Path) -> bool:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has left its last bundle; before that there may be one of its best weights so far."""
+    """Whether a run has left its last bundle; before that there may be one of its best weights so
+    far."""
     if not (folder / MANIFEST).exists():
         return False
     return UNFINISHED not in json.loads((folder / CARD).read_bytes())
@@ -85,20 +88,28 @@ def is_finished(folder: Path) -> bool:
 def new_config(folder: Path, wishes: Wishes) -> Config:
     """The settings of a run about to begin, in a folder swept for it."""
     if holds_run(folder) or (folder / MANIFEST).exists():
-        raise RunError(f"{folder} already holds a run: go on with --resume, or choose another --out.")
+        raise RunError(
+            f"{folder} already holds a run: go on with --resume, or choose another --out."
+        )
     if others := sorted(path.name for path in folder.iterdir() if path.name not in _LEFTOVERS):
         raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
     for name in _LEFTOVERS[1:]:
         shutil.rmtree(folder / name, ignore_errors=True)
     config = make_config(wishes.preset, wishes.file, wishes.settings)
     if config.training.init:  # the model and its pieces are the bundle's, but for what was named
-        bundle, named = read_bundle(config.training.init), wishes.explicit
-        inherited = {k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))}
+        bundle = read_bundle(config.training.init)
+        named = wishes.explicit
+        inherited = {
+            k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))
+        }
         config = replace(config, {k: v for k, v in inherited.items() if k not in named})
     if config.data.prepared:
         config = _as_prepared(config, wishes.explicit)
     if not config.data.corpora:
-        raise ConfigError("there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file.")
+        raise ConfigError(
+            "there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config "
+            "file."
+        )
     if not any(corpus.weight for corpus in config.data.corpora):
         raise ConfigError("there is nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
@@ -106,25 +117,35 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
 
 
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
-    """Text and data as they were prepared; what was named must be the same, but for what shapes no data."""
-    folder, wanted = config.data.prepared, flatten(config)
+    """Text and data as they were prepared; what was named must be the same, but for what shapes no
+    data."""
+    folder = config.data.prepared
+    wanted = flatten(config)
     prepared = prepared_settings(Path(folder))
     for key in named.keys() & prepared.keys() - SHAPES_NO_DATA:
         if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
             raise ConfigError(
-                f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave that out, "
+                f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave "
+                f"that out, "
                 f"or prepare another folder."
             )
-    return replace(config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())})
+    return replace(
+        config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())}
+    )
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
-    """The run's own settings, with those changed that may change; any other difference is refused."""
+    """The run's own settings, with those changed that may change; any other difference is
+    refused."""
     saved = from_tree(read_toml(folder / SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one
-        sizes = {key: flatten(suggested)[key] for key in PRESETS[wishes.preset] if key.startswith("model.")}
+        sizes = {
+            key: flatten(suggested)[key]
+            for key in PRESETS[wishes.preset]
+            if key.startswith("model.")
+        }
         named = sizes | named
     old, new = flatten(saved), flatten(replace(saved, named))
     for key in new:
@@ -145,7 +166,8 @@ def write_settings(folder: Path, config: Config) -> None:
 
 
 def _same_files(old: Any, new: Any) -> bool:
-    """The same corpora, although named from another folder; what came through a pipe cannot be compared."""
+    """The same corpora, although named from another folder; what came through a pipe cannot be
+    compared."""
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
     return all(
@@ -161,7 +183,9 @@ def _same_files(old: Any, new: Any) -> bool:
 def _passes(name: str) -> bool:
     """It can be read once only: standard input, a pipe."""
     path = Path(name)
-    return name == "-" or (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir())
+    return name == "-" or (
+        path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()
+    )
 
 
 def _keep_what_passes(config: Config, folder: Path) -> Config:
@@ -170,7 +194,10 @@ def _keep_what_passes(config: Config, folder: Path) -> Config:
     sides = [corpus.source for many in given.values() for corpus in many]
     sides += [corpus.target for many in given.values() for corpus in many]
     if sides.count("-") > 1:
-        raise ConfigError("standard input can be one file only: give one .tsv on it, or name the other side's file.")
+        raise ConfigError(
+            "standard input can be one file only: give one .tsv on it, or name the other side's "
+            "file."
+        )
     changed: dict[str, Any] = {}
     for name, corpora in given.items():
         trees = [to_tree(corpus) for corpus in corpora]

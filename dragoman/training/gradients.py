@@ -1,8 +1,9 @@
 """The gradient of a batch, by one of two code paths.
 
-`Gradients` works everywhere, on padded batches. `PackedGradients` is for NVIDIA GPUs: sentences end to end, our own
-kernels, and each shape of batch recorded as a CUDA graph when it comes for the second time, so that a step costs the
-host one launch. Both give the same gradient; a test binds them.
+`Gradients` works everywhere, on padded batches. `PackedGradients` is for NVIDIA GPUs: sentences end
+to end, our own kernels, and each shape of batch recorded as a CUDA graph when it comes for the
+second time, so that a step costs the host one launch. Both give the same gradient; a test binds
+them.
 """
 
 import math
@@ -29,16 +30,19 @@ from dragoman.training.loss import vocabulary_loss
 class Gradients:
     """Adds gradients to the model's parameters and losses to `sums`.
 
-    All of them lie end to end in `room`, and behind them how many ranks want to stop: added over the ranks in one go.
+    All of them lie end to end in `room`, and behind them how many ranks want to stop: added over
+    the ranks in one go.
     """
 
     def __init__(self, model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE):
         self._model, self._device, self._ranks = model, device, ranks
-        self._precision, self._smoothing = config.training.precision, config.training.label_smoothing
+        self._precision = config.training.precision
+        self._smoothing = config.training.label_smoothing
         self._consistency = config.training.consistency
         self._room = self._make_room()
         self.results = self._room[-3:]
-        self.sums, self.stops = self.results[:2], self.results[2:]  # of the loss and of -log p; of wishes to stop
+        # of the loss and of -log p; of wishes to stop
+        self.sums, self.stops = self.results[:2], self.results[2:]
 
     def _make_room(self) -> Tensor:
         parameters = list(self._model.parameters())
@@ -65,14 +69,17 @@ class Gradients:
 
     def flops(self, batches: Sequence[Batch]) -> float:
         """Operations of a step over these batches, just made."""
-        return (2 if self._consistency else 1) * sum(training_flops(self._model, batch) for batch in batches)
+        return (2 if self._consistency else 1) * sum(
+            training_flops(self._model, batch) for batch in batches
+        )
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the loss and of -log p, the sums over a batch."""
         return self._loss(*self.hidden(twice(batch) if self._consistency else batch))
 
     def hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, D) and targets (N,) of the real positions alone: padding never meets the vocabulary."""
+        """Hidden states (N, D) and targets (N,) of the real positions alone: padding never meets
+        the vocabulary."""
         source, target_in, target_out, real = (
             torch.from_numpy(array).to(self._device, non_blocking=True)
             for array in (batch.source, batch.target_in, batch.target_out, batch.real)
@@ -90,7 +97,8 @@ class Gradients:
 
 
 class ShardedGradients(Gradients):
-    """Where each rank holds a part of every weight: torch adds the gradients up itself, in every backward pass."""
+    """Where each rank holds a part of every weight: torch adds the gradients up itself, in every
+    backward pass."""
 
     def _make_room(self) -> Tensor:
         return torch.zeros(3, device=self._device)
@@ -103,7 +111,9 @@ class ShardedGradients(Gradients):
 class PackedGradients(Gradients):
     _model: Transformer
 
-    def __init__(self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE):
+    def __init__(
+        self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE
+    ):
         super().__init__(model, config, device, ranks)
         self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
@@ -126,12 +136,20 @@ class PackedGradients(Gradients):
         ints = ints.pin_memory()
         if batch.shape not in self._graphs:
             self._graphs[batch.shape] = None
-            self._compute(batch.shape, ints.to(self._device, non_blocking=True), torch.tensor(1 / tokens).cuda())
+            self._compute(
+                batch.shape,
+                ints.to(self._device, non_blocking=True),
+                torch.tensor(1 / tokens).cuda(),
+            )
             return
         graph = self._graphs[batch.shape]
         if graph is None:
-            pool = next((known.graph.pool() for known in self._graphs.values() if known is not None), None)
-            graph = self._graphs[batch.shape] = _Graph(batch.shape, self._compute, self._device, pool)
+            pool = next(
+                (known.graph.pool() for known in self._graphs.values() if known is not None), None
+            )
+            graph = self._graphs[batch.shape] = _Graph(
+                batch.shape, self._compute, self._device, pool
+            )
         graph.ints.copy_(ints, non_blocking=True)
         graph.share.fill_(1 / tokens)
         graph.graph.replay()
@@ -142,7 +160,9 @@ class PackedGradients(Gradients):
         encoder = Packed(source_starts, source_starts, shape.longest)
         decoder = Packed(target_starts, source_starts, shape.longest)
         with self.autocast():
-            hidden = self._model.forward_packed(source, source_at, target_in, target_at, encoder, decoder)
+            hidden = self._model.forward_packed(
+                source, source_at, target_in, target_at, encoder, decoder
+            )
             loss, nll = self._loss(hidden, target_out)
         (loss * share).backward()  # type: ignore[no-untyped-call]
         self.sums += torch.stack([loss.detach(), nll])
@@ -161,11 +181,14 @@ class _Graph:
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # NCCL has threads of its own
+        # NCCL has threads of its own
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             compute(shape, self.ints, self.share)
 
 
-def make_gradients(model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE) -> Gradients:
+def make_gradients(
+    model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE
+) -> Gradients:
     """The fastest code path that this model can take on this device."""
     if is_parted(next(model.parameters())):
         return ShardedGradients(model, config, device, ranks)

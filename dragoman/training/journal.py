@@ -1,7 +1,7 @@
 """What a run tells: a live progress bar for people, JSON lines and TensorBoard for machines.
 
-Values are averaged over the steps since the last entry; every checkpoint closes an entry, so that a resumed run writes
-the same log as an unbroken one (times apart).
+Values are averaged over the steps since the last entry; every checkpoint closes an entry, so that a
+resumed run writes the same log as an unbroken one (times apart).
 """
 
 import json
@@ -34,7 +34,13 @@ class Journal:
     """`ceiling`: operations per second that the device can do at most, where that is known."""
 
     def __init__(
-        self, folder: Path, console: Console, step: int, last_step: int, log_every: int, ceiling: float | None = None
+        self,
+        folder: Path,
+        console: Console,
+        step: int,
+        last_step: int,
+        log_every: int,
+        ceiling: float | None = None,
     ):
         self._ceiling = ceiling
         self._folder, self._console, self._log_every = folder, console, log_every
@@ -44,7 +50,8 @@ class Journal:
         self._bar: Progress | None = None
         if console.is_terminal:
             self._bar = Progress(
-                TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"), BarColumn(bar_width=None),
+                TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
+                BarColumn(bar_width=None),
                 TextColumn("{task.fields[shown]}"), TimeRemainingColumn(), console=console,
             )  # fmt: skip
             self._task = self._bar.add_task("train", total=last_step, completed=step, shown="")
@@ -105,7 +112,9 @@ class Journal:
 
     def _open_entry(self) -> None:
         self._loss = self._nll = 0.0
-        self._tokens, self._flops, self._norms = 0, 0.0, list[float]()
+        self._tokens = 0
+        self._flops = 0.0
+        self._norms = list[float]()
         self._started = time.monotonic()
 
     def _speed(self) -> float:
@@ -113,7 +122,9 @@ class Journal:
 
     def _utilisation(self) -> float:
         """The share of the device's ceiling that went into the model's products (MFU)."""
-        return self._flops / max(time.monotonic() - self._started, 1e-9) / (self._ceiling or math.inf)
+        return (
+            self._flops / max(time.monotonic() - self._started, 1e-9) / (self._ceiling or math.inf)
+        )
 
     def _shown(self) -> str:
         nll = self._nll / self._tokens

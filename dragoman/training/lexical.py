@@ -38,16 +38,25 @@ class Counted:
 
 
 def count(
-    config: Config, data: Prepared, device: torch.device, test: Sentences, folder: Path, console: Console
+    config: Config,
+    data: Prepared,
+    device: torch.device,
+    test: Sentences,
+    folder: Path,
+    console: Console,
 ) -> tuple[Score, ...]:
-    """Rounds of expectation-maximisation over the prepared pairs, and the bundle that comes of them."""
-    started, codec = time.monotonic(), data.codec
+    """Rounds of expectation-maximisation over the prepared pairs, and the bundle that comes of
+    them."""
+    started = time.monotonic()
+    codec = data.codec
     tokens = int(data.train.target_lengths.sum())
     model1 = Model1(corpus(config, data), codec.source.pad)
     console.print(f"lexical: {len(data.train):,} pairs, {len(model1.t):,} pairs of words")
     for number in range(1, ROUNDS + 1):
         likelihood = model1.improve()
-        console.print(f"round {number}: perplexity {np.exp(-likelihood / max(1, tokens)):.2f} before it")
+        console.print(
+            f"round {number}: perplexity {np.exp(-likelihood / max(1, tokens)):.2f} before it"
+        )
     model = build_model(config.model, codec.source, codec.target, codec.shared).to(device)
     lexicon = model1.lexicon(len(codec.source), codec.source.pad)
     cast(Lexical, model).take(lexicon, model1.occurrences(len(codec.target)) + 1)
@@ -60,11 +69,17 @@ def count(
 
 
 def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
-    """The pairs as often as their corpora weigh; the end of a source has one translation and is not counted."""
+    """The pairs as often as their corpora weigh; the end of a source has one translation and is not
+    counted."""
     store, source = data.train, data.codec.source
     given = [corpus.weight for corpus in config.data.corpora]
     mixture = Mixture(store.sizes, mixing_weights(store.sizes, given, config.data.temperature))
-    plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, mixture)
+    plan = BatchPlan(
+        store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, mixture
+    )
     for indices in plan.epoch(0):
         sources = store.sources(indices, source.pad)
-        yield np.where(sources == source.eos, source.pad, sources), store.targets(indices, source.pad)
+        yield (
+            np.where(sources == source.eos, source.pad, sources),
+            store.targets(indices, source.pad),
+        )

@@ -1,8 +1,8 @@
 """Batches made ready ahead of the model.
 
-Taking ids from the store is a matter of a millisecond and happens in a thread. BPE-dropout segments every sentence
-anew, in Python; where there are cores to spare, processes of their own do that. Who makes a batch does not matter: it
-is a function of its place in the data.
+Taking ids from the store is a matter of a millisecond and happens in a thread. BPE-dropout segments
+every sentence anew, in Python; where there are cores to spare, processes of their own do that. Who
+makes a batch does not matter: it is a function of its place in the data.
 """
 
 import math
@@ -45,7 +45,13 @@ class BatchMaker:
     """The micro-batches of a step, as a function of its place in the data."""
 
     def __init__(
-        self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int, rank: int = 0, ranks: int = 1
+        self,
+        store: Store,
+        codec: Codec,
+        config: Config,
+        micro_batch_tokens: int,
+        rank: int = 0,
+        ranks: int = 1,
     ):
         self._tos = [corpus.target_language for corpus in name_languages(config.data.corpora)]
         self._store, self._codec, self._config = store, codec, config
@@ -60,11 +66,15 @@ class BatchMaker:
 
         def batch(part: slice) -> Batch:
             rows = indices[part]
-            sources, targets = store.sources(rows, codec.source.pad), store.targets(rows, codec.target.pad)
-            return make_batch(sources, source_lengths[part], targets, target_lengths[part], codec.target, rows)
+            sources = store.sources(rows, codec.source.pad)
+            targets = store.targets(rows, codec.target.pad)
+            return make_batch(
+                sources, source_lengths[part], targets, target_lengths[part], codec.target, rows
+            )
 
         source_lengths, target_lengths = (
-            lengths[indices].astype(np.int64) for lengths in (store.source_lengths, store.target_lengths)
+            lengths[indices].astype(np.int64)
+            for lengths in (store.source_lengths, store.target_lengths)
         )
         return self._dealt(batch, source_lengths, target_lengths, indices)
 
@@ -83,19 +93,32 @@ class BatchMaker:
         )
 
         def batch(part: slice) -> Batch:
-            return replace(collate(sources[part], targets[part], codec.source, codec.target), indices=indices[part])
+            return replace(
+                collate(sources[part], targets[part], codec.source, codec.target),
+                indices=indices[part],
+            )
 
-        return self._dealt(batch, np.array([*map(len, sources)]), np.array([*map(len, targets)]), indices)
+        return self._dealt(
+            batch, np.array([*map(len, sources)]), np.array([*map(len, targets)]), indices
+        )
 
     def _dealt(
-        self, batch: Callable[[slice], Batch], sources: np.ndarray, targets: np.ndarray, indices: np.ndarray
+        self,
+        batch: Callable[[slice], Batch],
+        sources: np.ndarray,
+        targets: np.ndarray,
+        indices: np.ndarray,
     ) -> list[Batch]:
         """A step cut to what fits into memory, and further so that no rank waits for another."""
         parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
         if self._ranks > 1:
-            parts = even_parts(sources + targets + 1, self._ranks * math.ceil(len(parts) / self._ranks))
+            parts = even_parts(
+                sources + targets + 1, self._ranks * math.ceil(len(parts) / self._ranks)
+            )
         return [
-            batch(part) if number % self._ranks == self._rank else outline(sources[part], targets[part], indices[part])
+            batch(part)
+            if number % self._ranks == self._rank
+            else outline(sources[part], targets[part], indices[part])
             for number, part in enumerate(parts)
         ]
 
@@ -104,13 +127,20 @@ class Loader:
     """Steps' worth of data from a position on and without end."""
 
     def __init__(
-        self, store: Store, codec: Codec, config: Config, micro_batch_tokens: int, rank: int = 0, ranks: int = 1
+        self,
+        store: Store,
+        codec: Codec,
+        config: Config,
+        micro_batch_tokens: int,
+        rank: int = 0,
+        ranks: int = 1,
     ):
         self._store, self._codec, self._config = store, codec, config
         self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # processes that were seen preparing batches
         self._maker = BatchMaker(store, codec, config, *self._share)
-        given, training = [corpus.weight for corpus in config.data.corpora], config.training
+        given = [corpus.weight for corpus in config.data.corpora]
+        training = config.training
         weights = mixing_weights(store.sizes, given, config.data.temperature)
         self._plan = BatchPlan(
             store.source_lengths, store.target_lengths, training.batch_tokens, training.seed,
@@ -127,7 +157,8 @@ class Loader:
     def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
         """Each step's micro-batches with the position behind them, some steps ahead of their use.
 
-        A signal to a whole group of processes kills those that prepare batches too: others take their place, once.
+        A signal to a whole group of processes kills those that prepare batches too: others take
+        their place, once.
         """
         for again in (False, True):
             try:
@@ -136,10 +167,13 @@ class Loader:
                     yield behind, batches
             except BrokenProcessPool:
                 if again:
-                    raise RunError("a process that prepares batches was killed. Go on with --resume.") from None
+                    raise RunError(
+                        "a process that prepares batches was killed. Go on with --resume."
+                    ) from None
 
     def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
-        before, plan = position, self._plan.from_position(position)
+        before = position
+        plan = self._plan.from_position(position)
         ready: deque[tuple[Position, Future[list[Batch]]]] = deque()
         executor = self._executor()
         try:
@@ -154,7 +188,8 @@ class Loader:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
-        """A process killed while it wrote its result leaves the pool waiting for the rest: do not wait with it."""
+        """A process killed while it wrote its result leaves the pool waiting for the rest: do not
+        wait with it."""
         while True:
             alive = len(active_children())
             self._most_alive = max(self._most_alive, alive)
@@ -167,12 +202,15 @@ class Loader:
     def _executor(self) -> Executor:
         if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
-            neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)  # ranks of this machine
+            # ranks of this machine
+            neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
             processes = max(1, min(MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
-    def _submit(self, executor: Executor, position: Position, indices: np.ndarray) -> "Future[list[Batch]]":
+    def _submit(
+        self, executor: Executor, position: Position, indices: np.ndarray
+    ) -> "Future[list[Batch]]":
         if isinstance(executor, ProcessPoolExecutor):
             return executor.submit(_make_in_process, position, indices)
         return executor.submit(self._maker.make, position, indices)

@@ -1,4 +1,5 @@
-"""Cross-entropy against a smoothed target (Szegedy et al. 2016): 1-ε on the right word, ε spread over all V words.
+"""Cross-entropy against a smoothed target (Szegedy et al. 2016): 1-ε on the right word, ε spread
+over all V words.
 
     loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
 
@@ -16,19 +17,23 @@ from dragoman.kernels import usable
 from dragoman.model.build import Model
 
 
-def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def smoothed_cross_entropy(
+    logits: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """Sums over all tokens of the smoothed loss and of -log p_y, which perplexity is made of.
 
     `logits` (N, V), `targets` (N,).
     """
-    log_probs, real = torch.log_softmax(logits.float(), dim=-1), targets >= 0
+    log_probs = torch.log_softmax(logits.float(), dim=-1)
+    real = targets >= 0
     nll = -log_probs.gather(1, targets.clamp(min=0).long()[:, None])[:, 0]  # (N,)
     loss = nll if not smoothing else (1 - smoothing) * nll - smoothing * log_probs.mean(dim=-1)
     return (loss * real).sum(), (nll.detach() * real).sum()
 
 
 def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
-    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between the first half of the rows and the second."""
+    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between the first half of the rows and the
+    second."""
     first, second = torch.log_softmax(logits.float(), dim=-1).chunk(2)  # (N/2, V)
     each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2  # (N/2,)
     return (each * (targets[: len(each)] >= 0)).sum()
@@ -37,7 +42,8 @@ def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
 def vocabulary_loss(
     model: Model, hidden: Tensor, targets: Tensor, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Loss and -log p of hidden states (N, D), summed; with `consistency` (α), of two passes one behind the other."""
+    """Loss and -log p of hidden states (N, D), summed; with `consistency` (α), of two passes one
+    behind the other."""
     if usable(hidden) and not consistency and model.output.bias is None:
         from dragoman.kernels.cross_entropy import linear_cross_entropy
 

@@ -1,12 +1,13 @@
 """Optimisers: Adam for everything, or Muon for the matrices inside the model and Adam for the rest.
 
-Muon (Jordan et al. 2024) keeps a running sum of the gradient of a matrix, as momentum does, but steps in the nearest
-orthogonal direction: if the sum is U S V', the step is U V'. Every singular direction then moves equally far, also
-those in which the gradient is small. A Newton-Schulz iteration comes close to U V' with matrix products alone.
+Muon (Jordan et al. 2024) keeps a running sum of the gradient of a matrix, as momentum does, but
+steps in the nearest orthogonal direction: if the sum is U S V', the step is U V'. Every singular
+direction then moves equally far, also those in which the gradient is small. A Newton-Schulz
+iteration comes close to U V' with matrix products alone.
 
-Embeddings, the output layer, norms and biases are no maps between hidden states; Adam keeps them. A factor of
-0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu et al. 2025, "Muon is Scalable for LLM
-Training"), so one learning rate serves both.
+Embeddings, the output layer, norms and biases are no maps between hidden states; Adam keeps them. A
+factor of 0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu et al. 2025,
+"Muon is Scalable for LLM Training"), so one learning rate serves both.
 """
 
 import math
@@ -22,18 +23,23 @@ from dragoman.model.interface import Model
 from dragoman.model.linear import Linear
 
 ITERATIONS = 5
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's: they pull small singular values up as fast as possible
+# Jordan's: they pull small singular values up as fast as possible
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 RMS_OF_ADAM = 0.2
 
 
-def make_optimiser(model: Model, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
+def make_optimiser(
+    model: Model, training: TrainingConfig, device: torch.device
+) -> torch.optim.Optimizer:
     """The optimiser that the settings ask for, its rate still 0."""
     if training.optimiser == "muon":
         return Muon(model, training, device)
     return _adam(model.parameters(), training, device)
 
 
-def _adam(parameters: Iterable[nn.Parameter], training: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
+def _adam(
+    parameters: Iterable[nn.Parameter], training: TrainingConfig, device: torch.device
+) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         parameters,
         lr=0.0,
@@ -62,14 +68,18 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         self._adam.step()
         group = self.param_groups[0]
-        # Matrices of one shape are orthogonalised together: a few large products instead of many small ones.
+        # Matrices of one shape are orthogonalised together: a few large products instead of many
+        # small ones.
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for matrix in group["params"]:
             buffer = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
             buffer.mul_(self._momentum).add_(matrix.grad)
-            ahead = matrix.grad.add(buffer, alpha=self._momentum)  # Nesterov: where momentum will have led
+            # Nesterov: where momentum will have led
+            ahead = matrix.grad.add(buffer, alpha=self._momentum)
             rows = self._rows[matrix]
-            for part, direction in zip(torch.split(matrix, rows), torch.split(ahead, rows), strict=True):
+            for part, direction in zip(
+                torch.split(matrix, rows), torch.split(ahead, rows), strict=True
+            ):
                 by_shape[part.shape].append((part, direction))
         for shape, pairs in by_shape.items():
             steps = orthogonal(torch.stack([direction for _, direction in pairs]))
@@ -81,12 +91,15 @@ class Muon(torch.optim.Optimizer):
     @property
     def flops(self) -> float:
         """Operations of the orthogonalisations of one step."""
-        shapes = [part.shape for matrix, rows in self._rows.items() for part in torch.split(matrix, rows)]
+        shapes = [
+            part.shape for matrix, rows in self._rows.items() for part in torch.split(matrix, rows)
+        ]
         return float(sum(2 * ITERATIONS * (2 * min(s) ** 2 * max(s) + min(s) ** 3) for s in shapes))
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about 0.7 to 1.2."""
+    """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about
+    0.7 to 1.2."""
     a, b, c = COEFFICIENTS
     # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
     x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices
@@ -102,7 +115,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def _hidden_matrices(model: nn.Module) -> Iterator[tuple[Tensor, list[int]]]:
-    """Weights of linear layers, each with the heights of the matrices that lie in it one above the other."""
+    """Weights of linear layers, each with the heights of the matrices that lie in it one above the
+    other."""
     output: Any = getattr(model, "output", None)
     for layer in model.modules():
         if isinstance(layer, nn.Linear) and layer is not output:

@@ -1,17 +1,21 @@
-"""Minimum risk (Shen et al. 2016; the second loss of Wu et al. 2016): train on the score of what the model says itself.
+"""Minimum risk (Shen et al. 2016; the second loss of Wu et al. 2016): train on the score of what
+the model says itself.
 
-For a source x, translations y1 ... yK are drawn from the model, and the loss is what they lack of the score on average:
+For a source x, translations y1 ... yK are drawn from the model, and the loss is what they lack of
+the score on average:
 
     R = Σ_k Q_k (1 - GLEU(y_k, reference))       Q_k = p(y_k|x)^α / Σ_j p(y_j|x)^α
 
-Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x): what is better than the average becomes likelier. What was drawn
-twice counts twice, so for a small α (`training.risk_sharpness`) this is α times the gradient of the expected cost, with
-the mean of the draws as its baseline; with a larger α the likelier ones count more. Likelihood is mixed in to hold the
-model where it came from, on the same scale: loss = R + α λ likelihood. A sentence weighs as many tokens as its
-reference has. GLEU is taken over pieces.
+Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x): what is better than the average becomes
+likelier. What was drawn twice counts twice, so for a small α (`training.risk_sharpness`) this is α
+times the gradient of the expected cost, with the mean of the draws as its baseline; with a larger α
+the likelier ones count more. Likelihood is mixed in to hold the model where it came from, on the
+same scale: loss = R + α λ likelihood. A sentence weighs as many tokens as its reference has. GLEU
+is taken over pieces.
 
-Any architecture will do: translations are drawn by `start` and `step`, without dropout, and their probabilities come
-from `forward`. Attention that is trained straight-through gives its surrogate's gradient here as well.
+Any architecture will do: translations are drawn by `start` and `step`, without dropout, and their
+probabilities come from `forward`. Attention that is trained straight-through gives its surrogate's
+gradient here as well.
 """
 
 from collections.abc import Sequence
@@ -32,13 +36,17 @@ from dragoman.training.gradients import Gradients
 
 
 class RiskGradients(Gradients):
-    """K translations are drawn for each of B sentences, those of a sentence one behind the other."""
+    """K translations are drawn for each of B sentences, those of a sentence one behind the
+    other."""
 
     def __init__(
-        self, model: Model, config: Config, device: torch.device, target: Vocabulary, ranks: Ranks = ALONE
+        self, model: Model, config: Config, device: torch.device, target: Vocabulary,
+        ranks: Ranks = ALONE
     ):  # fmt: skip
         super().__init__(model, config, device, ranks)
-        self._training, self._longest, self._target = config.training, config.data.max_length, target
+        self._training = config.training
+        self._longest = config.data.max_length
+        self._target = target
         self._flops_of_drawn = 0.0
 
     def clear(self) -> None:
@@ -62,20 +70,35 @@ class RiskGradients(Gradients):
         self._model.eval()
         said = draw(self._model, source, count, longest, self._target)
         self._model.train()
-        sources, lengths = np.repeat(batch.source, count, axis=0), np.repeat(batch.source_lengths, count)
-        drawn = make_batch(sources, lengths, pad(said, pad_id), np.array([*map(len, said)]), self._target)
-        self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3  # a third for drawing them
-        references = [row[: n - 1].tolist() for row, n in zip(batch.target_out, batch.target_lengths, strict=True)]
-        costs = torch.tensor([1 - gleu(y, references[i // count]) for i, y in enumerate(said)], device=self._device)
+        sources = np.repeat(batch.source, count, axis=0)
+        lengths = np.repeat(batch.source_lengths, count)
+        drawn = make_batch(
+            sources, lengths, pad(said, pad_id), np.array([*map(len, said)]), self._target
+        )
+        # a third for drawing them
+        self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3
+        references = [
+            row[: n - 1].tolist()
+            for row, n in zip(batch.target_out, batch.target_lengths, strict=True)
+        ]
+        costs = torch.tensor(
+            [1 - gleu(y, references[i // count]) for i, y in enumerate(said)], device=self._device
+        )
         scores = self._training.risk_sharpness * self._log_probs(drawn)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, drawn: Batch) -> Tensor:
         """log p of each translation, its end included. (B*K,)"""
         hidden, targets = self.hidden(drawn)
-        each = -F.cross_entropy(self._model.logits(hidden).float(), targets, reduction="none")  # (N,)
+        # (N,)
+        each = -F.cross_entropy(self._model.logits(hidden).float(), targets, reduction="none")
         places = torch.from_numpy(drawn.real).to(self._device)
-        return each.new_zeros(drawn.target_in.size).scatter(0, places, each).view(drawn.target_in.shape).sum(dim=1)
+        return (
+            each.new_zeros(drawn.target_in.size)
+            .scatter(0, places, each)
+            .view(drawn.target_in.shape)
+            .sum(dim=1)
+        )
 
 
 def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
@@ -84,16 +107,24 @@ def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def draw(model: Model, source: Tensor, count: int, longest: int, target: Vocabulary) -> list[list[int]]:
-    """`count` translations of each source, those of one sentence one behind the other, without their ends."""
-    state, parents = model.start(source), np.repeat(np.arange(len(source)), count)
+def draw(
+    model: Model, source: Tensor, count: int, longest: int, target: Vocabulary
+) -> list[list[int]]:
+    """`count` translations of each source, those of one sentence one behind the other, without
+    their ends."""
+    state = model.start(source)
+    parents = np.repeat(np.arange(len(source)), count)
     said: list[list[int]] = [[] for _ in parents]
-    live, tokens = np.arange(len(said)), torch.full((len(said),), target.bos, device=source.device)
+    live = np.arange(len(said))
+    tokens = torch.full((len(said),), target.bos, device=source.device)
     never = torch.tensor(target.never, device=source.device)
     for _ in range(longest):
         state = state.select(parents)
         hidden, _ = model.step(state, tokens, None)
-        probabilities = torch.softmax(model.logits(hidden).float().index_fill(1, never, -torch.inf), dim=-1)  # (R, V)
+        # (R, V)
+        probabilities = torch.softmax(
+            model.logits(hidden).float().index_fill(1, never, -torch.inf), dim=-1
+        )
         tokens = torch.multinomial(probabilities, 1)[:, 0]
         chosen = tokens.cpu().numpy()
         parents = np.flatnonzero(chosen != target.eos)

@@ -77,7 +77,11 @@ def train(
         if entries:
             given[name] = [to_tree(entry) for entry in name_languages(entries)]
     wishes = Wishes(preset, config_file, given)
-    with joined(device) as ranks, ExitStack() as held, _Interruption(patient=ranks.together) as interruption:
+    with (
+        joined(device) as ranks,
+        ExitStack() as held,
+        _Interruption(patient=ranks.together) as interruption,
+    ):
         if not ranks.first:
             console = Console(quiet=True)
         console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -85,14 +89,18 @@ def train(
             with ranks.first_goes_ahead():
                 if ranks.first:
                     held.enter_context(locked(folder))
-                config, data = _settings_and_data(folder, wishes, resume or may_be_restarted() or not ranks.first)
+                config, data = _settings_and_data(
+                    folder, wishes, resume or may_be_restarted() or not ranks.first
+                )
             return _begin(folder, config, data, ranks, console, interruption)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Go on with --resume.")
             return Outcome(folder, finished=False)
 
 
-def _settings_and_data(folder: Path, wishes: Wishes, resume: bool) -> tuple[Config, Prepared | None]:
+def _settings_and_data(
+    folder: Path, wishes: Wishes, resume: bool
+) -> tuple[Config, Prepared | None]:
     """Those of a new run or of an old one; no data where a finished run has left none."""
     if resume and holds_run(folder):
         config = resumed_config(folder, wishes)
@@ -104,7 +112,10 @@ def _settings_and_data(folder: Path, wishes: Wishes, resume: bool) -> tuple[Conf
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():
-            raise ConfigError(f"{config.data.prepared} was not prepared with training.init={config.training.init}.")
+            raise ConfigError(
+                f"{config.data.prepared} was not prepared with "
+                f"training.init={config.training.init}."
+            )
     else:
         with storage_errors(f"preparing the data in {folder}"):
             data = prepare(config, folder / DATA, codec)
@@ -128,9 +139,13 @@ def _begin(
         console.print(escaped(f"warning: {note}"))
     if config.model.architecture == "lexical":
         if ranks.size > 1:
-            raise ConfigError("model.architecture=lexical counts in one process: start it without torchrun.")
+            raise ConfigError(
+                "model.architecture=lexical counts in one process: start it without torchrun."
+            )
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
-    trainer = _make_trainer(config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks)
+    trainer = _make_trainer(
+        config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks
+    )
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
@@ -140,24 +155,35 @@ def _begin(
     return Outcome(folder, True, finish(trainer, test, folder, console))
 
 
-def _make_trainer(config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks) -> Trainer:
-    """A trainer at the newest checkpoint, or at the very beginning, which is made a checkpoint too."""
+def _make_trainer(
+    config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks
+) -> Trainer:
+    """A trainer at the newest checkpoint, or at the very beginning, which is made a checkpoint
+    too."""
     codec, device = data.codec, ranks.device
-    model = build_model(config.model, codec.source, codec.target, codec.shared, config.training.seed)
+    model = build_model(
+        config.model, codec.source, codec.target, codec.shared, config.training.seed
+    )
     progress = checkpoints.newest()
     ranks.meet()  # before rank 0 writes the first one
     if progress is not None:
-        return Trainer(config, data, model, device, checkpoints, progress, restore=True, ranks=ranks)
+        return Trainer(
+            config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
+        )
     if config.training.init:
         _take_weights(model, read_bundle(config.training.init))
-    progress = Progress(micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device)))
+    progress = Progress(
+        micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device))
+    )
     trainer = Trainer(config, data, model, device, checkpoints, progress, ranks=ranks)
     checkpoints.save(trainer.model, trainer.optimiser, progress)
     return trainer
 
 
 def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
-    set_weights(model, {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()})
+    set_weights(
+        model, {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
+    )
 
 
 def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption") -> bool:
@@ -165,7 +191,9 @@ def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Int
     with storage_errors(f"training in {folder}"), interruption.after_the_step():
         journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
         try:
-            return trainer.run(journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder))
+            return trainer.run(
+                journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder)
+            )
         finally:
             journal.close()
 
@@ -187,18 +215,32 @@ def _announce(trainer: Trainer, console: Console) -> None:
     """What the run is about to do, before its first step."""
     config, data, progress = trainer.config, trainer.data, trainer.progress
     store, codec = data.train, data.codec
-    languages = f"{'/'.join(codec.languages.sources) or '?'} → {'/'.join(codec.languages.targets) or '?'}"
-    pieces = f"{len(codec.source):,} shared" if codec.shared else f"{len(codec.source):,} + {len(codec.target):,}"
+    languages = (
+        f"{'/'.join(codec.languages.sources) or '?'} → {'/'.join(codec.languages.targets) or '?'}"
+    )
+    pieces = (
+        f"{len(codec.source):,} shared"
+        if codec.shared
+        else f"{len(codec.source):,} + {len(codec.target):,}"
+    )
     steps = max(0, trainer.last_step - progress.step)
     memory = memory_estimate(trainer.model, config, len(codec.target), progress.micro_batch_tokens)
     seconds = trainer.seconds_per_step() if steps else 0.0
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
         f"{languages}: {len(store):,} pairs, {int(store.source_lengths.sum()):,} source and "
-        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for validation"
+        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for "
+        f"validation"
     )
-    console.print(f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary {pieces}")
-    devices = f"{trainer.ranks.size} × {trainer.device.type}" if trainer.ranks.size > 1 else trainer.device.type
+    console.print(
+        f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary "
+        f"{pieces}"
+    )
+    devices = (
+        f"{trainer.ranks.size} × {trainer.device.type}"
+        if trainer.ranks.size > 1
+        else trainer.device.type
+    )
     console.print(
         f"on {devices}: about {_size(memory)}, {steps:,} steps of "
         f"{config.training.batch_tokens:,} target tokens, about {expected} and the validations"
@@ -221,9 +263,11 @@ class _Interrupted(BaseException):
 
 
 class _Interruption:
-    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at once); else at once.
+    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at
+    once); else at once.
 
-    `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent already.
+    `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent
+    already.
     """
 
     def __init__(self, patient: bool) -> None:
@@ -263,6 +307,7 @@ class _Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again, self._requested = self._requested, True
         if not self._gentle:
-            raise _Interrupted  # where Python drops exceptions (in a finaliser, say), the first step will see the wish
+            # where Python drops exceptions (in a finaliser, say), the first step will see the wish
+            raise _Interrupted
         if again and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt

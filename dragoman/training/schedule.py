@@ -1,4 +1,5 @@
-"""The course of the learning rate: up in a line to its peak at the last step of the warm-up, then down."""
+"""The course of the learning rate: up in a line to its peak at the last step of the warm-up, then
+down."""
 
 from collections.abc import Callable
 
@@ -16,7 +17,8 @@ def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
 
 
 def noam(step: int, factor: float, warmup: int, width: int) -> float:
-    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need", section 5.3."""
+    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need",
+    section 5.3."""
     warmup = max(warmup, 1)
     return float(factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
@@ -27,7 +29,9 @@ def linear(step: int, peak: float, warmup: int, last: int) -> float:
     >>> linear(100, 1.0, 100, 299), linear(250, 1.0, 100, 299)
     (1.0, 0.25)
     """
-    return float(peak * min(step / max(warmup, 1), max(last + 1 - step, 0) / max(last + 1 - warmup, 1)))
+    return float(
+        peak * min(step / max(warmup, 1), max(last + 1 - step, 0) / max(last + 1 - warmup, 1))
+    )
 
 
 def constant(step: int, rate: float, warmup: int) -> float:

@@ -4,8 +4,8 @@
                               optimiser.safetensors   Adam's moments
                               progress.json           step, place in the data, best score, ...
 
-A checkpoint is written into a folder with another name, flushed to the disk and renamed: what bears the final name is
-whole. Randomness needs no state, it is a function of (seed, step).
+A checkpoint is written into a folder with another name, flushed to the disk and renamed: what bears
+the final name is whole. Randomness needs no state, it is a function of (seed, step).
 """
 
 import json
@@ -54,7 +54,8 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest to resume from, a window of them to average, the best one."""
+    """The checkpoints of a run: the newest to resume from, a window of them to average, the best
+    one."""
 
     def __init__(self, folder: Path, window: int, ranks: Ranks = ALONE):
         self.folder, self._window, self._ranks = folder, window, ranks
@@ -66,7 +67,8 @@ class Checkpoints:
 
     def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
         """Rank 0 writes; the others give it their parts of the weights and wait."""
-        weights, moments = get_weights(model), _moments(model, optimiser)
+        weights = get_weights(model)
+        moments = _moments(model, optimiser)
         if self._ranks.first:
             self._write(weights, moments, progress)
         else:
@@ -74,7 +76,9 @@ class Checkpoints:
                 whole(tensor)
         self._ranks.meet()
 
-    def _write(self, weights: dict[str, Tensor], moments: dict[str, Tensor], progress: Progress) -> None:
+    def _write(
+        self, weights: dict[str, Tensor], moments: dict[str, Tensor], progress: Progress
+    ) -> None:
         final = self._path(progress.step)
         aside = final.with_name(final.name + ".partial")
         with storage_errors(f"saving step {progress.step}"):
@@ -95,11 +99,14 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
-        """The progress of the newest checkpoint that still has its optimiser; None before the first."""
+        """The progress of the newest checkpoint that still has its optimiser; None before the
+        first."""
         steps = self.steps()
         whole = [step for step in steps if (self._path(step) / OPTIMISER).exists()]
         if steps and not whole:
-            raise RunError(f"{self.folder}: no checkpoint there can be resumed from; start in another folder.")
+            raise RunError(
+                f"{self.folder}: no checkpoint there can be resumed from; start in another folder."
+            )
         return self._progress(whole[-1]) if whole else None
 
     def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
@@ -120,7 +127,8 @@ class Checkpoints:
 
     def _prune(self, progress: Progress) -> None:
         """Keep the window, the best, and the last two, which alone keep their optimisers."""
-        steps, window = self.steps(), self._regular()[-self._window :]
+        steps = self.steps()
+        window = self._regular()[-self._window :]
         for step in steps[:-2]:
             if step in window or step == progress.best_step:
                 (self._path(step) / OPTIMISER).unlink(missing_ok=True)
@@ -143,7 +151,9 @@ class Checkpoints:
         try:
             return Progress.from_json(json.loads((self._path(step) / PROGRESS).read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(f"{self._path(step) / PROGRESS} cannot be read ({error}): remove that folder.") from None
+            raise RunError(
+                f"{self._path(step) / PROGRESS} cannot be read ({error}): remove that folder."
+            ) from None
 
     def _load(self, step: int, name: str) -> dict[str, Tensor]:
         path = self._path(step) / name
@@ -175,11 +185,18 @@ def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Te
     }
 
 
-def _set_moments(model: nn.Module, optimiser: torch.optim.Optimizer, moments: dict[str, Tensor]) -> None:
+def _set_moments(
+    model: nn.Module, optimiser: torch.optim.Optimizer, moments: dict[str, Tensor]
+) -> None:
     for name, parameter in model.named_parameters():
-        mine = {key.partition("|")[2]: value for key, value in moments.items() if key.partition("|")[0] == name}
+        mine = {
+            key.partition("|")[2]: value
+            for key, value in moments.items()
+            if key.partition("|")[0] == name
+        }
         for key, value in mine.items():
-            # the step counter stays in the type and place that the optimiser chose; moments follow their parameter
+            # the step counter stays in the type and place that the optimiser chose; moments follow
+            # their parameter
             if value.dim():
                 value = placed(value, parameter)
             elif _fused(optimiser):

@@ -1,9 +1,11 @@
 """One training run in memory: steps, validations, checkpoints, until it is time to stop.
 
-Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The gradient is divided
-once, by the target tokens of the whole step, so that the number of micro-batches does not change it.
+Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The
+gradient is divided once, by the target tokens of the whole step, so that the number of
+micro-batches does not change it.
 
-A GPU works behind the host's back: a step is launched, and its loss is read only when the next one has been.
+A GPU works behind the host's back: a step is launched, and its loss is read only when the next one
+has been.
 """
 
 import copy
@@ -36,12 +38,15 @@ _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
 def is_out_of_memory(error: BaseException) -> bool:
     """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    return isinstance(
+        error, torch.OutOfMemoryError | MemoryError
+    ) or "can't allocate memory" in str(error)
 
 
 @dataclass(frozen=True)
 class _Launched:
-    """A step under way, and where its loss, -log p, ranks that want to stop and gradient norm will be."""
+    """A step under way, and where its loss, -log p, ranks that want to stop and gradient norm will
+    be."""
 
     report: StepReport
     batches: list[Batch]
@@ -63,23 +68,30 @@ class Trainer:
     ):
         self.config, self.data, self.device, self.ranks = config, data, device, ranks
         self.checkpoints, self.progress = checkpoints, progress
-        self.model = self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
+        self.model = (
+            self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
+        )
         self.whole = model.to(device)
         self.optimiser = make_optimiser(self.model, config.training, device)
         if restore:
             checkpoints.restore(progress.step, self.model, self.optimiser)
         if config.training.objective == "risk":
-            self.gradients: Gradients = RiskGradients(self.model, config, device, data.codec.target, ranks)
+            self.gradients: Gradients = RiskGradients(
+                self.model, config, device, data.codec.target, ranks
+            )
         else:
             self.gradients = make_gradients(self.model, config, device, ranks)
         self._launched: _Launched | None = None
         self._stopping = False  # all ranks know that one was interrupted
-        self.loader = Loader(data.train, data.codec, config, progress.micro_batch_tokens, ranks.rank, ranks.size)
+        self.loader = Loader(
+            data.train, data.codec, config, progress.micro_batch_tokens, ranks.rank, ranks.size
+        )
         self.validator = Validator(self.whole, data.codec, config, device, ranks)
         self.last_step = self._last_step()
 
     def _sharded(self, model: Model) -> Model:
-        """This rank's parts of a model. The model itself stays `whole`, for validation and for the bundle."""
+        """This rank's parts of a model. The model itself stays `whole`, for validation and for the
+        bundle."""
         parts = copy.deepcopy(model)
         self.ranks.shard(parts)
         return parts
@@ -90,7 +102,8 @@ class Trainer:
         interrupted: Callable[[], bool],
         at_best: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train until the last step or until validation no longer improves: True; or until interrupted: False.
+        """Train until the last step or until validation no longer improves: True; or until
+        interrupted: False.
 
         `at_best` is called after each validation that is better than all before it.
         """
@@ -99,7 +112,8 @@ class Trainer:
         while not self.is_done():
             position, batches = next(steps)
             self.step(batches, journal, interrupted())
-            self.progress.position, self.progress.elapsed_s = position, time.monotonic() - started
+            self.progress.position = position
+            self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
                 self.validate_and_save(journal)
                 if self.progress.best_step == self.progress.step:
@@ -114,16 +128,22 @@ class Trainer:
 
     def is_done(self) -> bool:
         patience = self.config.training.patience
-        return self.progress.step >= self.last_step or 0 < patience <= self.progress.validations_since_best
+        return (
+            self.progress.step >= self.last_step
+            or 0 < patience <= self.progress.validations_since_best
+        )
 
     def step(self, batches: list[Batch], journal: Journal, stop: bool = False) -> None:
         """Launch one optimiser step over its micro-batches, then report the one before."""
         progress, training = self.progress, self.config.training
-        number, tokens = progress.step + 1, sum(batch.tokens for batch in batches)
+        number = progress.step + 1
+        tokens = sum(batch.tokens for batch in batches)
         self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
         self.gradients.stops.fill_(stop)
         self.gradients.gather()
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf))
+        norm = whole(
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf)
+        )
         rate = learning_rate(number, training, self.config.model.width)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -131,10 +151,13 @@ class Trainer:
         flops = self.gradients.flops(batches)
         if isinstance(self.optimiser, Muon):
             flops += self.optimiser.flops
-        progress.step, progress.target_tokens = number, progress.target_tokens + tokens
+        progress.step = number
+        progress.target_tokens = progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)
-        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]])))
+        launched = _Launched(
+            report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]]))
+        )
         self.settle(journal)
         self._launched = launched
 
@@ -151,7 +174,9 @@ class Trainer:
             raise RunError(self._not_finite(launched.batches, launched.report.step, loss))
         journal.step(launched.report, loss, nll, norm)
 
-    def _accumulate_within_memory(self, batches: list[Batch], step: int, tokens: int, journal: Journal) -> None:
+    def _accumulate_within_memory(
+        self, batches: list[Batch], step: int, tokens: int, journal: Journal
+    ) -> None:
         """The same gradient from smaller micro-batches, should the step not fit into memory."""
         while True:
             try:
@@ -161,21 +186,28 @@ class Trainer:
                     raise
                 if self.model is not self.whole:  # the other ranks wait in the middle of the model
                     raise RunError(
-                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with more ranks, or start "
+                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with "
+                        f"more ranks, or start "
                         f"again with a lower training.micro_batch_tokens."
                     ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
-                        f"step {step}: one sentence alone does not fit into memory; {self._last_saved()}. "
+                        f"step {step}: one sentence alone does not fit into memory; "
+                        f"{self._last_saved()}. "
                         f"Lower data.max_length or choose a smaller model."
                     ) from None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            batches = [part for batch in batches for part in (halves(batch) if len(batch.indices) > 1 else [batch])]
+            batches = [
+                part
+                for batch in batches
+                for part in (halves(batch) if len(batch.indices) > 1 else [batch])
+            ]
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
-        """This rank's micro-batches. Ranks that share a model pass through it together: one without work goes along."""
+        """This rank's micro-batches. Ranks that share a model pass through it together: one without
+        work goes along."""
         mine = self.ranks.deal(batches)
         if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
             mine.append(idle(self.data.codec.source, self.data.codec.target))
@@ -204,10 +236,13 @@ class Trainer:
         journal.close_entry(self.progress.step)
         self._gather_weights()
         progress = self.progress
-        nll, score = self.validator.nll(self.data.valid), self.validator.bleu(self.data.valid)
+        nll = self.validator.nll(self.data.valid)
+        score = self.validator.bleu(self.data.valid)
         journal.validation(progress.step, {"perplexity": math.exp(min(nll, 700)), "BLEU": score})
         if score > progress.best_bleu:
-            progress.best_bleu, progress.best_step, progress.best_flops = score, progress.step, progress.flops
+            progress.best_bleu = score
+            progress.best_step = progress.step
+            progress.best_flops = progress.flops
             progress.validations_since_best = 0
         else:
             progress.validations_since_best += 1
@@ -215,23 +250,34 @@ class Trainer:
     def _gather_weights(self) -> None:
         """Bring the whole model up to date, where the ranks hold parts of another."""
         if self.model is not self.whole:
-            # Not the parameters alone: batch norms keep running averages, by which validation is done.
-            set_weights(self.whole, {name: whole(part) for name, part in get_weights(self.model).items()})
+            # Not the parameters alone: batch norms keep running averages, by which validation is
+            # done.
+            set_weights(
+                self.whole, {name: whole(part) for name, part in get_weights(self.model).items()}
+            )
 
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint; an interim one serves to resume and is not averaged."""
         self.settle(journal)
-        if not all(bool(whole(torch.isfinite(parameter).all())) for parameter in self.model.parameters()):
-            raise RunError(f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. {_GENTLER}")
+        if not all(
+            bool(whole(torch.isfinite(parameter).all())) for parameter in self.model.parameters()
+        ):
+            raise RunError(
+                f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. "
+                f"{_GENTLER}"
+            )
         if not interim:
             journal.close_entry(self.progress.step)
         self.progress.interim = interim
         self.checkpoints.save(self.model, self.optimiser, self.progress)
 
     def seconds_per_step(self) -> float:
-        """Forward and backward of the next step; the last try is measured (the first compile and record it)."""
-        batches, elapsed = self.loader.step_at(self.progress.position), math.nan
-        mine, tokens = self._dealt(batches), sum(batch.tokens for batch in batches)
+        """Forward and backward of the next step; the last try is measured (the first compile and
+        record it)."""
+        batches = self.loader.step_at(self.progress.position)
+        elapsed = math.nan
+        mine = self._dealt(batches)
+        tokens = sum(batch.tokens for batch in batches)
         try:
             for _ in range(3 if self.device.type == "cuda" else 2):
                 started = time.monotonic()
@@ -248,10 +294,15 @@ class Trainer:
         training = self.config.training
         if not training.max_epochs:
             return training.max_steps
-        return min(training.max_steps, max(1, math.ceil(training.max_epochs * self.loader.steps_in_epoch())))
+        return min(
+            training.max_steps,
+            max(1, math.ceil(training.max_epochs * self.loader.steps_in_epoch())),
+        )
 
     def _due(self, every: int) -> bool:
-        return self.progress.step == self.last_step or (every > 0 and self.progress.step % every == 0)
+        return self.progress.step == self.last_step or (
+            every > 0 and self.progress.step % every == 0
+        )
 
     def _not_finite(self, batches: list[Batch], step: int, loss: float) -> str:
         store, corpora = self.data.train, self.config.data.corpora
@@ -259,19 +310,27 @@ class Trainer:
         indices = np.concatenate([batch.indices for batch in batches])
         for corpus, line in zip(store.corpora(indices), store.lines[indices], strict=True):
             places.setdefault(corpora[corpus].source, []).append(int(line))
-        named = "; ".join(f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items())
+        named = "; ".join(
+            f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items()
+        )
         return (
-            f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. {_GENTLER} "
+            f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. "
+            f"{_GENTLER} "
             f"The batch: {named}."
         )
 
     def _last_saved(self) -> str:
         kept = self.checkpoints.steps()
-        return f"the checkpoint of step {kept[-1]} is intact" if kept else "no checkpoint was written yet"
+        return (
+            f"the checkpoint of step {kept[-1]} is intact"
+            if kept
+            else "no checkpoint was written yet"
+        )
 
 
 def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """On its way to the host without waiting, and what tells that it has arrived (None: it is there)."""
+    """On its way to the host without waiting, and what tells that it has arrived (None: it is
+    there)."""
     if not results.is_cuda:
         return results.cpu(), None
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)

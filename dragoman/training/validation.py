@@ -1,4 +1,5 @@
-"""How good the model in training is: translations and log-probabilities of a set, each in its own target language."""
+"""How good the model in training is: translations and log-probabilities of a set, each in its own
+target language."""
 
 import math
 from collections.abc import Iterator
@@ -20,14 +21,18 @@ from dragoman.training.distributed import ALONE, Ranks
 class Validator:
     """Ranks share the sentences and end with the same figures."""
 
-    def __init__(self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE):
+    def __init__(
+        self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE
+    ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
         engine = TorchEngine(model, codec.source, codec.target, device)
         self._translator = Translator(engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
         """With the beam of validation."""
-        return bleu(self.translate(sentences, self._config.training.validation_beam), sentences.targets)
+        return bleu(
+            self.translate(sentences, self._config.training.validation_beam), sentences.targets
+        )
 
     def nll(self, sentences: Sentences) -> float:
         """Mean -log p of the pieces of those pairs that would be let into training."""
@@ -35,8 +40,13 @@ class Validator:
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
             mine = self._ranks.deal(rows)
-            fitting = [row for row in mine if self._fits(sentences.sources[row], sentences.targets[row], to)]
-            sources, targets = [sentences.sources[row] for row in fitting], [sentences.targets[row] for row in fitting]
+            fitting = [
+                row
+                for row in mine
+                if self._fits(sentences.sources[row], sentences.targets[row], to)
+            ]
+            sources = [sentences.sources[row] for row in fitting]
+            targets = [sentences.targets[row] for row in fitting]
             scores += self._translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
         nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
@@ -47,7 +57,9 @@ class Validator:
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
-            found = self._translator([sentences.sources[row] for row in self._ranks.deal(rows)], request)
+            found = self._translator(
+                [sentences.sources[row] for row in self._ranks.deal(rows)], request
+            )
             for row, text in zip(rows, self._ranks.collect(found), strict=True):
                 outputs[row] = text
         return outputs
@@ -60,4 +72,7 @@ class Validator:
 
     def _fits(self, source: str, target: str, to: str) -> bool:
         longest, codec = self._config.data.max_length, self._codec
-        return len(codec.encode_source([source], to)[0]) <= longest and len(codec.encode_target([target])[0]) <= longest
+        return (
+            len(codec.encode_source([source], to)[0]) <= longest
+            and len(codec.encode_target([target])[0]) <= longest
+        )

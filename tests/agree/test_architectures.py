@@ -23,18 +23,23 @@ LOOKING = [name for name in LEARNING if name != "rnn"]
 VARIANTS = [
     *({"model__architecture": name} for name in PEERS),
     *({"model__architecture": name, "model__cell": "gru"} for name in ("rnn", "rnn-attention")),
-    {"model__architecture": "rnn-attention", "model__encoder_layers": 1, "model__decoder_layers": 3},
-    {"model__architecture": "gnmt", "model__encoder_layers": 1, "model__decoder_layers": 3, "model__tied": "none"},
+    {"model__architecture": "rnn-attention", "model__encoder_layers": 1,
+    "model__decoder_layers": 3},
+    {"model__architecture": "gnmt", "model__encoder_layers": 1, "model__decoder_layers": 3,
+    "model__tied": "none"},
     {"model__architecture": "convs2s", "model__kernel_width": 4},
     {"model__architecture": "convs2s", "model__kernel_width": 1},
     {"model__architecture": "decoder-only", "model__norm": "pre", "model__tied": "target"},
-    {"model__architecture": "decoder-only", "model__positions__kind": "learned", "model__positions__max_length": 600},
+    {"model__architecture": "decoder-only", "model__positions__kind": "learned",
+    "model__positions__max_length": 600},
     *(
         {"model__architecture": "decoder-only", f"model__{name}": value}
         for name, value in (
-            ("positions__kind", "rotary"), ("positions__kind", "relative"), ("positions__join", "concat"),
+            ("positions__kind", "rotary"), ("positions__kind", "relative"),
+            ("positions__join", "concat"),
             ("positions__kind", "none"), ("attention__span", "hard"), ("attention__span", "local"),
-            ("attention__similarity", "additive"), ("attention__heads_layout", "shared"), ("feed_forward", False),
+            ("attention__similarity", "additive"), ("attention__heads_layout", "shared"),
+            ("feed_forward", False),
         )
     ),
     *(
@@ -49,16 +54,22 @@ def make_model(size: int = 23, seed: int = 5, **settings: object) -> Model:
     """In double precision: what differs then, differs in earnest."""
     if settings["model__architecture"] != "lexical":
         return small_model(size, seed, **settings).double()
-    draw, words = np.random.default_rng(seed), vocabulary(size)
+    draw = np.random.default_rng(seed)
+    words = vocabulary(size)
     model = build_model(small_config(**settings).model, words, words, shared=True)
     kept = model.translations.shape[1]
     targets = draw.integers(3, size, size=(size, kept)).astype(np.int32)
-    model.take(Lexicon(targets, draw.dirichlet(np.ones(kept), size).astype(np.float32), 0), draw.random(size))
+    model.take(
+        Lexicon(targets, draw.dirichlet(np.ones(kept), size).astype(np.float32), 0),
+        draw.random(size),
+    )
     return model.double()
 
 
 def make_engine(size: int = 23, seed: int = 5, **settings: object) -> TorchEngine:
-    return TorchEngine(make_model(size, seed, **settings), vocabulary(size), vocabulary(size), torch.device("cpu"))
+    return TorchEngine(
+        make_model(size, seed, **settings), vocabulary(size), vocabulary(size), torch.device("cpu")
+    )
 
 
 def padded(rows: list[list[int]], more: int = 0) -> torch.Tensor:
@@ -68,9 +79,11 @@ def padded(rows: list[list[int]], more: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_steps_equal_the_full_pass(settings: dict) -> None:
-    model, source = make_model(**settings), padded(SOURCES)
+    model = make_model(**settings)
+    source = padded(SOURCES)
     target = torch.tensor([[2, 7, 12, 9, 9, 4], [2, 8, 5, 5, 20, 6], [2, 4, 10, 22, 11, 15]])
-    full, state = model(source, target), model.start(source)
+    full = model(source, target)
+    state = model.start(source)
     for t in range(target.shape[1]):
         state = state.select(np.arange(3))
         hidden, _ = model.step(state, target[:, t])
@@ -80,8 +93,10 @@ def test_steps_equal_the_full_pass(settings: dict) -> None:
 @pytest.mark.parametrize("architecture", PEERS)
 def test_rows_may_be_reordered_repeated_and_left_out(architecture: str) -> None:
     """After any juggling, each row's next step is that of its own history."""
-    model, draw = make_model(model__architecture=architecture), np.random.default_rng(4)
-    state, histories = model.start(padded(SOURCES)), [(s, [2]) for s in range(3)]
+    model = make_model(model__architecture=architecture)
+    draw = np.random.default_rng(4)
+    state = model.start(padded(SOURCES))
+    histories = [(s, [2]) for s in range(3)]
     parents = np.arange(3)
     for _ in range(6):
         histories = [(histories[p][0], [*histories[p][1]]) for p in parents]
@@ -92,7 +107,10 @@ def test_rows_may_be_reordered_repeated_and_left_out(architecture: str) -> None:
             torch.testing.assert_close(hidden[row], alone, atol=1e-9, rtol=1e-9)
         parents = draw.integers(0, len(histories), size=draw.integers(1, 6))
         said = draw.integers(4, 23, size=len(histories)).tolist()
-        histories = [(sentence, [*before, new]) for (sentence, before), new in zip(histories, said, strict=True)]
+        histories = [
+            (sentence, [*before, new])
+            for (sentence, before), new in zip(histories, said, strict=True)
+        ]
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
@@ -102,22 +120,28 @@ def test_neither_padding_nor_company_changes_a_result(settings: dict) -> None:
     together = model(padded(SOURCES, 5), padded(targets, 3))
     for row, (source, target) in enumerate(zip(SOURCES, targets, strict=True)):
         alone = model(padded([source]), padded([target]))[0]
-        torch.testing.assert_close(together[row, : len(target)], alone, atol=1e-5, rtol=1e-5)  # rotary's table is float
+        # rotary's table is float
+        torch.testing.assert_close(together[row, : len(target)], alone, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_no_architecture_peeks_at_the_future(settings: dict) -> None:
-    model, source, target = make_model(**settings), padded(SOURCES), torch.randint(4, 23, (3, 6))
+    model = make_model(**settings)
+    source = padded(SOURCES)
+    target = torch.randint(4, 23, (3, 6))
     before = model(source, target)
     for t in range(1, 6):
         changed = target.clone()
         changed[:, t:] = (changed[:, t:] - 3) % 19 + 4
-        torch.testing.assert_close(model(source, changed)[:, :t], before[:, :t], atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(
+            model(source, changed)[:, :t], before[:, :t], atol=1e-12, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("architecture", LEARNING)
 def test_a_later_word_has_no_gradient_from_an_earlier_output(architecture: str) -> None:
-    model, seen = make_model(model__architecture=architecture), []
+    model = make_model(model__architecture=architecture)
+    seen = []
     model.target_embedding.register_forward_hook(lambda _, __, output: seen.append(output))
     hidden = model(padded(SOURCES), torch.randint(4, 23, (3, 6)))
     gradient = torch.autograd.grad(hidden[:, 2].sum(), seen[0])[0]  # (B, T, D)
@@ -127,13 +151,18 @@ def test_a_later_word_has_no_gradient_from_an_earlier_output(architecture: str) 
 
 @pytest.mark.parametrize("architecture", LEARNING)
 def test_every_weight_is_used_and_every_source_word_counts(architecture: str) -> None:
-    model, seen = make_model(model__architecture=architecture, model__tied="none"), []
+    model = make_model(model__architecture=architecture, model__tied="none")
+    seen = []
     model.source_embedding.register_forward_hook(lambda _, __, output: seen.append(output))
     hidden = model(padded([SOURCES[0]]), torch.randint(4, 23, (1, 6)))
     (words,) = torch.autograd.grad(hidden[0, -1].sum(), seen[0], retain_graph=True)
     assert bool((words[0].abs().amax(dim=-1) > 0).all())
     (model.logits(hidden) ** 2).sum().backward()
-    unused = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
+    unused = [
+        name
+        for name, weight in model.named_parameters()
+        if weight.grad is None or not weight.grad.any()
+    ]
     assert unused == []
 
 
@@ -142,14 +171,20 @@ def test_every_weight_is_used_and_every_source_word_counts(architecture: str) ->
 def test_half_precision_gives_a_finite_loss_and_gradient(architecture: str) -> None:
     model = small_model(model__architecture=architecture).train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = model.logits(model(padded(SOURCES), torch.randint(4, 23, (3, 6)))).float().logsumexp(-1).sum()
+        loss = (
+            model.logits(model(padded(SOURCES), torch.randint(4, 23, (3, 6))))
+            .float()
+            .logsumexp(-1)
+            .sum()
+        )
     loss.backward()
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize("architecture", LOOKING)
 def test_the_attention_of_a_step_is_that_of_the_full_pass(architecture: str) -> None:
-    model, target = make_model(model__architecture=architecture), torch.tensor([[2, 7, 12, 9]] * 3)
+    model = make_model(model__architecture=architecture)
+    target = torch.tensor([[2, 7, 12, 9]] * 3)
     source = padded(SOURCES)
     shown = model.attention_weights(source, target)["cross"]
     assert len(shown) == model.attention_layers
@@ -169,18 +204,22 @@ def test_looking_changes_nothing_and_shares_sum_to_one(architecture: str) -> Non
     if architecture == "decoder-only":  # one softmax over both sides
         asked = asked + shown["decoder"].sum(axis=-1)
     np.testing.assert_allclose(asked, 1.0, atol=1e-6)
-    source, target = padded(SOURCES), torch.tensor([[2, 7, 12]] * 3)
+    source = padded(SOURCES)
+    target = torch.tensor([[2, 7, 12]] * 3)
     plain, looking = engine.model.start(source), engine.model.start(source)
     for t in range(3):
         torch.testing.assert_close(
-            engine.model.step(plain, target[:, t])[0], engine.model.step(looking, target[:, t], 0)[0]
+            engine.model.step(plain, target[:, t])[0],
+            engine.model.step(looking, target[:, t], 0)[0],
         )
 
 
 @pytest.mark.parametrize("architecture", ["rnn", "lexical"])
 def test_a_model_without_attention_says_so(architecture: str) -> None:
     engine = make_engine(model__architecture=architecture)
-    with pytest.raises(TranslationError, match=f"model.architecture={architecture} has no attention"):
+    with pytest.raises(
+        TranslationError, match=f"model.architecture={architecture} has no attention"
+    ):
         engine.attention_weights(SOURCES[0], [7])
     with pytest.raises(TranslationError, match="no attention"):
         beam_search(engine, SOURCES, DecodingConfig(coverage_penalty=0.2))
@@ -188,9 +227,12 @@ def test_a_model_without_attention_says_so(architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", PEERS)
 def test_a_wide_beam_is_exhaustive_search(architecture: str) -> None:
-    engine = make_engine(size=7, seed=2, model__architecture=architecture)  # <pad> <unk> <s> </s> and three words
+    # <pad> <unk> <s> </s> and three words
+    engine = make_engine(size=7, seed=2, model__architecture=architecture)
     longest, source = 3, [5, 6, 3]
-    settings = DecodingConfig(beam=100, length_penalty="none", max_length_ratio=0.0, max_length_extra=longest)
+    settings = DecodingConfig(
+        beam=100, length_penalty="none", max_length_ratio=0.0, max_length_extra=longest
+    )
     everything = []
     for length in range(longest + 1):
         for words in product([4, 5, 6], repeat=length):
@@ -199,7 +241,9 @@ def test_a_wide_beam_is_exhaustive_search(architecture: str) -> None:
     everything.sort(reverse=True)
     found = beam_search(engine, [source], settings, nbest=5)[0]
     assert [h.tokens for h in found] == [words for _, words in everything[:5]]
-    np.testing.assert_allclose([h.score for h in found], [score for score, _ in everything[:5]], atol=1e-4)
+    np.testing.assert_allclose(
+        [h.score for h in found], [score for score, _ in everything[:5]], atol=1e-4
+    )
 
 
 def test_an_ensemble_of_all_architectures_averages_their_probabilities() -> None:
@@ -208,7 +252,9 @@ def test_an_ensemble_of_all_architectures_averages_their_probabilities() -> None
     together = Ensemble(members).score([SOURCES[0]], [said])[0]
     by_hand = np.mean([np.exp(member.score([SOURCES[0]], [said])[0]) for member in members], axis=0)
     np.testing.assert_allclose(np.exp(together), by_hand, rtol=1e-5)
-    hypothesis = beam_search(Ensemble(members), [SOURCES[0]], DecodingConfig(length_penalty="none"))[0][0]
+    hypothesis = beam_search(
+        Ensemble(members), [SOURCES[0]], DecodingConfig(length_penalty="none")
+    )[0][0]
     forced = Ensemble(members).score([SOURCES[0]], [list(hypothesis.tokens)])[0]
     assert hypothesis.score == pytest.approx(forced[: len(hypothesis.log_probs)].sum(), abs=1e-3)
 

@@ -1,4 +1,5 @@
-"""Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both sides."""
+"""Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both
+sides."""
 
 import json
 import warnings
@@ -34,7 +35,9 @@ BEAMS = [1, 4]
 
 def decoding(beam: int) -> DecodingConfig:
     """Search as CTranslate2 and `transformers` score it: by the mean log-probability."""
-    return DecodingConfig(beam=beam, length_penalty="power", alpha=1.0, max_length_ratio=0, max_length_extra=LONGEST)
+    return DecodingConfig(
+        beam=beam, length_penalty="power", alpha=1.0, max_length_ratio=0, max_length_extra=LONGEST
+    )
 
 
 def random_bundle(seed: int = 3, **settings: object) -> Bundle:
@@ -42,13 +45,17 @@ def random_bundle(seed: int = 3, **settings: object) -> Bundle:
     sides = [list(side) for side in zip(*toy_pairs(500), strict=True)]
     codec = Codec.learn(sides[0], sides[1], TextConfig(size=300), Languages(("de",), ("en",)))
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    config = make_config("tiny", settings={**SMALL, "model.norm": "post", "model.output_bias": True, **named})
+    config = make_config(
+        "tiny", settings={**SMALL, "model.norm": "post", "model.output_bias": True, **named}
+    )
     model = build_model(config.model, codec.source, codec.target, codec.shared, seed=seed)
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    return Bundle(config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {})
+    return Bundle(
+        config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {}
+    )
 
 
 def assert_lengths_vary(found: list[tuple[str, ...]]) -> None:
@@ -59,7 +66,10 @@ def assert_lengths_vary(found: list[tuple[str, ...]]) -> None:
 
 def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
     translator = dragoman.load(folder, device="cpu")
-    return [t.candidates[0].pieces for t in translator.translate(LINES, Request(decoding=decoding(beam)))]
+    return [
+        t.candidates[0].pieces
+        for t in translator.translate(LINES, Request(decoding=decoding(beam)))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +77,17 @@ def trained_post(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has learned the toy language with the norm behind the sublayer."""
     folder = tmp_path_factory.mktemp("trained_post")
     settings = {
-        **SMALL, "model.norm": "post", "model.output_bias": True, "text.size": 400, "training.batch_tokens": 1000,
-        "training.max_steps": 200, "training.warmup_steps": 40, "training.learning_rate": 5e-3, "data.valid_size": 50,
+        **SMALL, "model.norm": "post", "model.output_bias": True, "text.size": 400,
+        "training.batch_tokens": 1000,
+        "training.max_steps": 200, "training.warmup_steps": 40, "training.learning_rate": 5e-3,
+        "data.valid_size": 50,
     }  # fmt: skip
-    dragoman.train(*write_corpus(folder, "train", toy_pairs(2000)), folder / "run", settings=settings, device="cpu")
+    dragoman.train(
+        *write_corpus(folder, "train", toy_pairs(2000)),
+        folder / "run",
+        settings=settings,
+        device="cpu",
+    )
     return folder / "run"
 
 
@@ -87,7 +104,9 @@ VARIANTS = [
 def test_ctranslate2_says_the_same_whatever_the_model(tmp_path: Path, settings: dict) -> None:
     bundle = random_bundle(**settings)
     write_bundle(tmp_path / "ours", bundle)
-    assert by_ctranslate2(bundle, tmp_path / "theirs", beam=1) == pieces_of(tmp_path / "ours", beam=1)
+    assert by_ctranslate2(bundle, tmp_path / "theirs", beam=1) == pieces_of(
+        tmp_path / "ours", beam=1
+    )
 
 
 @pytest.mark.parametrize("beam", BEAMS)
@@ -113,7 +132,9 @@ def test_hugging_face_searches_as_we_do(trained_post: Path, tmp_path: Path, beam
     to_huggingface(read_bundle(trained_post), tmp_path)
     texts, pieces = generated(tmp_path, beam)
     assert pieces == pieces_of(trained_post, beam)
-    assert texts == dragoman.load(trained_post, device="cpu")(LINES, Request(decoding=decoding(beam)))
+    assert texts == dragoman.load(trained_post, device="cpu")(
+        LINES, Request(decoding=decoding(beam))
+    )
     assert_lengths_vary(pieces)
 
 
@@ -123,12 +144,21 @@ def generated(
     """What `transformers` makes of the lines: texts, and pieces without special ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tokenizer, model = MarianTokenizer.from_pretrained(folder), MarianMTModel.from_pretrained(folder)
+        tokenizer = MarianTokenizer.from_pretrained(folder)
+        model = MarianMTModel.from_pretrained(folder)
     batch = tokenizer(lines, return_tensors="pt", padding=True)
     search = {"num_beams": beam, "early_stopping": True, "length_penalty": 1.0, "do_sample": False}
-    ids = model.generate(**batch, **search, max_new_tokens=LONGEST, forced_eos_token_id=None, **options)
-    vocabulary = {number: piece for piece, number in json.loads((folder / "vocab.json").read_text()).items()}
-    special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
+    ids = model.generate(
+        **batch, **search, max_new_tokens=LONGEST, forced_eos_token_id=None, **options
+    )
+    vocabulary = {
+        number: piece for piece, number in json.loads((folder / "vocab.json").read_text()).items()
+    }
+    special = {
+        model.config.pad_token_id,
+        model.config.eos_token_id,
+        model.config.decoder_start_token_id,
+    }
     pieces = [tuple(vocabulary[i] for i in row if i not in special) for row in ids.tolist()]
     texts = [tokenizer.spm_target.decode_pieces(list(row)) for row in pieces]
     return texts, pieces
@@ -136,22 +166,31 @@ def generated(
 
 @pytest.fixture
 def marian(tmp_path: Path) -> Path:
-    """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of the logits."""
+    """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of
+    the logits."""
     folder = tmp_path / "opus-mt-de-en"
     folder.mkdir()
     names = []
-    for side, sentences in zip(("source", "target"), zip(*toy_pairs(500), strict=True), strict=True):
+    for side, sentences in zip(
+        ("source", "target"), zip(*toy_pairs(500), strict=True), strict=True
+    ):
         segmenter = BytePairs.learn(sentences, TextConfig(size=290))
         (folder / f"{side}.spm").write_bytes(segmenter.to_bytes())
         names += [piece for piece in segmenter.vocabulary.pieces[4:] if piece not in names]
-    pieces = ["</s>", "<unk>", *names[:-1], ">>eng<<", ">>fra<<", "<pad>"]  # one piece is unknown to the vocabulary
-    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}), encoding="utf-8")
+    # one piece is unknown to the vocabulary
+    pieces = ["</s>", "<unk>", *names[:-1], ">>eng<<", ">>fra<<", "<pad>"]
+    (folder / "vocab.json").write_text(
+        json.dumps({piece: i for i, piece in enumerate(pieces)}), encoding="utf-8"
+    )
     torch.manual_seed(4)
     model = MarianMTModel(
         MarianConfig(
-            vocab_size=len(pieces), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, activation_function="swish",
-            scale_embedding=True, pad_token_id=len(pieces) - 1, eos_token_id=0, decoder_start_token_id=len(pieces) - 1,
+            vocab_size=len(pieces), d_model=32, encoder_layers=2, decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64,
+            activation_function="swish",
+            scale_embedding=True, pad_token_id=len(pieces) - 1, eos_token_id=0,
+            decoder_start_token_id=len(pieces) - 1,
             max_position_embeddings=128, init_std=0.2,
         )
     )  # fmt: skip
@@ -162,9 +201,12 @@ def marian(tmp_path: Path) -> Path:
             if isinstance(layer, torch.nn.LayerNorm):
                 layer.weight.uniform_(0.5, 1.5)
                 layer.bias.normal_(std=0.1)
-    model.generation_config.bad_words_ids, model.generation_config.num_beams = [[len(pieces) - 1]], 6
+    model.generation_config.bad_words_ids = [[len(pieces) - 1]]
+    model.generation_config.num_beams = 6
     model.save_pretrained(folder)
-    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "de", "target_lang": "en"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"source_lang": "de", "target_lang": "en"})
+    )
     return folder
 
 
@@ -181,9 +223,12 @@ def test_a_marian_folder_becomes_a_bundle_with_the_same_logits(marian: Path) -> 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
 @pytest.mark.parametrize("beam", BEAMS)
-def test_a_marian_folder_translates_as_before(marian: Path, tmp_path: Path, engine: str, beam: int) -> None:
+def test_a_marian_folder_translates_as_before(
+    marian: Path, tmp_path: Path, engine: str, beam: int
+) -> None:
     tagged = [f">>fra<< {line}" for line in LINES]
-    never = [[i] for i in from_huggingface(marian).codec.target.never]  # unknown and tags: we never say them
+    # unknown and tags: we never say them
+    never = [[i] for i in from_huggingface(marian).codec.target.never]
     texts, pieces = generated(marian, beam, tagged, bad_words_ids=never)
     assert_lengths_vary(pieces)
     write_bundle(tmp_path / "ours", to_onnx(from_huggingface(marian)))
@@ -210,7 +255,8 @@ def test_there_and_back_again(tmp_path: Path) -> None:
     bundle = random_bundle()
     to_huggingface(bundle, tmp_path / "theirs")
     settings = json.loads((tmp_path / "theirs" / "config.json").read_text())
-    settings["decoder_start_token_id"] = settings["pad_token_id"]  # ours begin with <s>, MarianMT's with <pad>
+    # ours begin with <s>, MarianMT's with <pad>
+    settings["decoder_start_token_id"] = settings["pad_token_id"]
     (tmp_path / "theirs" / "config.json").write_text(json.dumps(settings))
     again = from_huggingface(tmp_path / "theirs")
     assert again.weights.keys() == bundle.weights.keys()
@@ -220,10 +266,13 @@ def test_there_and_back_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"model__norm": "pre"}, "model.norm=pre"), ({"model__positions__kind": "learned"}, "positions.kind=learned"),
+    [({"model__norm": "pre"}, "model.norm=pre"),
+    ({"model__positions__kind": "learned"}, "positions.kind=learned"),
      ({"model__tied": "none"}, "model.tied=none")],
 )  # fmt: skip
-def test_what_marian_cannot_hold_is_refused_with_the_reason(tmp_path: Path, settings: dict, words: str) -> None:
+def test_what_marian_cannot_hold_is_refused_with_the_reason(
+    tmp_path: Path, settings: dict, words: str
+) -> None:
     with pytest.raises(ConversionError, match=words):
         to_huggingface(random_bundle(**settings), tmp_path / "out")
 
@@ -233,7 +282,9 @@ def test_what_marian_cannot_hold_is_refused_with_the_reason(tmp_path: Path, sett
     [({"model_type": "t5"}, "type 't5'"), ({"normalize_before": True}, "normalize_before"),
      ({"decoder_ffn_dim": 65}, "ffn_dim"), ({"activation_function": "tanh"}, "tanh")],
 )  # fmt: skip
-def test_what_we_cannot_hold_is_refused_with_the_reason(marian: Path, change: dict, words: str) -> None:
+def test_what_we_cannot_hold_is_refused_with_the_reason(
+    marian: Path, change: dict, words: str
+) -> None:
     settings = json.loads((marian / "config.json").read_text())
     (marian / "config.json").write_text(json.dumps({**settings, **change}))
     with pytest.raises(ConversionError, match=words):
@@ -262,20 +313,33 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
     config = dataclasses.replace(bundle.config)
     object.__setattr__(config, "model", model)
     other = dataclasses.replace(bundle, config=config)
-    for convert in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for convert in (
+        to_onnx,
+        lambda b: to_ctranslate2(b, tmp_path / "a"),
+        lambda b: to_huggingface(b, tmp_path / "b"),
+    ):
         with pytest.raises(ConversionError, match="architecture=rnn"):
             convert(other)
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("attention.similarity", "cosine"), ("attention.span", "local"), ("attention.heads_layout", "shared"),
-     ("attention.projections", False), ("attention.memory", "same-layer"), ("positions.kind", "rotary"),
-     ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False), ("norm_kind", "batch"),
+    [("attention.similarity", "cosine"), ("attention.span", "local"),
+    ("attention.heads_layout", "shared"),
+     ("attention.projections", False), ("attention.memory", "same-layer"),
+     ("positions.kind", "rotary"),
+     ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False),
+     ("norm_kind", "batch"),
      ("feed_forward", False)],
 )  # fmt: skip
-def test_a_variant_that_others_have_not_is_refused(setting: str, value: object, tmp_path: Path) -> None:
+def test_a_variant_that_others_have_not_is_refused(
+    setting: str, value: object, tmp_path: Path
+) -> None:
     bundle = random_bundle(**{f"model.{setting}": value})
-    for convert in (to_onnx, lambda b: to_ctranslate2(b, tmp_path / "a"), lambda b: to_huggingface(b, tmp_path / "b")):
+    for convert in (
+        to_onnx,
+        lambda b: to_ctranslate2(b, tmp_path / "a"),
+        lambda b: to_huggingface(b, tmp_path / "b"),
+    ):
         with pytest.raises(ConversionError, match=f"model.{setting}={str(value).lower()}"):
             convert(bundle)

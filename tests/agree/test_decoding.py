@@ -1,4 +1,5 @@
-"""Two code paths, one translation: cached steps and the full pass, beam and exhaustive search, one and many."""
+"""Two code paths, one translation: cached steps and the full pass, beam and exhaustive search, one
+and many."""
 
 from dataclasses import replace
 from itertools import product
@@ -15,7 +16,12 @@ from dragoman.model.attention import plain_attention
 from tests.conftest import MOST_TIES, small_engine, small_model, toy_pairs
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
-VARIANTS = [{}, {"model__norm": "pre"}, {"model__positions__kind": "learned"}, {"model__tied": "none"}]
+VARIANTS = [
+    {},
+    {"model__norm": "pre"},
+    {"model__positions__kind": "learned"},
+    {"model__tied": "none"},
+]
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
@@ -35,8 +41,10 @@ def test_cached_steps_equal_the_full_pass(settings: dict) -> None:
 
 def test_rows_may_be_reordered_repeated_and_left_out() -> None:
     """After any juggling, each row's next step is that of its own history."""
-    engine, draw = small_engine(), np.random.default_rng(4)
-    state, sentences = engine.start(SOURCES), [0, 1, 2]
+    engine = small_engine()
+    draw = np.random.default_rng(4)
+    state = engine.start(SOURCES)
+    sentences = [0, 1, 2]
     histories: list[list[int]] = [[], [], []]
     parents = np.arange(3)
     last = np.full(3, 2)
@@ -67,19 +75,26 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
     for length in range(longest + 1):
         for words in product([4, 5, 6], repeat=length):
             scores = engine.score([source], [list(words)])[0]
-            kept = scores if length < longest else scores[:length]  # at the largest length it counts as it stands
+            # at the largest length it counts as it stands
+            kept = scores if length < longest else scores[:length]
             divisor = ((5 + len(kept)) / 6) ** 0.7 if penalty == "gnmt" else 1.0
             everything.append((float(kept.sum()) / divisor, words))
     everything.sort(reverse=True)
     found = beam_search(engine, [source], settings, nbest=10)[0]
     assert len({len(h.tokens) for h in found if h.complete}) > 1
     assert [h.tokens for h in found] == [words for _, words in everything[:10]]
-    np.testing.assert_allclose([h.score for h in found], [score for score, _ in everything[:10]], atol=1e-4)
+    np.testing.assert_allclose(
+        [h.score for h in found], [score for score, _ in everything[:10]], atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize(("device", "precision"), [("cpu", "float32"), ("cuda", "float32"), ("cuda", "bf16")])
-def test_a_batch_of_one_is_a_batch_of_many(trained, device: str, precision: str, beam: int, capsys) -> None:
+@pytest.mark.parametrize(
+    ("device", "precision"), [("cpu", "float32"), ("cuda", "float32"), ("cuda", "bf16")]
+)
+def test_a_batch_of_one_is_a_batch_of_many(
+    trained, device: str, precision: str, beam: int, capsys
+) -> None:
     """A difference is allowed only where two hypotheses tie."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
@@ -110,13 +125,16 @@ def test_padding_never_changes_a_result() -> None:
     source, target = torch.tensor([[5, 9, 11, 3]]), torch.tensor([[2, 7, 12]])
     padded_source = torch.cat([source, torch.zeros(1, 9, dtype=torch.long)], dim=1)
     padded_target = torch.cat([target, torch.zeros(1, 5, dtype=torch.long)], dim=1)
-    torch.testing.assert_close(model(padded_source, padded_target)[:, :3], model(source, target), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model(padded_source, padded_target)[:, :3], model(source, target), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_the_weights_we_show_are_the_weights_we_use() -> None:
     """The recorded weights, put to work on the values, give the fused attention's output."""
     model = small_model()
-    source, target = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]]), torch.tensor([[2, 7, 12], [2, 8, 0]])
+    source = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]])
+    target = torch.tensor([[2, 7, 12], [2, 8, 0]])
     shown = model.attention_weights(source, target)
     memory, mask = model.encode(source)
     x = model.target_embedding(target)
@@ -140,5 +158,7 @@ def test_a_steps_attention_is_the_full_passes(trained) -> None:
     shown = translator.attention(text, candidate.text)["cross"]
     engine = translator.engine
     sources = translator.codec.encode_source([text])
-    stepped = beam_search(engine, sources, translator.config.decoding, attention=True)[0][0].attention
+    stepped = beam_search(engine, sources, translator.config.decoding, attention=True)[0][
+        0
+    ].attention
     np.testing.assert_allclose(stepped, shown[engine.attention_layer].mean(axis=0), atol=1e-5)

@@ -13,18 +13,32 @@ from dragoman.model import incremental
 from tests.conftest import small_engine
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3], [4, 3], [15] * 6 + [3], [16, 17, 3], [18, 3], [19, 20, 3]]
+SOURCES = [
+    [5, 6, 7, 3],
+    [8, 3],
+    [9, 10, 11, 12, 13, 14, 3],
+    [4, 3],
+    [15] * 6 + [3],
+    [16, 17, 3],
+    [18, 3],
+    [19, 20, 3],
+]
 SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=6, precision="float32")
 
 
 def engine_here(**model: object) -> TorchEngine:
-    """On a GPU with all our kernels, elsewhere with their plain twins. Some sentences end, others are cut off."""
+    """On a GPU with all our kernels, elsewhere with their plain twins. Some sentences end, others
+    are cut off."""
     engine = small_engine(end=7.0, **model)
     return TorchEngine(engine.model.to(DEVICE), engine.source, engine.target, DEVICE)
 
 
 def assert_same_hypotheses(
-    settings: DecodingConfig, nbest: int = 1, sources: list[list[int]] = SOURCES, times: int = 2, **model: object
+    settings: DecodingConfig,
+    nbest: int = 1,
+    sources: list[list[int]] = SOURCES,
+    times: int = 2,
+    **model: object,
 ) -> None:
     engine = engine_here(**model)
     expected = beam_search(engine, sources, settings, nbest=nbest)
@@ -57,13 +71,19 @@ def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None
     ],
     ids=str,
 )
-def test_every_setting_of_the_search_means_the_same_on_the_device(changes: dict[str, object]) -> None:
+def test_every_setting_of_the_search_means_the_same_on_the_device(
+    changes: dict[str, object],
+) -> None:
     assert_same_hypotheses(replace(SETTINGS, **changes))
     assert_same_hypotheses(replace(SETTINGS, **changes), nbest=2, seed=8)
 
 
-@pytest.mark.parametrize("changes", [{}, {"beam": 2, "max_length_extra": 1}, {"min_length_ratio": 1.0}], ids=str)
-def test_our_kernels_choose_the_next_words_as_the_reference_does(changes: dict[str, object], monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"beam": 2, "max_length_extra": 1}, {"min_length_ratio": 1.0}], ids=str
+)
+def test_our_kernels_choose_the_next_words_as_the_reference_does(
+    changes: dict[str, object], monkeypatch
+) -> None:
     """Without a GPU in Triton's interpreter, which takes its time: two sentences, few words."""
     pytest.importorskip("triton")
     monkeypatch.setattr("dragoman.decode.device_search.usable", lambda tensor: True)
@@ -85,7 +105,8 @@ def test_the_best_words_are_the_first_of_a_stable_sort(monkeypatch) -> None:
     bias = torch.zeros(150, device=DEVICE)
     bias[[0, 2, 149]] = -torch.inf
     steps = torch.tensor([1], dtype=torch.int32, device=DEVICE)
-    end_from = torch.tensor([0, 2], device=DEVICE)  # two sentences of two hypotheses; the second may not end yet
+    # two sentences of two hypotheses; the second may not end yet
+    end_from = torch.tensor([0, 2], device=DEVICE)
     expected = torch.log_softmax(logits, dim=1) + bias
     expected[2:, 3] = -torch.inf
     values, words = expected.sort(dim=1, descending=True, stable=True)
@@ -96,7 +117,9 @@ def test_the_best_words_are_the_first_of_a_stable_sort(monkeypatch) -> None:
 
 def test_several_hypotheses_and_learned_positions() -> None:
     assert_same_hypotheses(SETTINGS, nbest=5)
-    assert_same_hypotheses(SETTINGS, model__positions__kind="learned", model__positions__max_length=300)
+    assert_same_hypotheses(
+        SETTINGS, model__positions__kind="learned", model__positions__max_length=300
+    )
 
 
 def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) -> None:
@@ -109,7 +132,9 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
     rooms = []
     original = device_search.Beams.take
     monkeypatch.setattr(
-        device_search.Beams, "take", lambda self, *a: (rooms.append(self.room.sentences), original(self, *a))[1]
+        device_search.Beams,
+        "take",
+        lambda self, *a: (rooms.append(self.room.sentences), original(self, *a))[1],
     )
     assert_same_hypotheses(replace(SETTINGS, max_length_ratio=3.0, max_length_extra=3))
     assert len(rooms) > 2
@@ -135,12 +160,13 @@ def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=generator).to(DEVICE)
 
-    origin = torch.randint(hypotheses, (sentences, hypotheses, places), generator=generator, dtype=torch.int32).to(
-        DEVICE
-    )
+    origin = torch.randint(
+        hypotheses, (sentences, hypotheses, places), generator=generator, dtype=torch.int32
+    ).to(DEVICE)
     for step in (0, 1, 37):
         steps = torch.tensor([step], dtype=torch.int32, device=DEVICE)
-        qkv, cache = random(sentences * hypotheses, 3 * width), random(sentences, hypotheses, places, 2 * width)
+        qkv = random(sentences * hypotheses, 3 * width)
+        cache = random(sentences, hypotheses, places, 2 * width)
         twin = cache.clone()
         torch.testing.assert_close(
             decoding.attend_to_past(qkv, cache, origin, steps, heads),

@@ -1,4 +1,5 @@
-"""Each kernel of ours against its plain twin, forward and backward; without a GPU in Triton's interpreter."""
+"""Each kernel of ours against its plain twin, forward and backward; without a GPU in Triton's
+interpreter."""
 
 import pytest
 import torch
@@ -31,7 +32,9 @@ def assert_same(ours: Tensor, plain: Tensor, leaves: list[Tensor]) -> None:
     torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
     direction = torch.randn_like(plain)
     for a, b in zip(
-        torch.autograd.grad(ours, leaves, direction), torch.autograd.grad(plain, leaves, direction), strict=True
+        torch.autograd.grad(ours, leaves, direction),
+        torch.autograd.grad(plain, leaves, direction),
+        strict=True,
     ):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
@@ -72,7 +75,8 @@ def test_packed_cross_attention_is_attention_of_each_pair_alone() -> None:
 
 
 def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
-    """With all scores equal the output is a mean of values, each kept with probability 1-p and divided by it."""
+    """With all scores equal the output is a mean of values, each kept with probability 1-p and
+    divided by it."""
     rows, heads = 512, 2
     joined = torch.zeros(rows, 96, device=DEVICE)
     joined[:, 64:] = 1.0
@@ -83,10 +87,13 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
     assert out.mean().item() == pytest.approx(1.0, abs=0.02)
     assert out.std().item() == pytest.approx((0.25 / 0.75 / 32) ** 0.5, rel=0.15)
     (grad,) = torch.autograd.grad(out.sum(), joined)
-    torch.testing.assert_close((grad[:, 64:] * joined[:, 64:]).sum(), out.sum())  # linear: f(v) = <df/dv, v>
+    # linear: f(v) = <df/dv, v>
+    torch.testing.assert_close((grad[:, 64:] * joined[:, 64:]).sum(), out.sum())
     torch.manual_seed(3)
     assert torch.equal(out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25))
-    assert not torch.equal(out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25))
+    assert not torch.equal(
+        out, packed_attention(joined, None, starts, starts, heads, 32, dropout=0.25)
+    )
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -103,16 +110,21 @@ def test_the_product_for_translating_is_the_linear_layer(features: int, relu: bo
     x, weight, bias = (random(*shape).detach() for shape in ((70, features), (50, features), (50,)))
     plain = F.linear(x, weight, bias)
     tile = Tile(64, 32, 4, 2)
-    torch.testing.assert_close(product(x, weight, bias, relu, tile), F.relu(plain) if relu else plain)
+    torch.testing.assert_close(
+        product(x, weight, bias, relu, tile), F.relu(plain) if relu else plain
+    )
     torch.testing.assert_close(product(x, weight, None, False, tile), F.linear(x, weight))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the order of sums is the GPU's own")
 @pytest.mark.parametrize("shape", [(512, 512), (1536, 512), (512, 2048), (8000, 512), (96, 96)])
-def test_a_row_of_the_product_is_the_same_bits_whatever_stands_beside_it(shape: tuple[int, int]) -> None:
+def test_a_row_of_the_product_is_the_same_bits_whatever_stands_beside_it(
+    shape: tuple[int, int],
+) -> None:
     columns, features = shape
     x, weight, bias = (
-        random(*size).detach().bfloat16() for size in ((2048, features), (columns, features), (columns,))
+        random(*size).detach().bfloat16()
+        for size in ((2048, features), (columns, features), (columns,))
     )
     whole = product(x, weight, bias)
     for rows in (1, 7, 64, 500, 2000):
@@ -129,7 +141,9 @@ def test_residual_norm_is_the_norm_of_the_sum(width: int) -> None:
         [x, y, weight, bias],
     )
     assert_same(
-        residual_norm(x, None, weight, bias, 1e-5), F.layer_norm(x, (width,), weight, bias, 1e-5), [x, weight, bias]
+        residual_norm(x, None, weight, bias, 1e-5),
+        F.layer_norm(x, (width,), weight, bias, 1e-5),
+        [x, weight, bias],
     )
 
 
@@ -173,13 +187,19 @@ def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("consistency", [0.0, 2.5])
-def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, consistency: float) -> None:
+def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
+    norm: str, consistency: float
+) -> None:
     """Filling included; on a GPU with all our kernels, elsewhere with the attention alone."""
     pieces = vocabulary(23)
     config = small_config(
-        model__norm=norm, training__batch_tokens=100, training__precision="float32", training__consistency=consistency
+        model__norm=norm,
+        training__batch_tokens=100,
+        training__precision="float32",
+        training__consistency=consistency,
     )
-    sources, targets = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2], [[9, 10, 11, 12], [13], [14] * 30]
+    sources = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2]
+    targets = [[9, 10, 11, 12], [13], [14] * 30]
     batch = collate(sources, targets, pieces, pieces)
     found = []
     for way in (Gradients, PackedGradients):
@@ -190,7 +210,9 @@ def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(norm: str, con
         found.append((gradients.sums, {name: p.grad for name, p in model.named_parameters()}))
     torch.testing.assert_close(found[0][0], found[1][0])
     for name, gradient in found[0][1].items():
-        torch.testing.assert_close(found[1][1][name], gradient, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            found[1][1][name], gradient, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_a_packed_batch_holds_every_token_once_and_fills_up_to_its_quantum() -> None:
@@ -199,7 +221,9 @@ def test_a_packed_batch_holds_every_token_once_and_fills_up_to_its_quantum() -> 
     packed = pack(collate(sources, targets, pieces, pieces), 64, pieces.pad, pieces.pad)
     assert packed is not None
     parts = torch.from_numpy(packed.ints).split(packed.shape.sizes)
-    source, source_at, target_in, target_at, target_out, source_starts, target_starts = (p.tolist() for p in parts)
+    source, source_at, target_in, target_at, target_out, source_starts, target_starts = (
+        p.tolist() for p in parts
+    )
     assert source == [5, 6, 7, 8, 3, 9] + [pieces.pad] * 58
     assert source_at[:6] == [0, 1, 2, 0, 1, 0]
     assert [t for t in target_out if t >= 0] == [t for row in targets for t in [*row, pieces.eos]]

@@ -1,4 +1,5 @@
-"""A step over shortlists beside a step over the whole vocabulary; lists learned from text; neighbours."""
+"""A step over shortlists beside a step over the whole vocabulary; lists learned from text;
+neighbours."""
 
 import shutil
 from dataclasses import replace
@@ -28,22 +29,30 @@ SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3], [30, 3]]
 
 
 def lists() -> Shortlist:
-    """Each piece brings three others, so that lists are of different lengths, and some longer than 16."""
+    """Each piece brings three others, so that lists are of different lengths, and some longer than
+    16."""
     candidates = (np.arange(SIZE)[:, None] * 3 + np.arange(4)) % (SIZE - 4) + 4
     return Shortlist(np.arange(3, 16), candidates.ravel(), 4 * np.arange(1, SIZE + 1))
 
 
 def engine(int8: bool, **settings: object) -> OnnxEngine:
-    weights = {name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()}
+    weights = {
+        name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()
+    }
     bundle = Bundle(small_config(**settings), BareCodec(SIZE), weights, {}, shortlist=lists())
     return OnnxEngine(to_onnx(bundle, int8))
 
 
 @pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("settings", [{}, {"model__output_bias": True}, {"model__tied": "none"}], ids=str)
-def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabulary(int8: bool, settings: dict) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"model__output_bias": True}, {"model__tied": "none"}], ids=str
+)
+def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabulary(
+    int8: bool, settings: dict
+) -> None:
     listed = engine(int8, **settings)
-    rows, said = np.arange(len(SOURCES)), np.full(len(SOURCES), 2)
+    rows = np.arange(len(SOURCES))
+    said = np.full(len(SOURCES), 2)
     ours = listed.step(listed.start(SOURCES), rows, said, None).log_probs
     whole = listed.whole.step(listed.whole.start(SOURCES), rows, said, None).log_probs
     for row, source in enumerate(SOURCES):
@@ -56,19 +65,23 @@ def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabula
 @pytest.mark.parametrize("int8", [False, True])
 def test_the_best_are_the_best_of_the_list_and_forbidden_ones_are_passed_over(int8: bool) -> None:
     listed = engine(int8)
-    parents, said = np.array([0, 0, 1, 3, 3]), np.full(5, 2)
+    parents = np.array([0, 0, 1, 3, 3])
+    said = np.full(5, 2)
     everything = listed.step(listed.start(SOURCES), parents, said, None)
     forbid = np.array([0, 1, 4]), everything.log_probs.argmax(axis=1)[[0, 1, 4]]
     everything.log_probs[forbid] = -np.inf
     best = listed.step(listed.start(SOURCES), parents, said, 3, forbid=forbid)
     order = np.argsort(-everything.log_probs, axis=1, kind="stable")[:, :3]
     assert best.tokens.tolist() == order.tolist()
-    np.testing.assert_array_equal(best.log_probs, np.take_along_axis(everything.log_probs, order, axis=1))
+    np.testing.assert_array_equal(
+        best.log_probs, np.take_along_axis(everything.log_probs, order, axis=1)
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 4, 60])
 def test_search_stays_on_the_lists_and_neighbours_change_no_bit_in_int8(beam: int) -> None:
-    listed, draw = engine(int8=True), np.random.default_rng(4)
+    listed = engine(int8=True)
+    draw = np.random.default_rng(4)
     sources = [[*draw.integers(4, SIZE, size=1 + i % 9).tolist(), 3] for i in range(24)]
     settings = DecodingConfig(beam=beam)
     together = beam_search(listed, sources, settings)
@@ -81,13 +94,16 @@ def test_search_stays_on_the_lists_and_neighbours_change_no_bit_in_int8(beam: in
 def test_given_translations_are_scored_among_all_pieces() -> None:
     listed = engine(int8=True)
     targets = [[40, 41], [42], [43, 44, 45], [46]]
-    for ours, wanted in zip(listed.score(SOURCES, targets), listed.whole.score(SOURCES, targets), strict=True):
+    for ours, wanted in zip(
+        listed.score(SOURCES, targets), listed.whole.score(SOURCES, targets), strict=True
+    ):
         np.testing.assert_array_equal(ours, wanted)
 
 
 @pytest.fixture(scope="module")
 def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    bundle, folder = read_bundle(trained), tmp_path_factory.mktemp("listed")
+    bundle = read_bundle(trained)
+    folder = tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
     learned = learn_shortlist(bundle.codec, pairs, likeliest=5, frequent=5)
     write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
@@ -99,19 +115,24 @@ def test_what_is_learned_holds_translations_and_copies_and_little_else(converted
     codec, found = bundle.codec, bundle.shortlist
     assert found is not None
     for german, english in NUMBERS.items():
-        (source,), (target,) = codec.encode_source([german]), codec.encode_target([english])
+        (source,) = codec.encode_source([german])
+        (target,) = codec.encode_target([english])
         assert {*target, codec.target.eos, *source} <= set(found.of(source).tolist())
         assert len(found.of(source)) <= 6 + 6 * len(source) < len(codec.target) / 2
 
 
-def test_translations_are_nearly_those_without_a_shortlist_and_do_not_hang_on_neighbours(converted: Path) -> None:
-    translator, lines = package.load(converted), [source for source, _ in toy_pairs(200, seed=8, longest=9)]
+def test_translations_are_nearly_those_without_a_shortlist_and_do_not_hang_on_neighbours(
+    converted: Path,
+) -> None:
+    translator = package.load(converted)
+    lines = [source for source, _ in toy_pairs(200, seed=8, longest=9)]
     together = translator.translate(lines, Request(decoding=DecodingConfig(batch_tokens=300)))
     alone = translator.translate(lines, Request(decoding=DecodingConfig(batch_tokens=1)))
     whole = translator.translate(lines, Request(decoding=DecodingConfig(shortlist=False)))
     assert [(t.text, t.score) for t in together] == [(t.text, t.score) for t in alone]
     assert sum(a.text == b.text for a, b in zip(together, whole, strict=True)) > 0.9 * len(lines)
-    assert [t.score for t in together] != [t.score for t in whole]  # of the list's share, not of the vocabulary's
+    # of the list's share, not of the vocabulary's
+    assert [t.score for t in together] != [t.score for t in whole]
 
 
 def test_a_prefix_may_be_on_nobodys_list(converted: Path) -> None:
@@ -123,7 +144,9 @@ def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path
     one = package.load(converted).engine
     assert isinstance(one, OnnxEngine)
     sources = read_bundle(converted).codec.encode_source(["eins zwei", "drei"])
-    alone, together = (beam_search(e, sources, DecodingConfig(beam=2)) for e in (one, Ensemble([one, one])))
+    alone, together = (
+        beam_search(e, sources, DecodingConfig(beam=2)) for e in (one, Ensemble([one, one]))
+    )
     assert [h[0].tokens for h in together] == [h[0].tokens for h in alone]
     assert Ensemble([one, one]).whole.members == [one.whole, one.whole]
 
@@ -142,7 +165,9 @@ def test_a_damaged_or_forged_file_is_one_clear_line(converted: Path, tmp_path: P
         read_bundle(tmp_path / "forged")
 
 
-def test_the_command_learns_writes_and_can_be_told_not_to_use_it(dragoman, trained: Path, tmp_path: Path) -> None:
+def test_the_command_learns_writes_and_can_be_told_not_to_use_it(
+    dragoman, trained: Path, tmp_path: Path
+) -> None:
     corpus = write_corpus(tmp_path, "more", toy_pairs(300))
     out = tmp_path / "listed"
     assert dragoman("convert", "to-onnx", trained, out, "--int8", "--shortlist", *corpus).code == 0

@@ -1,4 +1,5 @@
-"""The ONNX engine and the torch engine on the same weights: one answer in float32, nearly one in int8."""
+"""The ONNX engine and the torch engine on the same weights: one answer in float32, nearly one in
+int8."""
 
 import json
 from pathlib import Path
@@ -42,10 +43,16 @@ class BareCodec(Codec):
     shared = property(lambda self: True)  # type: ignore[assignment]
 
 
-def engines(int8: bool = False, end: float | None = None, **settings: object) -> tuple[TorchEngine, OnnxEngine]:
+def engines(
+    int8: bool = False, end: float | None = None, **settings: object
+) -> tuple[TorchEngine, OnnxEngine]:
     model = small_model(end=end, **settings)
     weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
-    config = small_config(**settings, model__output_bias=True) if end is not None else small_config(**settings)
+    config = (
+        small_config(**settings, model__output_bias=True)
+        if end is not None
+        else small_config(**settings)
+    )
     bundle = Bundle(config, BareCodec(23), weights, {})
     converted = to_onnx(bundle, int8)
     return TorchEngine.from_bundle(converted, "cpu"), OnnxEngine(converted)
@@ -66,7 +73,9 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
     reference, engine = engines(**settings)
     sources = (SOURCES * rows)[:rows]
     targets = np.random.default_rng(2).integers(4, 23, size=(rows, 40)).tolist()
-    for ours, theirs in zip(engine.score(sources, targets), reference.score(sources, targets), strict=True):
+    for ours, theirs in zip(
+        engine.score(sources, targets), reference.score(sources, targets), strict=True
+    ):
         np.testing.assert_allclose(ours[:-1], theirs[:-1], atol=5e-5)
         np.testing.assert_allclose(ours[-1], theirs[-1], atol=5e-5)
 
@@ -76,11 +85,15 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
 def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict) -> None:
     """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
     reference, engine = engines(end=7.0)
-    sources = [[*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)]
+    sources = [
+        [*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)
+    ]
     decoding = DecodingConfig(beam=beam, **settings)
     theirs = beam_search(reference, sources, decoding, nbest=2, attention=True)
     assert any(h.complete for found in theirs for h in found)
-    for ours, wanted in zip(beam_search(engine, sources, decoding, nbest=2, attention=True), theirs, strict=True):
+    for ours, wanted in zip(
+        beam_search(engine, sources, decoding, nbest=2, attention=True), theirs, strict=True
+    ):
         assert [h.tokens for h in ours] == [h.tokens for h in wanted]
         np.testing.assert_allclose([h.score for h in ours], [h.score for h in wanted], atol=1e-4)
         np.testing.assert_allclose(ours[0].attention, wanted[0].attention, atol=1e-4)
@@ -99,7 +112,9 @@ def test_int8_is_near_the_float_product_of_the_same_weights(rows: int) -> None:
 
 def test_float32_translates_as_torch_does(trained: Path, converted: dict[str, Path]) -> None:
     lines = [source for source, _ in toy_pairs(200, seed=11, longest=9)]
-    theirs = dragoman.load(trained, engine="torch", device="cpu").translate(lines, Request(alignments=True))
+    theirs = dragoman.load(trained, engine="torch", device="cpu").translate(
+        lines, Request(alignments=True)
+    )
     ours = dragoman.load(converted["float32"]).translate(lines, Request(alignments=True))
     assert [t.text for t in ours] == [t.text for t in theirs]
     assert [t.candidates[0].alignment for t in ours] == [t.candidates[0].alignment for t in theirs]
@@ -107,19 +122,29 @@ def test_float32_translates_as_torch_does(trained: Path, converted: dict[str, Pa
 
 def test_int8_loses_less_than_a_fifth_of_a_point(trained: Path, converted: dict[str, Path]) -> None:
     sources, references = map(list, zip(*toy_pairs(1000, seed=12), strict=True))
-    (theirs,) = score(dragoman.load(trained, engine="torch", device="cpu")(sources), [references], ["BLEU"])
+    (theirs,) = score(
+        dragoman.load(trained, engine="torch", device="cpu")(sources), [references], ["BLEU"]
+    )
     for engine in ("onnx", "torch"):
-        (ours,) = score(dragoman.load(converted["int8"], engine=engine, device="cpu")(sources), [references], ["BLEU"])
+        (ours,) = score(
+            dragoman.load(converted["int8"], engine=engine, device="cpu")(sources),
+            [references],
+            ["BLEU"],
+        )
         assert ours.value >= theirs.value - 0.2, engine
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_neighbours_do_not_change_a_translation(converted: dict[str, Path], kind: str, beam: int, capsys) -> None:
+def test_neighbours_do_not_change_a_translation(
+    converted: dict[str, Path], kind: str, beam: int, capsys
+) -> None:
     """500 sentences alone and together; a difference is allowed only where two hypotheses tie."""
     engine = dragoman.load(converted[kind])
     lines = [source for source, _ in toy_pairs(500, seed=77, longest=9)]
-    together = engine.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=500)))
+    together = engine.translate(
+        lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=500))
+    )
     alone = engine.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=1)))
     ties = 0
     for one, other in zip(together, alone, strict=True):
@@ -135,15 +160,28 @@ def test_a_converted_bundle_is_the_weights_and_a_word_in_the_manifest(
     trained: Path, converted: dict[str, Path]
 ) -> None:
     kept = {path.name for path in converted["float32"].iterdir()}
-    assert kept == {"model.safetensors", "config.toml", "card.json", "languages.json", "shared.spm", "manifest.json"}
-    assert (converted["float32"] / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    assert kept == {
+        "model.safetensors",
+        "config.toml",
+        "card.json",
+        "languages.json",
+        "shared.spm",
+        "manifest.json",
+    }
+    assert (converted["float32"] / "model.safetensors").read_bytes() == (
+        trained / "model.safetensors"
+    ).read_bytes()
     assert json.loads((converted["float32"] / "manifest.json").read_text())["engine"] == "onnx"
     assert read_bundle(converted["float32"]).engine == "onnx"
     assert read_bundle(trained).engine == "auto"
 
 
-def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(converted: dict[str, Path]) -> None:
-    by_torch = dragoman.load(converted["int8"], engine="torch", device="cpu").attention("eins zwei", "one two")
+def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(
+    converted: dict[str, Path],
+) -> None:
+    by_torch = dragoman.load(converted["int8"], engine="torch", device="cpu").attention(
+        "eins zwei", "one two"
+    )
     by_onnx = dragoman.load(converted["int8"]).attention("eins zwei", "one two")
     assert np.asarray(by_torch["cross"]).sum(axis=-1) == pytest.approx(1)
     assert by_onnx["target"] == by_torch["target"]
@@ -154,7 +192,9 @@ def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(converte
         pair.attention("eins zwei")
 
 
-def test_the_engine_follows_from_bundle_and_device(trained: Path, converted: dict[str, Path]) -> None:
+def test_the_engine_follows_from_bundle_and_device(
+    trained: Path, converted: dict[str, Path]
+) -> None:
     assert isinstance(dragoman.load(converted["int8"]).engine, OnnxEngine)
     assert isinstance(dragoman.load(converted["int8"], engine="torch").engine, TorchEngine)
     assert isinstance(dragoman.load(trained).engine, TorchEngine)
@@ -170,10 +210,13 @@ def test_a_width_that_int8_cannot_take_is_refused() -> None:
         engines(int8=True, model__width=24, model__heads=3)
 
 
-def test_a_step_writes_nothing_that_only_one_before_was_asked_for(converted: dict[str, Path]) -> None:
+def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
+    converted: dict[str, Path],
+) -> None:
     """Where all log-probabilities lay, as for a forced prefix, something else may lie by now."""
     engine = OnnxEngine(read_bundle(converted["float32"]))
-    caches, rows = len(engine._caches), np.arange(len(SOURCES))
+    caches = len(engine._caches)
+    rows = np.arange(len(SOURCES))
     first = engine.step(engine.start(SOURCES), rows, rows, None)
     assert len(first.state.binding.get_outputs()) == caches + 1
     then = engine.step(first.state, rows, rows, 2)
@@ -196,5 +239,7 @@ def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_writ
 
 
 def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"plain Transformer alone; this model has model\.residual=false"):
+    with pytest.raises(
+        ConfigError, match=r"plain Transformer alone; this model has model\.residual=false"
+    ):
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))

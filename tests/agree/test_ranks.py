@@ -19,32 +19,49 @@ from dragoman.training.gradients import Gradients
 from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabulary, write_corpus
 
 SETTINGS: dict[str, Any] = {
-    **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300, "training.max_steps": 4,
-    "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1, "training.average": 9,
+    **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
+    "training.max_steps": 4,
+    "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1,
+    "training.average": 9,
     "training.micro_batch_tokens": 200, "data.valid_size": 7,
-    "training.epsilon": 1e-3,  # else Adam makes steps of the rounding errors of gradients that are zero
+    # else Adam makes steps of the rounding errors of gradients that are zero
+    "training.epsilon": 1e-3,
 }  # fmt: skip
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["dragoman.training.run", "torch.distributed.fsdp", "torch.utils.tensorboard"])
+PROCESSES.set_forkserver_preload(
+    ["dragoman.training.run", "torch.distributed.fsdp", "torch.utils.tensorboard"]
+)
 
 
-def one_rank(rank: int, size: int, port: int, corpus: tuple[Path, Path], out: Path, settings: dict[str, Any]) -> None:
+def one_rank(
+    rank: int, size: int, port: int, corpus: tuple[Path, Path], out: Path, settings: dict[str, Any]
+) -> None:
     """What torchrun starts, with the environment that it sets."""
     from dragoman.config import Corpus
     from dragoman.training.run import train
 
     here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    there = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test", "OMP_NUM_THREADS": 1}
+    there = {
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_RUN_ID": "test",
+        "OMP_NUM_THREADS": 1,
+    }
     os.environ.update({name: str(value) for name, value in (here | there).items()})
     corpora = (Corpus(*map(str, corpus)),)
-    train(out, corpora=corpora, preset="tiny", settings=SETTINGS | settings, device="cpu", resume=True)
+    train(
+        out, corpora=corpora, preset="tiny", settings=SETTINGS | settings, device="cpu", resume=True
+    )
 
 
 def train_on(size: int, corpus: tuple[Path, Path], out: Path, **settings: Any) -> Path:
     named = {name.replace("__", "."): value for name, value in settings.items()}
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
-    ranks = [PROCESSES.Process(target=one_rank, args=(r, size, port, corpus, out, named)) for r in range(size)]
+    ranks = [
+        PROCESSES.Process(target=one_rank, args=(r, size, port, corpus, out, named))
+        for r in range(size)
+    ]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -59,12 +76,15 @@ def log_of(run: Path) -> list[dict[str, Any]]:
 
 
 def assert_same_run(run: Path, other: Path) -> None:
-    """The gradients (Adam's moments are made of them), the weights, and the log with loss and norm of each step."""
+    """The gradients (Adam's moments are made of them), the weights, and the log with loss and norm
+    of each step."""
     for file in ("checkpoints/step-00000004/optimiser.safetensors", "model.safetensors"):
         mine, theirs = (safetensors.numpy.load_file(folder / file) for folder in (run, other))
         assert mine.keys() == theirs.keys()
         for name in mine:
-            np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-3, atol=2e-6, err_msg=f"{file} {name}")
+            np.testing.assert_allclose(
+                mine[name], theirs[name], rtol=1e-3, atol=2e-6, err_msg=f"{file} {name}"
+            )
     assert len(log_of(run)) == len(log_of(other))
     for entry, same in zip(log_of(run), log_of(other), strict=True):
         assert entry == pytest.approx(same, rel=1e-4)
@@ -84,7 +104,9 @@ def test_two_ranks_make_the_steps_of_one(corpus, one, tmp_path) -> None:
     assert_same_run(train_on(2, corpus, tmp_path / "run"), one)
 
 
-def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(corpus, one, tmp_path) -> None:
+def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(
+    corpus, one, tmp_path
+) -> None:
     """What the two leave is a whole checkpoint, and what comes of it all is the run of one."""
     out = tmp_path / "run"
     train_on(2, corpus, out, training__max_steps=2, training__sharded=True)
@@ -93,7 +115,8 @@ def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(corpus,
 
 
 def test_a_rank_without_work_adds_nothing() -> None:
-    model, words = small_model(), vocabulary(23)
+    model = small_model()
+    words = vocabulary(23)
     gradients = Gradients(model, small_config(), torch.device("cpu"))
     gradients.add(idle(words, words), tokens=7)
     assert gradients.sums.tolist() == [0, 0]
@@ -120,12 +143,34 @@ def test_a_killed_rank_leaves_no_trace_in_the_run(corpus, one, tmp_path) -> None
     """torchrun starts all of them again, and they go on from the last checkpoint."""
     script, out = tmp_path / "rank.py", tmp_path / "run"
     script.write_text(SUICIDE)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+    ]
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    command = [*torchrun, str(script), "train", *map(str, corpus), "--out", str(out), "--preset", "tiny", *settings]
+    command = [
+        *torchrun,
+        str(script),
+        "train",
+        *map(str, corpus),
+        "--out",
+        str(out),
+        "--preset",
+        "tiny",
+        *settings,
+    ]
     fatal = {"FATAL": str(out / "checkpoints" / "step-00000002")}
     done = subprocess.run(
-        [*command, "--device", "cpu"], env={**os.environ, **fatal}, capture_output=True, text=True, timeout=200
+        [*command, "--device", "cpu"],
+        env={**os.environ, **fatal},
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert "resumed at step" in done.stderr

@@ -12,27 +12,39 @@ def reference(model) -> nn.Transformer:
     config = model.config
     pre = config.norm == "pre"
     options = {
-        "d_model": config.width, "nhead": config.heads, "dim_feedforward": config.feed_forward_width,
+        "d_model": config.width, "nhead": config.heads,
+        "dim_feedforward": config.feed_forward_width,
         "dropout": 0.0, "activation": config.activation, "batch_first": True, "norm_first": pre,
     }  # fmt: skip
     norms = [nn.LayerNorm(config.width) if pre else None for _ in range(2)]
     encoder = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(**options), config.encoder_layers, norms[0], enable_nested_tensor=False
+        nn.TransformerEncoderLayer(**options),
+        config.encoder_layers,
+        norms[0],
+        enable_nested_tensor=False,
     )
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**options), config.decoder_layers, norms[1])
+    decoder = nn.TransformerDecoder(
+        nn.TransformerDecoderLayer(**options), config.decoder_layers, norms[1]
+    )
     weights = {}
     for name, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
         for number, layer in enumerate(layers):
             into = f"{name}.layers.{number}"
-            attentions = {"self_attn": layer.attention} | ({"multihead_attn": layer.cross} if name == "decoder" else {})
+            attentions = {"self_attn": layer.attention} | (
+                {"multihead_attn": layer.cross} if name == "decoder" else {}
+            )
             for part, attention in attentions.items():
                 heads = attention.project
                 weights[f"{into}.{part}.in_proj_weight"] = heads.to_qkv.weight
                 weights[f"{into}.{part}.in_proj_bias"] = heads.to_qkv.bias
                 weights[f"{into}.{part}.out_proj.weight"] = heads.to_out.weight
                 weights[f"{into}.{part}.out_proj.bias"] = heads.to_out.bias
-            for part, linear in (("linear1", layer.feed_forward.inner), ("linear2", layer.feed_forward.outer)):
-                weights[f"{into}.{part}.weight"], weights[f"{into}.{part}.bias"] = linear.weight, linear.bias
+            for part, linear in (
+                ("linear1", layer.feed_forward.inner),
+                ("linear2", layer.feed_forward.outer),
+            ):
+                weights[f"{into}.{part}.weight"] = linear.weight
+                weights[f"{into}.{part}.bias"] = linear.bias
             arounds = [
                 layer.around_attention,
                 *([layer.around_cross] if name == "decoder" else []),

@@ -38,11 +38,15 @@ def make_trainer(folder: Path, micro_batch_tokens: int, **settings: object) -> T
     source, target = write_corpus(folder, "t", toy_pairs(200))
     named = {name.replace("__", "."): value for name, value in settings.items()}
     corpora = [{"source": str(source), "target": str(target)}]
-    config = make_config("tiny", settings={**SMALL, "text.size": 400, "data.corpora": corpora, **named})
+    config = make_config(
+        "tiny", settings={**SMALL, "text.size": 400, "data.corpora": corpora, **named}
+    )
     data = prepare(config, folder / f"data{micro_batch_tokens}")
     model = build_model(config.model, data.codec.source, data.codec.target, data.codec.shared, 1)
     progress = Progress(micro_batch_tokens=micro_batch_tokens)
-    return Trainer(config, data, model, torch.device("cpu"), Checkpoints(folder / "checkpoints", 2), progress)
+    return Trainer(
+        config, data, model, torch.device("cpu"), Checkpoints(folder / "checkpoints", 2), progress
+    )
 
 
 def test_micro_batches_do_not_change_the_gradient(tmp_path) -> None:
@@ -78,8 +82,13 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     assert trainer.gradients.sums.tolist() == pytest.approx(whole, rel=1e-5)
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
-    assert said == ["step 1: out of memory; tried again in 2 parts", "step 1: out of memory; tried again in 4 parts"]
-    monkeypatch.setattr(trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens))
+    assert said == [
+        "step 1: out of memory; tried again in 2 parts",
+        "step 1: out of memory; tried again in 4 parts",
+    ]
+    monkeypatch.setattr(
+        trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens)
+    )
     with pytest.raises(RunError, match="one sentence alone does not fit"):
         trainer._accumulate_within_memory(batches, 1, tokens, journal)
     journal.close()
@@ -101,7 +110,8 @@ def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> 
 
 
 def test_killed_loaders_are_replaced_once_then_it_is_one_clear_line(tmp_path, monkeypatch) -> None:
-    """A stop asked of a whole group of processes reaches the loader's too: the run must still get to its checkpoint."""
+    """A stop asked of a whole group of processes reaches the loader's too: the run must still get
+    to its checkpoint."""
     monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", 1)
     trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
     unbroken = trainer.loader.from_position(trainer.progress.position)
@@ -120,21 +130,27 @@ def test_killed_loaders_are_replaced_once_then_it_is_one_clear_line(tmp_path, mo
 
 
 def _kill_children() -> None:
-    time.sleep(1)  # until the batches ahead are made: killed while it writes one, a process would keep the pool waiting
+    # until the batches ahead are made: killed while it writes one, a process would keep the pool
+    # waiting
+    time.sleep(1)
     for process in multiprocessing.active_children():
         process.kill()
 
 
 def test_the_operations_we_count_are_those_that_torch_counts() -> None:
-    """Without padding and with every product counted (torch counts all of causal attention, we count what is seen)."""
+    """Without padding and with every product counted (torch counts all of causal attention, we
+    count what is seen)."""
     model = small_model()
     sources, targets = [[5, 6, 7, 3]] * 2, [[8, 9, 4, 5, 7]] * 2
     batch = collate(sources, targets, vocabulary(23), vocabulary(23))
     with FlopCounterMode(display=False) as counter:
         hidden = model(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
         logits = model.logits(hidden.flatten(0, 1))
-        smoothed_cross_entropy(logits, torch.from_numpy(batch.target_out).flatten(), 0.1)[0].backward()
-    linear = {  # multiply-adds, both sentences, one layer each: projections, feed-forward; and the vocabulary
+        smoothed_cross_entropy(logits, torch.from_numpy(batch.target_out).flatten(), 0.1)[
+            0
+        ].backward()
+    # multiply-adds, both sentences, one layer each: projections, feed-forward; and the vocabulary
+    linear = {
         "encoder": 8 * (4 * 32 * 32 + 2 * 32 * 64) * 2,
         "decoder": (12 * (4 + 2) + 8 * 2) * 32 * 32 * 2 + 12 * 2 * 32 * 64 * 2,
         "vocabulary": 12 * 32 * 23,
@@ -142,7 +158,8 @@ def test_the_operations_we_count_are_those_that_torch_counts() -> None:
     attention = 2 * 2 * 2 * 32 * (4 * 4 + 6 * 7 / 2 + 6 * 4)  # layers, sentences, two products
     assert training_flops(model, batch) == pytest.approx(6 * (sum(linear.values()) + attention))
     whole = 6 * (sum(linear.values()) + 2 * 2 * 2 * 32 * (4 * 4 + 6 * 6 + 6 * 4))
-    assert counter.get_total_flops() == pytest.approx(whole, rel=0.15)  # kernels differ in what they recompute
+    # kernels differ in what they recompute
+    assert counter.get_total_flops() == pytest.approx(whole, rel=0.15)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> None:
@@ -178,7 +195,9 @@ def run_command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
 
 def without_times(log: Path) -> list[dict]:
     entries = [json.loads(line) for line in log.read_text().splitlines()]
-    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries]
+    return [
+        {key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries
+    ]
 
 
 def wait_until(is_so: Callable[[], object], process: subprocess.Popen) -> None:
@@ -191,7 +210,8 @@ def wait_until(is_so: Callable[[], object], process: subprocess.Popen) -> None:
 
 
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
-    """SIGKILL in the middle of training, dropout and BPE-dropout on: same weights to the bit, same log."""
+    """SIGKILL in the middle of training, dropout and BPE-dropout on: same weights to the bit, same
+    log."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     subprocess.run(run_command(corpus, tmp_path / "whole"), check=True, capture_output=True)
     process = subprocess.Popen(run_command(corpus, tmp_path / "killed"), stderr=subprocess.DEVNULL)
@@ -199,16 +219,29 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
-    subprocess.run(run_command(corpus, tmp_path / "killed", "--resume"), check=True, capture_output=True)
-    for name in ("model.safetensors", "shared.spm", "checkpoints/step-00000012/optimiser.safetensors"):
+    subprocess.run(
+        run_command(corpus, tmp_path / "killed", "--resume"), check=True, capture_output=True
+    )
+    for name in (
+        "model.safetensors",
+        "shared.spm",
+        "checkpoints/step-00000012/optimiser.safetensors",
+    ):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert without_times(tmp_path / "killed" / "log.jsonl") == without_times(tmp_path / "whole" / "log.jsonl")
+    assert without_times(tmp_path / "killed" / "log.jsonl") == without_times(
+        tmp_path / "whole" / "log.jsonl"
+    )
 
 
 def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     long_run = run_command(
-        corpus, tmp_path / "run", "--set", "training.max_steps=100000", "--set", "training.patience=0"
+        corpus,
+        tmp_path / "run",
+        "--set",
+        "training.max_steps=100000",
+        "--set",
+        "training.patience=0",
     )
     process = subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step-*[1-9]")), process)
@@ -238,7 +271,9 @@ def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
 
 def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
-    process = subprocess.Popen(run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True
+    )
     wait_until((tmp_path / "run" / ".lock").exists, process)
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
@@ -246,7 +281,9 @@ def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
     assert process.returncode == 0
     assert "interrupted" in said
     assert "Traceback" not in said
-    subprocess.run(run_command(corpus, tmp_path / "run", "--resume"), check=True, capture_output=True)
+    subprocess.run(
+        run_command(corpus, tmp_path / "run", "--resume"), check=True, capture_output=True
+    )
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
@@ -254,20 +291,27 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> Non
     """SIGINT between two checkpoints: the one it writes does not enter the average."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     longer = ["--set", "training.max_steps=40", "--set", "training.checkpoint_every=16"]
-    subprocess.run(run_command(corpus, tmp_path / "whole", *longer), check=True, capture_output=True)
-    process = subprocess.Popen(run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True)
+    subprocess.run(
+        run_command(corpus, tmp_path / "whole", *longer), check=True, capture_output=True
+    )
+    process = subprocess.Popen(
+        run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True
+    )
     log = tmp_path / "cut" / "log.jsonl"
     wait_until(lambda: log.exists() and '"step": 20' in log.read_text(), process)
     process.send_signal(signal.SIGINT)
     assert "is saved" in process.communicate(timeout=60)[1]
-    subprocess.run(run_command(corpus, tmp_path / "cut", *longer, "--resume"), check=True, capture_output=True)
+    subprocess.run(
+        run_command(corpus, tmp_path / "cut", *longer, "--resume"), check=True, capture_output=True
+    )
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
     ).read_bytes()
 
 
 def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path) -> None:
-    """Where ranks share a model, the whole one that is validated gets everything that training changes."""
+    """Where ranks share a model, the whole one that is validated gets everything that training
+    changes."""
     trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
     trainer.model = copy.deepcopy(trainer.whole)  # as where each rank holds a part
     averages = [name for name, _ in trainer.model.named_buffers() if name.endswith(".mean")]
@@ -281,17 +325,34 @@ def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path)
 
 
 def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> None:
-    """Each best validation leaves a bundle, which says of which step it is; the end leaves the last one."""
+    """Each best validation leaves a bundle, which says of which step it is; the end leaves the last
+    one."""
     source, target = write_corpus(tmp_path, "t", toy_pairs(300))
-    folder, corpora = tmp_path / "run", (Corpus(str(source), str(target)),)
-    settings = {**SMALL, "text.size": 400, "training.batch_tokens": 200, "training.validate_every": 2}
+    folder = tmp_path / "run"
+    corpora = (Corpus(str(source), str(target)),)
+    settings = {
+        **SMALL,
+        "text.size": 400,
+        "training.batch_tokens": 200,
+        "training.validate_every": 2,
+    }
     settings |= {"training.patience": 0, "data.valid_size": 10}
 
     def run(**more: object) -> Outcome:
-        return train(folder, corpora=corpora, preset="tiny", settings=settings, device="cpu", console=_quiet(), **more)
+        return train(
+            folder,
+            corpora=corpora,
+            preset="tiny",
+            settings=settings,
+            device="cpu",
+            console=_quiet(),
+            **more,
+        )
 
     # The run is interrupted as soon as its first validation has left a bundle.
-    monkeypatch.setattr(_Interruption, "requested", lambda self: (folder / "manifest.json").exists())
+    monkeypatch.setattr(
+        _Interruption, "requested", lambda self: (folder / "manifest.json").exists()
+    )
     assert not run().finished
     step = Checkpoints(folder / "checkpoints", 1).newest().best_step
     assert 0 < step < 100
@@ -317,6 +378,13 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) 
             "text.size": 400,
         }
         corpora = (Corpus(str(source), str(target)),)
-        train(tmp_path / name, corpora=corpora, preset="tiny", settings=settings, device="cpu", console=_quiet())
+        train(
+            tmp_path / name,
+            corpora=corpora,
+            preset="tiny",
+            settings=settings,
+            device="cpu",
+            console=_quiet(),
+        )
         raw.append((tmp_path / name / "model.safetensors").read_bytes())
     assert raw[0] == raw[1] != raw[2]

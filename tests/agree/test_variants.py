@@ -25,7 +25,8 @@ def precise_model(settings: dict) -> Model:
 def test_cached_steps_equal_the_full_pass(settings: dict) -> None:
     model = precise_model(settings)
     target = torch.from_numpy(np.random.default_rng(2).integers(4, 23, size=(3, 9)))
-    full, state = model(SOURCES, target), model.start(SOURCES)
+    full = model(SOURCES, target)
+    state = model.start(SOURCES)
     for t in range(9):
         hidden, _ = model.step(state, target[:, t])
         torch.testing.assert_close(hidden, full[:, t])
@@ -53,16 +54,20 @@ def test_padding_never_changes_a_result(settings: dict) -> None:
     source, target = torch.tensor([[5, 9, 11, 3]]), torch.tensor([[2, 7, 12]])
     padded_source = torch.cat([source, torch.zeros(1, 9, dtype=torch.long)], dim=1)
     padded_target = torch.cat([target, torch.zeros(1, 5, dtype=torch.long)], dim=1)
-    for mode in (model.eval(), model.train()):  # a norm over the batch must not count padding as words
-        alone, padded = mode(source, target), mode(padded_source, padded_target)[:, :3]
+    # a norm over the batch must not count padding as words
+    for mode in (model.eval(), model.train()):
+        alone = mode(source, target)
+        padded = mode(padded_source, padded_target)[:, :3]
         torch.testing.assert_close(padded, alone)
 
 
 @every_variant
 def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
-    """Recording takes the plain code path: its outputs are those of the other, its weights sum to one."""
+    """Recording takes the plain code path: its outputs are those of the other, its weights sum to
+    one."""
     model = precise_model(settings)
-    source, target = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]]), torch.tensor([[2, 7, 12], [2, 8, 9]])
+    source = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]])
+    target = torch.tensor([[2, 7, 12], [2, 8, 9]])
     shown = model.attention_weights(source, target)
     torch.testing.assert_close(recorded(model, source, target), model(source, target))
     for name, queries, keys in (("encoder", 4, 4), ("decoder", 3, 3), ("cross", 3, 4)):
@@ -80,7 +85,8 @@ def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
 
 @every_variant
 def test_weights_survive_being_saved_by_name(settings: dict) -> None:
-    model, pieces = small_model(**settings).train(), vocabulary(23)
+    model = small_model(**settings).train()
+    pieces = vocabulary(23)
     source, target = torch.tensor([[5, 9, 11, 3]]), torch.tensor([[2, 7, 12]])
     model(source, target)  # a norm over the batch remembers what it has seen
     other = build_model(small_config(**settings).model, pieces, pieces, shared=True, seed=9)
@@ -95,7 +101,9 @@ def test_every_weight_but_a_cancelled_one_has_a_gradient(settings: dict) -> None
     hidden = model(SOURCES, torch.tensor([[2, 7, 12, 9, 4]]).expand(3, -1))
     model.logits(hidden)[..., 5].square().sum().backward()
     for name, parameter in model.named_parameters():
-        cancelled = settings.get("model__attention__similarity") == "concat" and name.endswith("similarity.of_query")
+        cancelled = settings.get("model__attention__similarity") == "concat" and name.endswith(
+            "similarity.of_query"
+        )
         norm = float(parameter.grad.norm())
         assert (norm < 1e-8) == cancelled, (name, norm)
 
@@ -112,7 +120,8 @@ def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> Non
 
 @every_variant
 def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict) -> None:
-    """One target word, so that nothing is masked; what local attention leaves out is masked, and torch counts it."""
+    """One target word, so that nothing is masked; what local attention leaves out is masked, and
+    torch counts it."""
     model = small_model(**{**settings, "model__attention__window": 9})
     with FlopCounterMode(display=False) as counter:
         # the plain code path: torch counts no other

@@ -27,13 +27,17 @@ def test_every_config_loads_and_names_its_command(path: Path) -> None:
 def test_the_guides_own_variant_trains_and_translates(dragoman, tmp_path, monkeypatch) -> None:
     """The module as it stands there, in an empty folder, by the commands that stand below it."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    code, commands = re.search(r"```python\n# near.py\n(.*?)```\n\n```sh\n(.*?)```", guide, flags=re.S).groups()
+    code, commands = re.search(
+        r"```python\n# near.py\n(.*?)```\n\n```sh\n(.*?)```", guide, flags=re.S
+    ).groups()
     assert len(code.strip().splitlines()) <= 19
     (tmp_path / "near.py").write_text(code, encoding="utf-8")
     for path in write_corpus(tmp_path, "train", toy_pairs(200)):
         assert path.name in commands
     monkeypatch.chdir(tmp_path)
-    assert dragoman("--plugin", "far", "info").err.startswith("dragoman: --plugin far: there is no such module here")
+    assert dragoman("--plugin", "far", "info").err.startswith(
+        "dragoman: --plugin far: there is no such module here"
+    )
     quick = [f"--set={name}={value}" for name, value in SMALL.items()]
     quick += [
         "--preset",
@@ -47,7 +51,9 @@ def test_the_guides_own_variant_trains_and_translates(dragoman, tmp_path, monkey
             words = shlex.split(command)[1:]
             answer = dragoman(*words, *(quick if "train" in words else ()), "--device", "cpu")
             assert answer.code == 0, (command, answer.err)
-        assert "attention.distances.loss" in " ".join(read_bundle(tmp_path / "runs" / "near").weights)
+        assert "attention.distances.loss" in " ".join(
+            read_bundle(tmp_path / "runs" / "near").weights
+        )
     finally:
         variants.POSITIONS.pop("near", None)
         DISTANCES.pop("near", None)
@@ -60,7 +66,8 @@ def readme_commands() -> list[str]:
 
 
 def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> None:
-    """In their order, in an empty folder; training is cut to a few steps, figures that need a GPU are left out."""
+    """In their order, in an empty folder; training is cut to a few steps, figures that need a GPU
+    are left out."""
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -72,7 +79,14 @@ def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> N
         if words[0] == "serve":  # runs until it is told to end: tests/story/test_serve.py
             continue
         if words[0] == "train":
-            words += ["--device", "cpu", "--set", "training.max_steps=3", "--set", "training.batch_tokens=300"]
+            words += [
+                "--device",
+                "cpu",
+                "--set",
+                "training.max_steps=3",
+                "--set",
+                "training.batch_tokens=300",
+            ]
             words += ["--set", "training.validate_every=0"]
         answer = dragoman(*words)
         assert answer.code == 0, (command, answer.err)
@@ -81,21 +95,31 @@ def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> N
 
 
 def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
-    converters = [f"convert {name}" for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")]
-    making, using = ["train", "prepare", "synthesize"], ["translate", "attend", "serve", "score", "embed"]
+    converters = [
+        f"convert {name}"
+        for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")
+    ]
+    making = ["train", "prepare", "synthesize"]
+    using = ["translate", "attend", "serve", "score", "embed"]
     for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out
         assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown
 
 
 def test_links_and_code_named_in_documents_exist() -> None:
-    for document in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for document in [
+        ROOT / "README.md",
+        ROOT / "ARCHITECTURE.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]:
         text = document.read_text()
         for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
             assert (document.parent / target).exists(), (document.name, target)
         for file, name in re.findall(r"`((?:dragoman|tests)/[\w/]+\.py)(?:::(\w+))?`", text):
             assert (ROOT / file).exists(), (document.name, file)
-            assert not name or re.search(rf"(def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M), (
+            assert not name or re.search(
+                rf"(def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M
+            ), (
                 file,
                 name,
             )

@@ -24,9 +24,13 @@ from dragoman.text.parallel import Pair, read_lines
 from tests.unit.test_bundle import FILES
 
 anything = st.text(max_size=80)
-awkward = st.one_of(anything, st.text(st.sampled_from("a .<>&\0\u200b\ufeff▁é\u0301😀\ud800\n\t"), max_size=40))
+awkward = st.one_of(
+    anything, st.text(st.sampled_from("a .<>&\0\u200b\ufeff▁é\u0301😀\ud800\n\t"), max_size=40)
+)
 SETTINGS = [name for name, _, _ in describe_settings()]
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+shared = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,9 @@ def test_any_text_can_be_encoded_and_decoded(translator, text: str) -> None:
 
 
 WORDS_AND_CHARACTERS = {
-    kind: Codec.learn([".a é"], ["😀 a<b"], make_config(settings={"text.vocabulary": kind}).text, Languages())
+    kind: Codec.learn(
+        [".a é"], ["😀 a<b"], make_config(settings={"text.vocabulary": kind}).text, Languages()
+    )
     for kind in ("word", "character")
 }
 
@@ -90,7 +96,12 @@ def test_any_bytes_are_lines_or_refused(tmp_path: Path, raw: bytes) -> None:
 
 
 values = st.one_of(
-    st.integers(), st.floats(), st.booleans(), st.text(max_size=10), st.lists(st.integers(), max_size=2), st.none()
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=10),
+    st.lists(st.integers(), max_size=2),
+    st.none(),
 )
 
 
@@ -104,7 +115,12 @@ def test_any_settings_are_accepted_or_refused_in_words(wishes: dict[str, object]
         assert from_tree(tomllib.loads(write_toml(config))) == config
 
 
-@given(st.lists(st.one_of(anything, st.tuples(st.sampled_from(SETTINGS), anything).map("=".join)), max_size=3))
+@given(
+    st.lists(
+        st.one_of(anything, st.tuples(st.sampled_from(SETTINGS), anything).map("=".join)),
+        max_size=3,
+    )
+)
 def test_any_assignment_is_accepted_or_refused_in_words(assignments: list[str]) -> None:
     try:
         make_config("tiny", settings=parse_set(assignments))
@@ -113,7 +129,12 @@ def test_any_assignment_is_accepted_or_refused_in_words(assignments: list[str]) 
 
 
 @shared
-@given(name=st.sampled_from(FILES), start=st.integers(0, 4000), removed=st.integers(0, 9), added=st.binary(max_size=9))
+@given(
+    name=st.sampled_from(FILES),
+    start=st.integers(0, 4000),
+    removed=st.integers(0, 9),
+    added=st.binary(max_size=9),
+)
 def test_any_change_of_a_bundle_is_refused_or_loads(
     trained, tmp_path, name: str, start: int, removed: int, added: bytes
 ) -> None:
@@ -127,7 +148,10 @@ def test_any_change_of_a_bundle_is_refused_or_loads(
     (folder / name).write_bytes(changed)
     if name != "manifest.json":
         manifest = json.loads((folder / "manifest.json").read_text())
-        manifest["files"][name] = {"size": len(changed), "sha256": hashlib.sha256(changed).hexdigest()}
+        manifest["files"][name] = {
+            "size": len(changed),
+            "sha256": hashlib.sha256(changed).hexdigest(),
+        }
         (folder / "manifest.json").write_text(json.dumps(manifest))
     try:
         read_bundle(folder)

@@ -1,6 +1,7 @@
 """HTTP as nobody should speak it: malformed, slow, huge, cut off, not listened to.
 
-A case follows from its number alone. Some dozens run with `make test`, ten thousand with `make torture`.
+A case follows from its number alone. Some dozens run with `make test`, ten thousand with `make
+torture`.
 """
 
 import json
@@ -26,7 +27,17 @@ ROUTES = (
     "/", "/docs", "/healthz", "/readyz", "/metrics", "/v1/models", "/languages", "/openapi.json",
     "/static/app.js", "/translate/", "/nothing",
 )  # fmt: skip
-TEXTS = ("", "\ufdfa" * 200, "7" * 290, "\U0001f9d1", "a\x00b", "\ud800", "1. " * 90, " \n" * 140, "<b>")
+TEXTS = (
+    "",
+    "\ufdfa" * 200,
+    "7" * 290,
+    "\U0001f9d1",
+    "a\x00b",
+    "\ud800",
+    "1. " * 90,
+    " \n" * 140,
+    "<b>",
+)
 ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z ]+\r\n")
 
 
@@ -34,15 +45,27 @@ def question(draw: random.Random) -> bytes:
     """A body: nearly right, or nothing of the kind."""
     text = draw.choice([*["eins zwei"] * 9, *TEXTS])
     fields = {
-        draw.choice(("text", "q")): draw.choice((text, text, text, [text] * draw.randint(0, 130), 5)),
-        "source": draw.choice(("de", "de", "auto", "xx")), "target": draw.choice(("en", "en", None, "xx")),
+        draw.choice(("text", "q")): draw.choice((text, text, text, [text] * draw.randint(0, 130),
+        5)),
+        "source": draw.choice(("de", "de", "auto", "xx")),
+        "target": draw.choice(("en", "en", None, "xx")),
         "beam": draw.choice((1, 4, 16, 17, -1, "x", 1e300)), "nbest": draw.choice((1, 10, 11)),
         "alternatives": draw.randint(-1, 10), "translation": draw.choice((text, None)),
     }  # fmt: skip
     kept = dict(list(fields.items())[: draw.randint(1, 3)])
     kept |= dict(draw.sample(list(fields.items()), draw.choice((0, 0, 1, 6))))
     right = json.dumps(kept).encode()
-    kinds = (right, right, right, right[:-1], b"[" * 3000, draw.randbytes(100), b"", b"q=eins&target=en", b"a" * 20_000)
+    kinds = (
+        right,
+        right,
+        right,
+        right[:-1],
+        b"[" * 3000,
+        draw.randbytes(100),
+        b"",
+        b"q=eins&target=en",
+        b"a" * 20_000,
+    )
     return draw.choice(kinds)
 
 
@@ -59,16 +82,21 @@ def request(draw: random.Random) -> bytes:
     headers = [b"Host: x"]
     if draw.random() < 0.3:
         body = chunked(draw, body)
-        headers.append(b"Transfer-Encoding: " + draw.choice((b"chunked", b"chunked", b"chunked", b"gzip, x")))
+        headers.append(
+            b"Transfer-Encoding: " + draw.choice((b"chunked", b"chunked", b"chunked", b"gzip, x"))
+        )
     elif body or draw.random() < 0.5:
         wrong = (b"-1", b"x", b"99999999999999999999", str(len(body) + 7).encode())
         right = str(len(body)).encode()
         headers.append(b"Content-Length: " + (right if draw.random() < 0.8 else draw.choice(wrong)))
     more = (
         b"Content-Type: application/json", b"Content-Type: application/x-www-form-urlencoded",
-        b"Content-Type: multipart/form-data; boundary=x", b"Connection: close", b"Connection: upgrade\r\nUpgrade: h2c",
-        b"Expect: 100-continue", b"X-API-Key: \xff\xfe", b"X-A: " + b"a" * draw.choice((10, 40_000)),
-        b"\r\n".join([b"X-%d: y" % i for i in range(draw.choice((3, 9000)))]), b"Cookie: a\x00b", b"Range: bytes=0-0",
+        b"Content-Type: multipart/form-data; boundary=x", b"Connection: close",
+        b"Connection: upgrade\r\nUpgrade: h2c",
+        b"Expect: 100-continue", b"X-API-Key: \xff\xfe",
+        b"X-A: " + b"a" * draw.choice((10, 40_000)),
+        b"\r\n".join([b"X-%d: y" % i for i in range(draw.choice((3, 9000)))]), b"Cookie: a\x00b",
+        b"Range: bytes=0-0",
     )  # fmt: skip
     headers += draw.sample(more, draw.randint(0, 3))
     path = draw.choice(ROUTES if method != "POST" or draw.random() < 0.2 else ASKED)
@@ -113,7 +141,9 @@ def case(number: int, port: int) -> set[int]:
     draw = random.Random(number)
     source = f"127.0.0.{draw.randint(2, 200)}"
     heard = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=HANG, source_address=(source, 0)) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", port), timeout=HANG, source_address=(source, 0)
+    ) as connection:
         try:
             heard = speak(draw, connection)
         except TimeoutError:
@@ -139,7 +169,9 @@ def test_no_way_to_speak_http_breaks_the_service(trained, capfd) -> None:
         assert service.batcher.waiting == 0
         with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
             body = b'{"text": "eins zwei", "source": "de", "target": "en"}'
-            connection.sendall(b"POST /v1/translate HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            connection.sendall(
+                b"POST /v1/translate HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
             assert b"one two" in connection.recv(65_536)
     assert "Traceback" not in capfd.readouterr().err
     print(f"\n{CASES} cases, answered with {sorted(statuses)}")

@@ -1,4 +1,5 @@
-"""Questions drawn from the service's own OpenAPI document, right and wrong ones: none may end in a server error."""
+"""Questions drawn from the service's own OpenAPI document, right and wrong ones: none may end in a
+server error."""
 
 import pytest
 import schemathesis
@@ -15,7 +16,8 @@ CHECKS = [not_a_server_error, status_code_conformance, response_schema_conforman
 ASKED = ["/v1/translate", "/v1/attention", "/translate", "/detect"]
 ROUTES = [(route, mode) for route in ASKED for mode in GenerationMode]
 ROUTES += [
-    (route, GenerationMode.POSITIVE) for route in ("/v1/models", "/healthz", "/readyz", "/metrics", "/languages")
+    (route, GenerationMode.POSITIVE)
+    for route in ("/v1/models", "/healthz", "/readyz", "/metrics", "/languages")
 ]
 
 
@@ -26,18 +28,27 @@ def document(trained):
 
 
 def test_every_route_is_asked(document) -> None:
-    assert {result.ok().path for result in document.get_all_operations()} == {route for route, _ in ROUTES}
+    assert {result.ok().path for result in document.get_all_operations()} == {
+        route for route, _ in ROUTES
+    }
 
 
 @pytest.mark.parametrize(("route", "mode"), ROUTES)
 def test_no_question_breaks_the_service(document, route, mode) -> None:
-    (operation,) = (found for result in document.get_all_operations() if (found := result.ok()).path == route)
+    (operation,) = (
+        found for result in document.get_all_operations() if (found := result.ok()).path == route
+    )
 
     @given(case=operation.as_strategy(generation_mode=mode), known=st.booleans())
-    @settings(max_examples=settings().max_examples // 3, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(
+        max_examples=settings().max_examples // 3,
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+    )
     def ask(case, known: bool) -> None:
         if known and isinstance(case.body, dict) and route != "/detect":
-            case.body |= {"source": "de", "target": "en"}  # else few questions come as far as the model
+            # else few questions come as far as the model
+            case.body |= {"source": "de", "target": "en"}
         case.call_and_validate(checks=CHECKS)
 
     ask()

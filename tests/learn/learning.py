@@ -1,4 +1,5 @@
-"""Small tasks on sequences, and a training loop that ends when a model can do one on sequences that it has not seen."""
+"""Small tasks on sequences, and a training loop that ends when a model can do one on sequences that
+it has not seen."""
 
 from collections.abc import Callable
 
@@ -16,18 +17,26 @@ from tests.conftest import small_config, vocabulary
 TASKS: dict[str, Callable[[list[int]], list[int]]] = {
     "copy": lambda words: words,
     "reverse": lambda words: words[::-1],
-    "sort": lambda words: sorted(set(words)),  # what is said does not depend on the order of the words
+    # what is said does not depend on the order of the words
+    "sort": lambda words: sorted(set(words)),
 }
 WORDS = vocabulary(14)
 
 
-def examples(count: int, draw: np.random.Generator, task: str, longest: int) -> tuple[list[list[int]], list[list[int]]]:
-    sequences = [draw.integers(4, 14, size=draw.integers(1, longest + 1)).tolist() for _ in range(count)]
+def examples(
+    count: int, draw: np.random.Generator, task: str, longest: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    sequences = [
+        draw.integers(4, 14, size=draw.integers(1, longest + 1)).tolist() for _ in range(count)
+    ]
     return [[*words, WORDS.eos] for words in sequences], [TASKS[task](words) for words in sequences]
 
 
-def share_learned(task: str, longest: int = 8, rate: float = 3e-3, steps: int = 1500, **settings: object) -> float:
-    """The share of unseen sequences that a small model does right after training, which ends when that is 98%."""
+def share_learned(
+    task: str, longest: int = 8, rate: float = 3e-3, steps: int = 1500, **settings: object
+) -> float:
+    """The share of unseen sequences that a small model does right after training, which ends when
+    that is 98%."""
     torch.manual_seed(1)
     draw = np.random.default_rng(1)
     model = build_model(small_config(**settings).model, WORDS, WORDS, shared=True, seed=1)
@@ -37,7 +46,9 @@ def share_learned(task: str, longest: int = 8, rate: float = 3e-3, steps: int = 
     right = 0.0
     for step in range(1, steps + 1):
         batch = collate(*examples(64, draw, task, longest), WORDS, WORDS)
-        hidden = model.train()(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)).flatten(0, 1)
+        hidden = model.train()(
+            torch.from_numpy(batch.source), torch.from_numpy(batch.target_in)
+        ).flatten(0, 1)
         real = torch.from_numpy(batch.real)
         targets_out = torch.from_numpy(batch.target_out).flatten()[real]
         loss, _ = smoothed_cross_entropy(model.logits(hidden[real]), targets_out, 0.0)
@@ -48,7 +59,9 @@ def share_learned(task: str, longest: int = 8, rate: float = 3e-3, steps: int = 
         if step % 100 == 0:
             model.eval()
             found = beam_search(engine, sources, DecodingConfig(beam=1))
-            right = float(np.mean([list(h[0].tokens) == y for h, y in zip(found, targets, strict=True)]))
+            right = float(
+                np.mean([list(h[0].tokens) == y for h, y in zip(found, targets, strict=True)])
+            )
             if right >= 0.98:
                 break
     return right

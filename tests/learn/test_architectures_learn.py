@@ -18,24 +18,35 @@ from tests.learn.learning import WORDS, share_learned
 
 QUICKLY: dict[str, dict] = {
     "decoder-only": {"task": "copy", "longest": 4, "rate": 5e-3, "model__norm": "pre"},
-    "rnn": {"task": "reverse", "longest": 3, "rate": 1e-2, "model__encoder_layers": 1, "model__decoder_layers": 1},
+    "rnn": {
+        "task": "reverse",
+        "longest": 3,
+        "rate": 1e-2,
+        "model__encoder_layers": 1,
+        "model__decoder_layers": 1,
+    },
     "rnn-attention": {"task": "reverse", "longest": 4, "rate": 1e-2},
     "gnmt": {"task": "copy", "longest": 4, "rate": 1e-2},
     "convs2s": {"task": "copy", "longest": 4, "rate": 1e-2},
 }
 SLOWLY: list[dict] = [
-    *({"task": t, "model__architecture": name} for name in ("rnn-attention", "gnmt") for t in ("copy", "reverse")),
+    *({"task": t, "model__architecture": name} for name in ("rnn-attention",
+    "gnmt") for t in ("copy", "reverse")),
     {"task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "convs2s"},
-    {"task": "reverse", "longest": 3, "rate": 5e-3, "model__architecture": "decoder-only", "model__norm": "pre"},
+    {"task": "reverse", "longest": 3, "rate": 5e-3, "model__architecture": "decoder-only",
+    "model__norm": "pre"},
     {
-        "task": "copy", "longest": 4, "rate": 5e-3, "model__architecture": "decoder-only", "model__norm": "pre",
+        "task": "copy", "longest": 4, "rate": 5e-3, "model__architecture": "decoder-only",
+        "model__norm": "pre",
         "model__positions__kind": "rotary",
     },
     {
-        "task": "copy", "longest": 3, "rate": 1e-2, "model__architecture": "rnn", "model__cell": "gru",
+        "task": "copy", "longest": 3, "rate": 1e-2, "model__architecture": "rnn",
+        "model__cell": "gru",
         "model__encoder_layers": 1, "model__decoder_layers": 1,
     },
-    {"task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "rnn-attention", "model__cell": "gru"},
+    {"task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "rnn-attention",
+    "model__cell": "gru"},
     {
         "task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "rnn-attention",
         "model__attention__similarity": "additive",
@@ -55,14 +66,17 @@ def test_it_learns_other_tasks_and_in_its_variants(settings: dict) -> None:
 
 
 def test_the_lexical_model_learns_a_language_that_differs_in_its_words_alone() -> None:
-    draw, meaning = np.random.default_rng(1), dict(zip(range(4, 14), range(13, 3, -1), strict=True))
+    draw = np.random.default_rng(1)
+    meaning = dict(zip(range(4, 14), range(13, 3, -1), strict=True))
     sequences = [draw.integers(4, 14, size=draw.integers(1, 9)).tolist() for _ in range(400)]
     pairs = [(words, [meaning[word] for word in words]) for words in sequences]
     known, unseen = pairs[:300], pairs[300:]
     counted = Model1([(pad([x for x, _ in known], 0), pad([y for _, y in known], 0))], pad=0)
     for _ in range(10):
         counted.improve()
-    model = build_model(small_config(model__architecture="lexical").model, WORDS, WORDS, shared=True)
+    model = build_model(
+        small_config(model__architecture="lexical").model, WORDS, WORDS, shared=True
+    )
     model.take(counted.lexicon(len(WORDS), nobody=0), counted.occurrences(len(WORDS)) + 1)
     engine = TorchEngine(model, WORDS, WORDS, torch.device("cpu"))
     found = beam_search(engine, [[*x, WORDS.eos] for x, _ in unseen], DecodingConfig())

@@ -1,4 +1,5 @@
-"""Minimum risk makes a half-trained model better on sequences that it has not seen, and is resumed exactly."""
+"""Minimum risk makes a half-trained model better on sequences that it has not seen, and is resumed
+exactly."""
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from dragoman.training.risk import RiskGradients
 from dragoman.training.run import train
 from tests.conftest import small_config, toy_pairs, vocabulary, write_corpus
 
-WORDS, CPU = vocabulary(9), torch.device("cpu")
+WORDS = vocabulary(9)
+CPU = torch.device("cpu")
 
 
 def copies(draw: np.random.Generator, count: int) -> list[list[int]]:
@@ -22,23 +24,33 @@ def copies(draw: np.random.Generator, count: int) -> list[list[int]]:
 
 
 def test_risk_raises_the_score_of_unseen_sequences() -> None:
-    """Copying, learned by likelihood until about half is right; then by risk alone, which the loss shows too."""
+    """Copying, learned by likelihood until about half is right; then by risk alone, which the loss
+    shows too."""
     torch.manual_seed(1)
     config = small_config(
-        training__objective="risk", training__init="a half-trained model", training__risk_likelihood=0.0,
+        training__objective="risk", training__init="a half-trained model",
+        training__risk_likelihood=0.0,
         training__label_smoothing=0.0,
     )  # fmt: skip
     model = build_model(config.model, WORDS, WORDS, shared=True, seed=1)
-    engine, draw = TorchEngine(model, WORDS, WORDS, CPU), np.random.default_rng(1)
+    engine = TorchEngine(model, WORDS, WORDS, CPU)
+    draw = np.random.default_rng(1)
     unseen = copies(np.random.default_rng(2), 100)
 
     def score() -> float:
         model.eval()
-        found = beam_search(engine, [[*words, WORDS.eos] for words in unseen], DecodingConfig(beam=1))
-        return float(np.mean([gleu(best[0].tokens, words) for best, words in zip(found, unseen, strict=True)]))
+        found = beam_search(
+            engine, [[*words, WORDS.eos] for words in unseen], DecodingConfig(beam=1)
+        )
+        return float(
+            np.mean(
+                [gleu(best[0].tokens, words) for best, words in zip(found, unseen, strict=True)]
+            )
+        )
 
     def learn(gradients: Gradients, steps: int, rate: float) -> list[float]:
-        optimiser, losses = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98)), []
+        optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
+        losses = []
         for _ in range(steps):
             words = copies(draw, 32)
             batch = collate([[*one, WORDS.eos] for one in words], words, WORDS, WORDS)
@@ -60,13 +72,22 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
 def test_a_resumed_run_by_risk_equals_the_unbroken_one(trained, tmp_path) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(100))
     settings = {
-        "training.objective": "risk", "training.batch_tokens": 100, "training.average": 1, "training.validate_every": 0,
+        "training.objective": "risk", "training.batch_tokens": 100, "training.average": 1,
+        "training.validate_every": 0,
         "model.dropout": 0.1, "training.learning_rate": 1e-3, "data.valid_size": 2,
     }  # fmt: skip
 
     def run(name: str, steps: int, resume: bool = False) -> bytes:
-        corpora, given = (Corpus(str(source), str(target)),), settings | {"training.max_steps": steps}
-        train(tmp_path / name, corpora=corpora, settings=given, init=trained, device="cpu", resume=resume)
+        corpora = (Corpus(str(source), str(target)),)
+        given = settings | {"training.max_steps": steps}
+        train(
+            tmp_path / name,
+            corpora=corpora,
+            settings=given,
+            init=trained,
+            device="cpu",
+            resume=resume,
+        )
         return (tmp_path / name / "model.safetensors").read_bytes()
 
     assert run("cut", 2) != run("whole", 4)

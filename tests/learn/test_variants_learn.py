@@ -1,4 +1,5 @@
-"""Every variant of the Transformer learns a task that it can do, sequences that it has not seen included."""
+"""Every variant of the Transformer learns a task that it can do, sequences that it has not seen
+included."""
 
 import pytest
 
@@ -8,7 +9,8 @@ from tests.variants import VARIANTS
 ONE_LAYER = {"model__encoder_layers": 1, "model__decoder_layers": 1}
 INSTEAD: dict[str, dict[str, object]] = {
     "no positions": {"task": "sort"},  # the order of the words is not told
-    "concat": {"longest": 3},  # every query looks at the same: all that is said comes from one average
+    # every query looks at the same: all that is said comes from one average
+    "concat": {"longest": 3},
     "hard": {"longest": 3},  # one key at a time is slower to learn
     "no residuals": {"longest": 3, **ONE_LAYER},  # what a layer does not pass on is lost
     "no residuals, pre-norm": {"longest": 3, **ONE_LAYER},
@@ -19,4 +21,6 @@ INSTEAD: dict[str, dict[str, object]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if not name.startswith("many")])
 def test_the_variant_learns(variant: str) -> None:
-    assert share_learned(**{"task": "copy", **VARIANTS[variant], **INSTEAD.get(variant, {})}) >= 0.98
+    assert (
+        share_learned(**{"task": "copy", **VARIANTS[variant], **INSTEAD.get(variant, {})}) >= 0.98
+    )

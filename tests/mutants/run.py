@@ -3,8 +3,8 @@
     python tests/mutants/run.py              every mutant
     python tests/mutants/run.py patience     those whose description has this word
 
-Each mutant is applied to a copy of the package, and the tests named with it run against that copy. A mutant that
-passes them all has survived: then a test is missing, and the exit status is 1.
+Each mutant is applied to a copy of the package, and the tests named with it run against that copy.
+A mutant that passes them all has survived: then a test is missing, and the exit status is 1.
 """
 
 import os
@@ -68,9 +68,11 @@ MUTANTS = [
     ),
     Mutant(
         "the length in a score leaves out the end",
-        HYPOTHESES, "self._penalty(len(tokens),", "self._penalty(max(1, len(tokens) - complete),", (LOOPS,),
+        HYPOTHESES, "self._penalty(len(tokens),", "self._penalty(max(1, len(tokens) - complete),",
+        (LOOPS,),
     ),
-    Mutant("the GNMT length penalty has another constant", PENALTIES, "(5.0 + n)", "(4.0 + n)", (LOOPS,)),
+    Mutant("the GNMT length penalty has another constant", PENALTIES, "(5.0 + n)", "(4.0 + n)",
+    (LOOPS,)),
     Mutant("the length penalty n^alpha has no alpha", PENALTIES, "n**alpha", "n", (LOOPS,)),
     Mutant(
         "there is no coverage penalty",
@@ -78,11 +80,14 @@ MUTANTS = [
     ),
     Mutant(
         "coverage counts the padding of a source",
-        HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]", "attention", (LOOPS,),
+        HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]",
+        "attention", (LOOPS,),
     ),
     Mutant("coverage has no upper limit", PENALTIES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
-    Mutant("runs of words may occur twice", HYPOTHESES, "if self.ngram and t", "if False and t", (LOOPS,)),
-    Mutant("repeated runs are noticed one word late", HYPOTHESES, "t >= self.ngram", "t > self.ngram", (LOOPS,)),
+    Mutant("runs of words may occur twice", HYPOTHESES, "if self.ngram and t", "if False and t",
+    (LOOPS,)),
+    Mutant("repeated runs are noticed one word late", HYPOTHESES, "t >= self.ngram",
+    "t > self.ngram", (LOOPS,)),
     Mutant(
         "a forced prefix may not repeat itself",
         HYPOTHESES, "np.flatnonzero(forced < 0)", "np.arange(len(forced))", (PREFIX,),
@@ -93,7 +98,8 @@ MUTANTS = [
     ),
     Mutant(
         "the minimum length is one word more",
-        HYPOTHESES, "t < self.shortest[rows.sentences]", "t <= self.shortest[rows.sentences]", (LOOPS,),
+        HYPOTHESES, "t < self.shortest[rows.sentences]", "t <= self.shortest[rows.sentences]",
+        (LOOPS,),
     ),
     Mutant(
         "an end outside the beam completes a hypothesis",
@@ -101,14 +107,18 @@ MUTANTS = [
     ),
     Mutant(
         "an end inside the beam is not taken",
-        SEARCH, "(np.arange(len(order)) - first < beam)", "(np.arange(len(order)) - first < beam - 1)", (LOOPS,),
+        SEARCH, "(np.arange(len(order)) - first < beam)",
+        "(np.arange(len(order)) - first < beam - 1)", (LOOPS,),
     ),
     Mutant(
         "an end takes the place of a live hypothesis",
-        SEARCH, "others & (better - better[first] < beam)", "others & (np.arange(len(order)) - first < beam)", (LOOPS,),
+        SEARCH, "others & (better - better[first] < beam)",
+        "others & (np.arange(len(order)) - first < beam)", (LOOPS,),
     ),
-    Mutant("the engine is asked for too few candidates", SEARCH, "else beam + 1", "else beam", (LOOPS,)),
-    Mutant("the n best come worst first", HYPOTHESES, "key=lambda h: -h.score", "key=lambda h: h.score", (LOOPS,)),
+    Mutant("the engine is asked for too few candidates", SEARCH, "else beam + 1", "else beam",
+    (LOOPS,)),
+    Mutant("the n best come worst first", HYPOTHESES, "key=lambda h: -h.score",
+    "key=lambda h: h.score", (LOOPS,)),
     Mutant(
         "the n best come in the order in which they ended",
         HYPOTHESES, "sorted(found, key=lambda h: -h.score)", "list(found)", (LOOPS,),
@@ -127,11 +137,13 @@ MUTANTS = [
     ),
     Mutant(
         "the observer is told that every candidate continues the first row",
-        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,", (OBSERVER,),
+        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,",
+        (OBSERVER,),
     ),
     Mutant(
         "the torch engine says words that are forbidden in a row",
-        TORCH_ENGINE, "log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf", "pass", (TORCH,),
+        TORCH_ENGINE, "log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf",
+        "pass", (TORCH,),
     ),
     Mutant(
         "the torch engine says pieces that no translation holds",
@@ -144,11 +156,13 @@ MUTANTS = [
     ),
     Mutant(
         "rows of the torch engine look at the source of another sentence",
-        TORCH_STATE, "_take(self.given, sentences)", "_take(self.given, np.zeros_like(sentences))", (STEPS,),
+        TORCH_STATE, "_take(self.given, sentences)", "_take(self.given, np.zeros_like(sentences))",
+        (STEPS,),
     ),
     Mutant(
         "the grid of KV caches ignores parents",
-        GRID_CODE, "self.slots[parents]", "self.slots[np.arange(len(parents)) % len(self.slots)]", (GRID,),
+        GRID_CODE, "self.slots[parents]", "self.slots[np.arange(len(parents)) % len(self.slots)]",
+        (GRID,),
     ),
     Mutant(
         "a second child gets no copy of its parent's KV cache",
@@ -160,7 +174,8 @@ MUTANTS = [
     ),
     Mutant(
         "a grid that grows loses the order of its rows",
-        GRID_CODE, "= old[sources, :, : self.length]", "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
+        GRID_CODE, "= old[sources, :, : self.length]",
+        "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
     ),
 ]  # fmt: skip
 
@@ -175,17 +190,32 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
     text = (root / mutant.file).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         sys.exit(
-            f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. Mend the mutant."
+            f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. "
+            f"Mend the mutant."
         )
     return text.replace(mutant.old, mutant.new)
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
-    """The outcome of some tests on the package in a folder. Whatever is not a failed test ends the script."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *tests]
+    """The outcome of some tests on the package in a folder. Whatever is not a failed test ends the
+    script."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-rfE",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
     except subprocess.TimeoutExpired:
         return Outcome(True, f"the tests did not end within {TIMEOUT_S} s")
     failed = re.search(r"^FAILED \S+::(.+?)(?: - |$)", done.stdout, re.MULTILINE)
@@ -215,7 +245,11 @@ def main() -> int:
             outcome = run_tests(folder, mutant.tests)
             shutil.copy(ROOT / mutant.file, folder / mutant.file)
             survived += not outcome.killed
-            print(f"{'killed  ' if outcome.killed else 'SURVIVED'}  {mutant.breaks:<78}  {outcome.by}", flush=True)
+            print(
+                f"{'killed  ' if outcome.killed else 'SURVIVED'}  {mutant.breaks:<78}  "
+                f"{outcome.by}",
+                flush=True,
+            )
     print(f"{len(chosen)} mutants, {survived} survived")
     return int(survived > 0)
 

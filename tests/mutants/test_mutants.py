@@ -1,4 +1,5 @@
-"""The mutants of `run.py` fit the code as it is now. Whether tests notice them, `run.py` itself tells."""
+"""The mutants of `run.py` fit the code as it is now. Whether tests notice them, `run.py` itself
+tells."""
 
 import ast
 

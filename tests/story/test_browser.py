@@ -1,4 +1,5 @@
-"""The pages in a real browser: Chromium as Debian has it, driven by Playwright. Skipped where there is none."""
+"""The pages in a real browser: Chromium as Debian has it, driven by Playwright. Skipped where there
+is none."""
 
 import os
 import re
@@ -15,10 +16,19 @@ from dragoman.serve.service import Service
 from tests.conftest import NUMBERS
 from tests.serving import running
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
-CHROMIUM = os.environ.get("DRAGOMAN_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="no Playwright: pip install playwright"
+)
+CHROMIUM = (
+    os.environ.get("DRAGOMAN_BROWSER")
+    or shutil.which("chromium")
+    or shutil.which("chromium-browser")
+)
 if not CHROMIUM:
-    pytest.skip("no browser: apt-get install chromium, or name one in DRAGOMAN_BROWSER", allow_module_level=True)
+    pytest.skip(
+        "no browser: apt-get install chromium, or name one in DRAGOMAN_BROWSER",
+        allow_module_level=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,10 @@ def open_page(chromium) -> Iterator:
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if quiet and said.type == "error" else None)
+        page.on(
+            "console",
+            lambda said: complaints.append(said.text) if quiet and said.type == "error" else None,
+        )
         page.goto(address)
         return page, asked
 
@@ -104,13 +117,17 @@ def test_the_keyboard_is_enough(open_page, address) -> None:
         assert name.strip(), control
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": 360, "height": 740}}, {"color_scheme": "dark"}])
+@pytest.mark.parametrize(
+    "options", [{"viewport": {"width": 360, "height": 740}}, {"color_scheme": "dark"}]
+)
 def test_narrow_and_dark_pages_hold_together(open_page, address, tmp_path, options) -> None:
     page, _ = open_page(address, **options)
     page.locator("#source").fill("eins " * 60)
     sync_api.expect(page.locator("#output .w").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((c) => c < 60)")
+    dark = page.evaluate(
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((c) => c < 60)"
+    )
     assert dark == (options.get("color_scheme") == "dark")
     picture(page, tmp_path, "variant")
 
@@ -118,7 +135,9 @@ def test_narrow_and_dark_pages_hold_together(open_page, address, tmp_path, optio
 def test_markup_is_shown_and_never_run(open_page, address) -> None:
     page, _ = open_page(address)
     page.evaluate("window.harmed = false")
-    page.locator("#source").fill("eins <img src=x onerror=harmed=true> <script>harmed=true</script>")
+    page.locator("#source").fill(
+        "eins <img src=x onerror=harmed=true> <script>harmed=true</script>"
+    )
     sync_api.expect(page.locator("#output .w").first).to_be_visible()
     page.get_by_role("button", name="Show attention").click()
     sync_api.expect(page.locator(".word").first).to_be_visible()
@@ -148,7 +167,9 @@ def test_a_key_is_asked_for_once(open_page, trained) -> None:
 
 def test_the_page_of_attend_opens_from_disk_and_stays_quick(open_page, trained, tmp_path) -> None:
     words = list(NUMBERS) * 10
-    seen = inspect_sentence(dragoman.load(trained, device="cpu"), " ".join(words), " ".join(NUMBERS[w] for w in words))
+    seen = inspect_sentence(
+        dragoman.load(trained, device="cpu"), " ".join(words), " ".join(NUMBERS[w] for w in words)
+    )
     file = tmp_path / "page.html"
     file.write_text(attention_page(seen), encoding="utf-8")
     page, asked = open_page(file.as_uri())
@@ -156,7 +177,8 @@ def test_the_page_of_attend_opens_from_disk_and_stays_quick(open_page, trained, 
     labels = page.locator(".words").first.locator(".word").all_inner_texts()
     assert labels == [*(NUMBERS[word] for word in words), "</s>"]
     shown = page.evaluate(
-        "(() => { const d = JSON.parse(document.getElementById('data').textContent), m = d.maps.at(-1);"
+        "(() => { const d = JSON.parse(document.getElementById('data').textContent), m = "
+        "d.maps.at(-1);"
         " return [...attentionMatrix(d, m, m.layers - 1, -1, true).weights]; })()"
     )
     assert shown == pytest.approx(seen.joined("cross")[-1].mean(axis=0).ravel().tolist(), abs=2e-5)
@@ -171,7 +193,9 @@ def test_the_page_of_attend_opens_from_disk_and_stays_quick(open_page, trained, 
     assert page.locator(".words").first.locator(".word").count() == len(seen.axes["target"].pieces)
     for kind in ("Encoder", "Decoder", "Cross"):
         page.get_by_role("button", name=kind, exact=True).click()
-        assert page.locator(".thumb").count() == seen.maps["cross"].shape[0] * (seen.maps["cross"].shape[1] + 1)
+        assert page.locator(".thumb").count() == seen.maps["cross"].shape[0] * (
+            seen.maps["cross"].shape[1] + 1
+        )
     page.locator(".thumb").first.click()
     sync_api.expect(page.locator(".thumb").first).to_have_attribute("aria-pressed", "true")
     page.get_by_role("tab", name="Beam").click()

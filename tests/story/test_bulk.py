@@ -22,7 +22,12 @@ from tests.conftest import toy_pairs
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")
 SHARDS, LINES_EACH, PATIENCE_S = 8, 50, 120
 ROOT = Path(__file__).parents[2]
-OURS = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+OURS = {
+    **os.environ,
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
 """The environment of the cluster and of whoever may use it."""
 
 
@@ -33,7 +38,14 @@ class Cluster:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        start = ["start", "--head", "--block", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={folder}"]
+        start = [
+            "start",
+            "--head",
+            "--block",
+            "--num-cpus=2",
+            "--include-dashboard=false",
+            f"--temp-dir={folder}",
+        ]
         start += [f"--port={self.address.split(':')[1]}", "--object-store-memory=100000000"]
         self.process = subprocess.Popen(
             [Path(sys.executable).parent / "ray", *start],
@@ -102,10 +114,16 @@ def expected(dragoman, numbers: Path, trained: Path) -> str:
 
 
 def parts(output: Path) -> list[Path]:
-    return [path for path in output.with_name(f"{output.name}.parts").glob("*") if path.suffix != ".partial"]
+    return [
+        path
+        for path in output.with_name(f"{output.name}.parts").glob("*")
+        if path.suffix != ".partial"
+    ]
 
 
-def test_a_killed_worker_changes_nothing(cluster: Cluster, command, expected: str, tmp_path: Path) -> None:
+def test_a_killed_worker_changes_nothing(
+    cluster: Cluster, command, expected: str, tmp_path: Path
+) -> None:
     output = tmp_path / "out.en"
     driver = subprocess.Popen(command(output), env=OURS, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: parts(output) and cluster.workers())
@@ -133,7 +151,8 @@ def test_a_killed_driver_changes_nothing(command, expected: str, tmp_path: Path)
 
 @dataclass(frozen=True)
 class Failing:
-    """The translation, but for one line an error, as long as its file is there; it notes how often."""
+    """The translation, but for one line an error, as long as its file is there; it notes how
+    often."""
 
     line: str
     file: Path
@@ -156,16 +175,25 @@ def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     number = next(i for i, line in enumerate(lines) if lines.count(line) == 1)
     first = number // LINES_EACH * LINES_EACH + 1
     program = (
-        "from pathlib import Path; from dragoman.bulk.job import Job; from dragoman.bulk.run import translate_file; "
-        "from dragoman.decode.translator import Request; from tests.story.test_bulk import Failing; "
-        f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, Path({str(trouble)!r}))); "
-        f"translate_file({str(numbers)!r}, {str(output)!r}, job, workers=2, address={cluster.address!r}, "
+        "from pathlib import Path; from dragoman.bulk.job import Job; from dragoman.bulk.run "
+        "import translate_file; "
+        "from dragoman.decode.translator import Request; from tests.story.test_bulk import "
+        "Failing; "
+        f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, "
+        f"Path({str(trouble)!r}))); "
+        f"translate_file({str(numbers)!r}, {str(output)!r}, job, workers=2, "
+        f"address={cluster.address!r}, "
         f"shard_lines={LINES_EACH})"
     )
 
     def translate() -> str:
         done = subprocess.run(
-            [sys.executable, "-c", program], env=OURS, cwd=ROOT, capture_output=True, text=True, check=False
+            [sys.executable, "-c", program],
+            env=OURS,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stderr.strip().splitlines()[-1]
 

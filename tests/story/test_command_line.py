@@ -1,4 +1,5 @@
-"""The command line as people use it, from two text files to scores, and every way they get it wrong."""
+"""The command line as people use it, from two text files to scores, and every way they get it
+wrong."""
 
 import gzip
 import json
@@ -12,18 +13,33 @@ from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 
 def test_from_two_files_to_a_translator(dragoman, tmp_path) -> None:
-    corpus = write_corpus(tmp_path, "train", [*toy_pairs(300), ("leer", ""), ("zu lang " * 200, "too long " * 200)])
+    corpus = write_corpus(
+        tmp_path, "train", [*toy_pairs(300), ("leer", ""), ("zu lang " * 200, "too long " * 200)]
+    )
     answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN)
     assert answer.code == 0
     assert answer.out == ""
     for words in (
-        "1 pairs with an empty side", "1 pairs longer than data.max_length=256",  # what is wrong with the corpus
-        "de → en", "pairs", "target tokens", "parameters", "vocabulary", "MiB", "12 steps", "validations",  # the plan
+        # what is wrong with the corpus
+        "1 pairs with an empty side", "1 pairs longer than data.max_length=256",
+        # the plan
+        "de → "
+        "en", "pairs", "target tokens", "parameters", "vocabulary", "MiB", "12 steps",
+        "validations",
         "loss", "ppl", "tokens/s", "rate", "validation perplexity",  # progress
-        "BLEU", "chrF2", "nrefs:1|case:mixed", "version:", "FLOPs", "try: dragoman translate --model",  # the end
+        # the end
+        "BLEU", "chrF2", "nrefs:1|case:mixed", "version:", "FLOPs",
+        "try: dragoman translate --model",
     ):  # fmt: skip
         assert words in answer.err, words
-    bundle = {"manifest.json", "model.safetensors", "config.toml", "shared.spm", "languages.json", "card.json"}
+    bundle = {
+        "manifest.json",
+        "model.safetensors",
+        "config.toml",
+        "shared.spm",
+        "languages.json",
+        "card.json",
+    }
     assert bundle <= {path.name for path in (tmp_path / "run").iterdir()}
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert {entry["kind"] for entry in log} == {"train", "valid"}
@@ -49,15 +65,29 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
     assert answer["source"] == "eins zwei"
     assert answer["translations"][0]["text"] == "one two"
     assert dragoman("translate", "eins", "--prefix", "nine", *model).out.startswith("nine")
-    drawn = [dragoman("translate", "eins zwei", "--sample", "--top-k", 1, "--seed", s, *model).out for s in (1, 2)]
+    drawn = [
+        dragoman("translate", "eins zwei", "--sample", "--top-k", 1, "--seed", s, *model).out
+        for s in (1, 2)
+    ]
     assert drawn == ["one two\n", "one two\n"]
     ensemble = f"{trained},{trained}"
     assert dragoman("translate", "sieben acht", "--model", ensemble).out == "seven eight\n"
 
 
 def test_lines_come_from_standard_input(trained) -> None:
-    command = [sys.executable, "-m", "dragoman", "translate", "--model", str(trained), "--device", "cpu"]
-    done = subprocess.run(command, input="eins\nzwei drei\n", capture_output=True, text=True, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "translate",
+        "--model",
+        str(trained),
+        "--device",
+        "cpu",
+    ]
+    done = subprocess.run(
+        command, input="eins\nzwei drei\n", capture_output=True, text=True, check=True
+    )
     assert done.stdout == "one\ntwo three\n"
 
 
@@ -90,7 +120,14 @@ def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
 
 def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "new", toy_pairs(200, seed=5))
-    options = ["--device", "cpu", "--set", "training.max_steps=2", "--set", "training.learning_rate=1e-5"]
+    options = [
+        "--device",
+        "cpu",
+        "--set",
+        "training.max_steps=2",
+        "--set",
+        "training.learning_rate=1e-5",
+    ]
     answer = dragoman("train", *corpus, "--out", tmp_path / "tuned", "--init", trained, *options)
     assert answer.code == 0, answer.err
     assert (tmp_path / "tuned" / "shared.spm").read_bytes() == (trained / "shared.spm").read_bytes()
@@ -99,7 +136,9 @@ def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tm
 
 def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(12))
-    answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2")
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2"
+    )
     assert answer.code == 0, answer.err
     assert dragoman("translate", "eins", "--model", tmp_path / "run").code == 0
 
@@ -113,17 +152,29 @@ def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) ->
 
 def test_training_stops_when_validation_no_longer_improves(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
-    still = ["--set", "training.learning_rate=0", "--set", "training.validate_every=1", "--set", "training.patience=2"]
+    still = [
+        "--set",
+        "training.learning_rate=0",
+        "--set",
+        "training.validate_every=1",
+        "--set",
+        "training.patience=2",
+    ]
     answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, *still)
     assert answer.code == 0, answer.err
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert [entry["step"] for entry in log if entry["kind"] == "valid"] == [1, 2, 3]  # the first, then two no better
-    assert dragoman("train", *corpus, "--out", tmp_path / "run", "--resume").err.endswith("nothing to do.\n")
+    # the first, then two no better
+    assert [entry["step"] for entry in log if entry["kind"] == "valid"] == [1, 2, 3]
+    assert dragoman("train", *corpus, "--out", tmp_path / "run", "--resume").err.endswith(
+        "nothing to do.\n"
+    )
 
 
 def test_a_wrong_test_file_shows_before_training(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
-    answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--test", "nope.de", "nope.en", *QUICK_RUN)
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "run", "--test", "nope.de", "nope.en", *QUICK_RUN
+    )
     assert answer.code == 1
     assert answer.err == "dragoman: nope.de: no such file.\n"
     assert not (tmp_path / "run" / "log.jsonl").exists()
@@ -152,7 +203,9 @@ def test_a_tsv_from_standard_input_is_enough(tmp_path) -> None:
     ]
     lines = "".join(f"{source}\t{target}\n" for source, target in toy_pairs(100))
     options = [*QUICK_RUN, "--set", "training.max_steps=2"]
-    done = subprocess.run([*command, *options], input=lines, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *options], input=lines, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "de → en" in done.stderr
 
@@ -180,20 +233,33 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             "is not empty (it holds thesis.txt)",
         ),
         "out is a file": (["train", *good, "--out", tmp_path / "file"], "opening the run"),
-        "unknown setting": (["train", *good, *out, "--set", "model.widht=1"], "did you mean model.width?"),
+        "unknown setting": (
+            ["train", *good, *out, "--set", "model.widht=1"],
+            "did you mean model.width?",
+        ),
         "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
         "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
-        "vocabulary too small": (["train", *good, *out, "--set", "text.size=9"], "text.size=9 is too small"),
+        "vocabulary too small": (
+            ["train", *good, *out, "--set", "text.size=9"],
+            "text.size=9 is too small",
+        ),
         "no such model": (["translate", "x", "--model", tmp_path / "nope"], "no such model folder"),
         "not a model": (["translate", "x", "--model", tmp_path / "taken"], "not a model folder"),
-        "unknown device": (["translate", "x", "--model", "m", "--device", "tpu"], "no such model folder"),
+        "unknown device": (
+            ["translate", "x", "--model", "m", "--device", "tpu"],
+            "no such model folder",
+        ),
         "nothing to evaluate": (["evaluate", good[0], good[1]], "nothing to evaluate"),
-        "reference of another length": (["evaluate", good[0], short, "--hyp", good[1]], "line by line"),
+        "reference of another length": (
+            ["evaluate", good[0], short, "--hyp", good[1]],
+            "line by line",
+        ),
     }
 
 
 MISTAKES = [
-    "sides of different length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
+    "sides of different "
+    "length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
     "vocabulary too small", "no such model", "not a model", "unknown device", "nothing to evaluate",
     "reference of another length",
@@ -214,7 +280,15 @@ def test_a_mistake_gets_one_clear_line(dragoman, tmp_path, name: str) -> None:
 
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
-    command = ["train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=2"]
+    command = [
+        "train",
+        *corpus,
+        "--out",
+        tmp_path / "run",
+        *QUICK_RUN,
+        "--set",
+        "training.max_steps=2",
+    ]
     assert dragoman(*command, "--resume").code == 0  # nothing to resume: from the beginning
     assert "already holds a run" in dragoman(*command).err
     other = dragoman(*command, "--resume", "--set", "model.dropout=0.5")
@@ -239,7 +313,12 @@ def test_two_runs_do_not_share_a_folder(dragoman, tmp_path) -> None:
         answer = dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN)
         assert answer.code == 1
         assert "in use by another training process" in answer.err
-    assert dragoman("train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=1").code == 0
+    assert (
+        dragoman(
+            "train", *corpus, "--out", tmp_path / "run", *QUICK_RUN, "--set", "training.max_steps=1"
+        ).code
+        == 0
+    )
 
 
 def test_usage_errors_exit_with_two(dragoman) -> None:
@@ -253,8 +332,15 @@ def test_from_python(tmp_path) -> None:
     import dragoman as package
 
     source, target = write_corpus(tmp_path, "t", toy_pairs(100))
-    settings = {"model.norm": "pre", "training.max_steps": 2, "training.batch_tokens": 200, "text.size": 400}
-    translator = package.train(source, target, tmp_path / "run", preset="tiny", settings=settings, device="cpu")
+    settings = {
+        "model.norm": "pre",
+        "training.max_steps": 2,
+        "training.batch_tokens": 200,
+        "text.size": 400,
+    }
+    translator = package.train(
+        source, target, tmp_path / "run", preset="tiny", settings=settings, device="cpu"
+    )
     assert translator.config.model.norm == "pre"
     assert isinstance(translator("eins"), str)
     with pytest.raises(package.DragomanError):
@@ -269,13 +355,23 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
     assert prepared.code == 0, prepared.err
     assert "pairs" in prepared.out
     assert dragoman("train", *corpus, "--out", tmp_path / "whole", *short).code == 0
-    assert dragoman("train", "--prepared", tmp_path / "data", "--out", tmp_path / "run", *short).code == 0
+    assert (
+        dragoman("train", "--prepared", tmp_path / "data", "--out", tmp_path / "run", *short).code
+        == 0
+    )
     assert not (tmp_path / "run" / "data").exists()
     models = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "whole")]
     assert models[0] == models[1]
-    resumed = dragoman("train", "--out", tmp_path / "run", "--resume", "--set", "training.max_steps=3")
+    resumed = dragoman(
+        "train", "--out", tmp_path / "run", "--resume", "--set", "training.max_steps=3"
+    )
     assert "resumed at step 2" in resumed.err
-    other = dragoman("train", "--prepared", tmp_path / "data", "--out", tmp_path / "o", "--set", "text.size=300")
+    other = dragoman(
+        "train", "--prepared", tmp_path / "data", "--out", tmp_path / "o", "--set", "text.size=300"
+    )
     assert (other.code, "was prepared with text.size=400" in other.err) == (1, True)
-    assert "holds no prepared data" in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
+    assert (
+        "holds no prepared data"
+        in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
+    )
     assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err

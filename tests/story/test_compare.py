@@ -9,7 +9,18 @@ from dragoman.compare.systems import ARCHITECTURES
 
 
 def test_some_claims_are_run_drawn_and_not_run_again(dragoman, tmp_path: Path) -> None:
-    words = ("compare", "--quick", "--flops", "1e8", "--device", "cpu", "--jobs", "1", "--out", tmp_path / "claims")
+    words = (
+        "compare",
+        "--quick",
+        "--flops",
+        "1e8",
+        "--device",
+        "cpu",
+        "--jobs",
+        "1",
+        "--out",
+        tmp_path / "claims",
+    )
     answer = dragoman(*words, "--claims", "C5,C8")
     assert answer.code == 0, answer.err
     page = (tmp_path / "claims" / "report.html").read_text()
@@ -31,7 +42,9 @@ def test_a_wrong_claim_and_a_missing_folder_are_told_in_one_line(dragoman, tmp_p
 
 
 @pytest.mark.slow
-def test_the_quick_comparison_shows_every_claim_and_every_architecture(dragoman, tmp_path: Path) -> None:
+def test_the_quick_comparison_shows_every_claim_and_every_architecture(
+    dragoman, tmp_path: Path
+) -> None:
     answer = dragoman("compare", "--quick", "--device", "cpu", "--out", tmp_path / "claims")
     assert answer.code == 0, answer.err
     page = (tmp_path / "claims" / "report.html").read_text()

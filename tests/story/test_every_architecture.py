@@ -26,17 +26,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("peers")
     corpus = Corpus(*map(str, write_corpus(folder, "train", toy_pairs(300))))
     settings = {
-        **SMALL, "text.size": 400, "training.max_steps": 2, "training.batch_tokens": 300, "training.validate_every": 0,
+        **SMALL, "text.size": 400, "training.max_steps": 2, "training.batch_tokens": 300,
+        "training.validate_every": 0,
         "data.valid_size": 4, "decoding.beam": 2, "decoding.max_length_extra": 5,
     }  # fmt: skip
     for name in ARCHITECTURES:
         chosen = {**settings, "model.architecture": name}
-        assert train(folder / name, corpora=(corpus,), preset="tiny", settings=chosen, device="cpu").finished
+        assert train(
+            folder / name, corpora=(corpus,), preset="tiny", settings=chosen, device="cpu"
+        ).finished
     return {name: folder / name for name in ARCHITECTURES}
 
 
 @pytest.mark.parametrize("architecture", PEERS)
-def test_a_bundle_holds_the_whole_model(runs: dict[str, Path], architecture: str, tmp_path: Path) -> None:
+def test_a_bundle_holds_the_whole_model(
+    runs: dict[str, Path], architecture: str, tmp_path: Path
+) -> None:
     """Read and written again, it gives the same scores; its card tells the cost."""
     bundle = read_bundle(runs[architecture])
     assert bundle.config.model.architecture == architecture
@@ -44,19 +49,29 @@ def test_a_bundle_holds_the_whole_model(runs: dict[str, Path], architecture: str
     write_bundle(tmp_path / "again", bundle)
     pairs = toy_pairs(20, seed=3)
     sides = [source for source, _ in pairs], [target for _, target in pairs]
-    first, again = (load(folder, device="cpu").score(*sides) for folder in (runs[architecture], tmp_path / "again"))
+    first, again = (
+        load(folder, device="cpu").score(*sides)
+        for folder in (runs[architecture], tmp_path / "again")
+    )
     np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))
 
 
 @pytest.mark.parametrize("architecture", PEERS)
-def test_every_command_takes_it(dragoman, runs: dict[str, Path], architecture: str, tmp_path: Path) -> None:
-    model, page = ["--model", runs[architecture], "--device", "cpu"], tmp_path / "page.html"
+def test_every_command_takes_it(
+    dragoman, runs: dict[str, Path], architecture: str, tmp_path: Path
+) -> None:
+    model = ["--model", runs[architecture], "--device", "cpu"]
+    page = tmp_path / "page.html"
     translated = dragoman("translate", "eins zwei", *model, "--json")
     assert translated.code == 0, translated.err
     assert np.isfinite(json.loads(translated.out)["translations"][0]["score"])
     assert f"architecture: {architecture}" in dragoman("info", runs[architecture]).out
     shown = dragoman("attend", "eins zwei", *model, "--out", page)
-    for refused in (shown, dragoman("translate", "eins", *model, "--alignments")) if architecture in BLIND else ():
+    for refused in (
+        (shown, dragoman("translate", "eins", *model, "--alignments"))
+        if architecture in BLIND
+        else ()
+    ):
         assert refused.code == 1
         assert "no attention" in refused.err
         assert refused.err.count("\n") == 1
@@ -84,13 +99,18 @@ def test_the_service_says_which_can_show_attention(runs: dict[str, Path]) -> Non
         with TestClient(create_app(Service([str(runs[architecture])], device="cpu"))) as client:
             assert client.post("/v1/translate", json={"text": "eins"}).status_code == 200
             (shown,) = client.get("/v1/models").json()["models"]
-            assert (shown["architecture"], shown["attention"]) == (architecture, architecture == "rnn-attention")
+            assert (shown["architecture"], shown["attention"]) == (
+                architecture,
+                architecture == "rnn-attention",
+            )
             asked = client.post("/v1/attention", json={"text": "eins"})
             assert asked.status_code == (200 if shown["attention"] else 400), asked.text
 
 
 def test_the_lexical_model_translates_word_by_word(dragoman, runs: dict[str, Path]) -> None:
-    said = dragoman("translate", " ".join(NUMBERS), "--model", runs["lexical"], "--device", "cpu").out
+    said = dragoman(
+        "translate", " ".join(NUMBERS), "--model", runs["lexical"], "--device", "cpu"
+    ).out
     assert said.split() == list(NUMBERS.values())
 
 

@@ -15,17 +15,41 @@ from dragoman.text.parallel import read_pairs
 
 LANGUAGES = ("de", "en", "es", "fr", "pt")
 SAID = {
-    "de": ["Wo ist meine Tasche?", "Ich habe heute keine Zeit, weil ich arbeiten muss.", "Das Wetter ist schön."],
-    "en": ["Where is my bag?", "I don't have time today because I have to work.", "The weather is nice."],
-    "es": ["¿Dónde está mi bolso?", "Hoy no tengo tiempo porque tengo que trabajar.", "Hace buen tiempo."],
-    "fr": ["Où est mon sac ?", "Je n'ai pas le temps aujourd'hui parce que je dois travailler.", "Il fait beau."],
-    "pt": ["Onde está a minha bolsa?", "Hoje não tenho tempo porque preciso trabalhar.", "O tempo está bom."],
+    "de": [
+        "Wo ist meine Tasche?",
+        "Ich habe heute keine Zeit, weil ich arbeiten muss.",
+        "Das Wetter ist schön.",
+    ],
+    "en": [
+        "Where is my bag?",
+        "I don't have time today because I have to work.",
+        "The weather is nice.",
+    ],
+    "es": [
+        "¿Dónde está mi bolso?",
+        "Hoy no tengo tiempo porque tengo que trabajar.",
+        "Hace buen tiempo.",
+    ],
+    "fr": [
+        "Où est mon sac ?",
+        "Je n'ai pas le temps aujourd'hui parce que je dois travailler.",
+        "Il fait beau.",
+    ],
+    "pt": [
+        "Onde está a minha bolsa?",
+        "Hoje não tenho tempo porque preciso trabalhar.",
+        "O tempo está bom.",
+    ],
 }
 NAMES = [
-    "Wuppertal", "Müller", "O'Brien", "Zoë", "Microsoft", "Siemens", "München", "Giovanni", "Katarzyna", "Rossi",
-    "Yamamoto", "Nguyen", "Schröder", "García", "Lefèvre", "Fernández", "Silva", "Oliveira", "Johansson",
-    "Kowalski", "Papadopoulos", "Aoife", "Bjørn", "Heidelberg", "Toulouse", "Sevilla", "Coimbra", "Leicester",
-    "Obama", "Merkel", "Netflix", "Toyota", "Samsung", "Vodafone", "Jürgen", "Sabine", "Thiago", "Ingrid",
+    "Wuppertal", "Müller", "O'Brien", "Zoë", "Microsoft", "Siemens", "München", "Giovanni",
+    "Katarzyna", "Rossi",
+    "Yamamoto", "Nguyen", "Schröder", "García", "Lefèvre", "Fernández", "Silva", "Oliveira",
+    "Johansson",
+    "Kowalski", "Papadopoulos", "Aoife", "Bjørn", "Heidelberg", "Toulouse", "Sevilla", "Coimbra",
+    "Leicester",
+    "Obama", "Merkel", "Netflix", "Toyota", "Samsung", "Vodafone", "Jürgen", "Sabine", "Thiago",
+    "Ingrid",
     "Mohammed", "Priya", "Krzyżewski", "Dvořák",
 ]  # fmt: skip
 NAMED = [
@@ -52,20 +76,34 @@ def english(translator: Translator) -> Callable[[str], str]:
 def test_nobody_has_to_name_a_model(dragoman) -> None:
     assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "en").out
     assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--model", BUNDLED).out
-    assert "does not translate into 'fi'" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "fi").err
+    assert (
+        "does not translate into 'fi'"
+        in dragoman("translate", "Wo ist der Bahnhof?", "--to", "fi").err
+    )
     assert "does not translate from 'fi'" in dragoman("translate", "Hei!", "--from", "fi").err
 
 
 @pytest.mark.parametrize(("source", "target"), permutations(LANGUAGES, 2))
-def test_every_direction_answers_in_its_language(translator: Translator, source: str, target: str) -> None:
+def test_every_direction_answers_in_its_language(
+    translator: Translator, source: str, target: str
+) -> None:
     said = " ".join(translator(SAID[source], Request(to=target)))
     assert detect(said, LANGUAGES)[0].language == target, said
 
 
-def test_german_becomes_english_and_english_german_where_nobody_says(translator: Translator) -> None:
+def test_german_becomes_english_and_english_german_where_nobody_says(
+    translator: Translator,
+) -> None:
     german, english, french = translator([SAID["de"][1], SAID["en"][1], SAID["fr"][1]])
-    assert [detect(text, LANGUAGES)[0].language for text in (german, english, french)] == ["en", "de", "en"]
-    assert detect(translator("Bonjour !", Request(source_language="en")), LANGUAGES)[0].language == "de"
+    assert [detect(text, LANGUAGES)[0].language for text in (german, english, french)] == [
+        "en",
+        "de",
+        "en",
+    ]
+    assert (
+        detect(translator("Bonjour !", Request(source_language="en")), LANGUAGES)[0].language
+        == "de"
+    )
 
 
 def test_it_is_as_good_as_it_says(translator: Translator) -> None:
@@ -79,7 +117,13 @@ def test_its_card_tells_where_it_comes_from(dragoman) -> None:
     shown = dragoman("info").out
     for source, target in permutations(LANGUAGES, 2):
         assert re.search(rf"{source}→{target} chrF2: \d+\.\d+ \(.*version", shown)
-    for fact in ("tatoeba.org", "licence: ", "dragoman train --config pretraining/config.toml", "flops: ", "H200"):
+    for fact in (
+        "tatoeba.org",
+        "licence: ",
+        "dragoman train --config pretraining/config.toml",
+        "flops: ",
+        "H200",
+    ):
         assert fact in shown
 
 
@@ -104,7 +148,9 @@ def test_it_is_small_and_in_eight_bits() -> None:
 )
 def test_digits_survive(english, text: str) -> None:
     said = english(text)
-    assert sorted("".join(re.findall(r"\d", said))) == sorted("".join(re.findall(r"\d", text))), said
+    assert sorted("".join(re.findall(r"\d", said))) == sorted("".join(re.findall(r"\d", text))), (
+        said
+    )
 
 
 def test_most_names_survive(translator: Translator) -> None:

@@ -19,7 +19,18 @@ from tests.conftest import NUMBERS
 @contextmanager
 def serving(model, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The service in a process of its own, and where it listens."""
-    command = [sys.executable, "-m", "dragoman", "serve", "--model", str(model), "--port", "0", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "serve",
+        "--model",
+        str(model),
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+    ]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process, re.search(r"http://\S+", process.stderr.readline())[0]
@@ -28,7 +39,9 @@ def serving(model, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]
 
 
 def post(address: str, question: dict) -> dict:
-    asked = urllib.request.Request(address, json.dumps(question).encode(), {"Content-Type": "application/json"})
+    asked = urllib.request.Request(
+        address, json.dumps(question).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(asked, timeout=60) as answer:
         return json.load(answer)
 
@@ -37,7 +50,10 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
     texts = [" ".join(list(NUMBERS) * 4) for _ in range(12)]
     with serving(trained) as (process, address):
         assert address.startswith("http://127.0.0.1:")
-        assert post(f"{address}v1/translate", {"text": "eins zwei"})["translations"][0]["text"] == "one two"
+        assert (
+            post(f"{address}v1/translate", {"text": "eins zwei"})["translations"][0]["text"]
+            == "one two"
+        )
         found: list[dict] = []
         asking = threading.Thread(
             target=lambda: found.append(post(f"{address}v1/translate", {"text": texts, "beam": 16}))
@@ -60,16 +76,32 @@ def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:
 
 def test_attend_writes_a_page_and_figures(dragoman, trained, tmp_path) -> None:
     page, svg, png = tmp_path / "sub" / "a.html", tmp_path / "a.svg", tmp_path / "a.png"
-    answer = dragoman("attend", "eins zwei", "--model", trained, "--out", page, "--svg", svg, "--png", png)
+    answer = dragoman(
+        "attend", "eins zwei", "--model", trained, "--out", page, "--svg", svg, "--png", png
+    )
     assert answer.out == "one two\n"
     assert page.read_text().startswith("<!doctype html>")
     assert svg.read_text().startswith("<svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     one = dragoman(
-        "attend", "eins", "--model", trained, "--svg", svg, "--attention", "encoder", "--layer", 1, "--head", 2
+        "attend",
+        "eins",
+        "--model",
+        trained,
+        "--svg",
+        svg,
+        "--attention",
+        "encoder",
+        "--layer",
+        1,
+        "--head",
+        2,
     )
     assert one.code == 0
     assert "layer 1, head 2" in svg.read_text()
     assert "layer 1, head 1" not in svg.read_text()
     assert "nothing to write" in dragoman("attend", "eins", "--model", trained).err
-    assert "from 1 to 2" in dragoman("attend", "eins", "--model", trained, "--svg", svg, "--layer", 7).err
+    assert (
+        "from 1 to 2"
+        in dragoman("attend", "eins", "--model", trained, "--svg", svg, "--layer", 7).err
+    )

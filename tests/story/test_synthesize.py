@@ -13,17 +13,25 @@ def rows(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()]
 
 
-def test_a_model_is_trained_on_what_another_one_made(dragoman, trained: Path, tmp_path: Path) -> None:
-    """The teacher goes from German to English, so the sources it makes are for a model from English to German."""
+def test_a_model_is_trained_on_what_another_one_made(
+    dragoman, trained: Path, tmp_path: Path
+) -> None:
+    """The teacher goes from German to English, so the sources it makes are for a model from English
+    to German."""
     real = [source for source, _ in toy_pairs(60, seed=12)]
     text = tmp_path / "text.de"
     text.write_text("".join(f"{line}\n" for line in [*real, "", "\t"]))
     made = tmp_path / "made.en-de.tsv.gz"
-    answer = dragoman("synthesize", "--model", trained, "--input", text, "--output", made, "--device", "cpu")
+    answer = dragoman(
+        "synthesize", "--model", trained, "--input", text, "--output", made, "--device", "cpu"
+    )
     assert answer.code == 0, answer.err
     assert f"60 pairs in {made}; 2 lines left out" in " ".join(answer.err.split())
     assert [target for _, target in rows(made)] == real
-    right = [source == f"<BT> {' '.join(NUMBERS[word] for word in target.split())}" for source, target in rows(made)]
+    right = [
+        source == f"<BT> {' '.join(NUMBERS[word] for word in target.split())}"
+        for source, target in rows(made)
+    ]
     assert sum(right) > 0.9 * len(real)
 
     source, target = write_corpus(tmp_path, "real", [(b, a) for a, b in toy_pairs(100)])
@@ -40,16 +48,22 @@ def test_a_model_is_trained_on_what_another_one_made(dragoman, trained: Path, tm
     assert dragoman("translate", "one two", "--model", tmp_path / "run").code == 0
 
 
-def test_a_teacher_gives_new_targets_to_real_sources(dragoman, trained: Path, tmp_path: Path) -> None:
+def test_a_teacher_gives_new_targets_to_real_sources(
+    dragoman, trained: Path, tmp_path: Path
+) -> None:
     text, made = tmp_path / "text.de", tmp_path / "made.de-en.tsv"
     text.write_text("eins zwei\nneun\n")
     files = ("--input", text, "--output", made)
-    answer = dragoman("synthesize", "--kind", "distil", "--model", trained, *files, "--sample", "--top-k", 1)
+    answer = dragoman(
+        "synthesize", "--kind", "distil", "--model", trained, *files, "--sample", "--top-k", 1
+    )
     assert answer.code == 0, answer.err
     assert rows(made) == [["eins zwei", "one two"], ["neun", "nine"]]
 
 
-def test_a_mistake_in_what_to_make_gets_one_clear_line(dragoman, trained: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_what_to_make_gets_one_clear_line(
+    dragoman, trained: Path, tmp_path: Path
+) -> None:
     for arguments, words in (
         (("--kind", "fronk", "--input", "a", "--output", "b"), "it can be back, distil"),
         (("--input", "a"), "--output F"),

@@ -8,8 +8,18 @@ from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
 from tests.conftest import NUMBERS, QUICK_RUN, toy_pairs, write_corpus
 
-QUICK = ["training.batch_tokens=1000", "training.validate_every=0", "training.warmup_steps=20", "model.dropout=0.0"]
-LEARN = [*QUICK, "training.learning_rate=1e-2", "training.checkpoint_every=100", "training.average=1"]
+QUICK = [
+    "training.batch_tokens=1000",
+    "training.validate_every=0",
+    "training.warmup_steps=20",
+    "model.dropout=0.0",
+]
+LEARN = [
+    *QUICK,
+    "training.learning_rate=1e-2",
+    "training.checkpoint_every=100",
+    "training.average=1",
+]
 
 
 def trained(dragoman_, folder, kind: str, shared: str, longest: int, steps: int):
@@ -22,7 +32,12 @@ def trained(dragoman_, folder, kind: str, shared: str, longest: int, steps: int)
         f"training.max_steps={steps}",
     ]
     answer = dragoman_(
-        "train", *corpus, "--out", folder / "run", *QUICK_RUN, *(word for s in settings for word in ("--set", s))
+        "train",
+        *corpus,
+        "--out",
+        folder / "run",
+        *QUICK_RUN,
+        *(word for s in settings for word in ("--set", s)),
     )
     assert answer.code == 0, answer.err
     return dragoman.load(folder / "run", device="cpu")

@@ -21,15 +21,31 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, check=True, capture_output=True)
     venv.create(folder / "env", with_pip=True)
     wheel = next(folder.glob("dragoman-*.whl"))
-    pip = [folder / "env/bin/pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel]
+    pip = [
+        folder / "env/bin/pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+        wheel,
+    ]
     subprocess.run(pip, check=True, capture_output=True)
     return folder / "env/bin"
 
 
 def run(program: Path, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
     return subprocess.run(
-        [program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=environment, check=False
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
     )
 
 
@@ -55,13 +71,20 @@ def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path
         assert "Traceback" not in done.stderr
 
 
-def test_the_wheel_brings_its_pages_and_says_what_serving_needs(installed: Path, tmp_path: Path, trained: Path) -> None:
+def test_the_wheel_brings_its_pages_and_says_what_serving_needs(
+    installed: Path, tmp_path: Path, trained: Path
+) -> None:
     program = (
         "from importlib import resources as r;"
-        "print(sorted(f.name for p in ('inspect', 'serve') for f in (r.files(f'dragoman.{p}') / 'page').iterdir()))"
+        "print(sorted(f.name for p in ('inspect', 'serve') for f in (r.files(f'dragoman.{p}') / "
+        "'page').iterdir()))"
     )
     shown = run(installed / "python", "-c", program, cwd=tmp_path).stdout
-    there = [file.name for package in ("inspect", "serve") for file in (ROOT / "dragoman" / package / "page").iterdir()]
+    there = [
+        file.name
+        for package in ("inspect", "serve")
+        for file in (ROOT / "dragoman" / package / "page").iterdir()
+    ]
     assert shown == f"{sorted(there)}\n"
     done = run(installed / "dragoman", "serve", "--model", trained, cwd=tmp_path)
     assert done.returncode == 1
@@ -69,16 +92,23 @@ def test_the_wheel_brings_its_pages_and_says_what_serving_needs(installed: Path,
     assert "Traceback" not in done.stderr
 
 
-def test_it_translates_without_torch_and_soon(installed: Path, tmp_path: Path, trained: Path) -> None:
-    """A bundle needs the plain wheel alone, converted or not; the limits are generous: benchmarks/cpu.py times it."""
+def test_it_translates_without_torch_and_soon(
+    installed: Path, tmp_path: Path, trained: Path
+) -> None:
+    """A bundle needs the plain wheel alone, converted or not; the limits are generous:
+    benchmarks/cpu.py times it."""
     done = run(installed / "dragoman", "translate", "eins zwei", "--model", trained, cwd=tmp_path)
     assert done.stdout == "one two\n", done.stderr
     write_bundle(tmp_path / "int8", to_onnx(read_bundle(trained), int8=True))
-    done = run(installed / "dragoman", "translate", "eins zwei", "--model", tmp_path / "int8", cwd=tmp_path)
+    done = run(
+        installed / "dragoman", "translate", "eins zwei", "--model", tmp_path / "int8", cwd=tmp_path
+    )
     assert done.stdout == "one two\n", done.stderr
     imported, translated = (
         float(seconds)
-        for seconds in run(installed / "python", "-c", TIMES, tmp_path / "int8", cwd=tmp_path).stdout.split()
+        for seconds in run(
+            installed / "python", "-c", TIMES, tmp_path / "int8", cwd=tmp_path
+        ).stdout.split()
     )
     assert imported < 1.5
     assert translated < 5
@@ -96,6 +126,11 @@ assert "torch" not in sys.modules
 
 
 def test_importing_dragoman_imports_neither_torch_nor_training() -> None:
-    program = "import sys, dragoman; print([m for m in sys.modules if m == 'torch' or 'dragoman.training' in m])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys, dragoman; print([m for m in sys.modules if m == 'torch' or "
+        "'dragoman.training' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"

@@ -1,4 +1,5 @@
-"""A corpus of attacks by whoever makes a model folder: none reads a file, none hangs, each refusal is one line.
+"""A corpus of attacks by whoever makes a model folder: none reads a file, none hangs, each refusal
+is one line.
 
 The forgers know the format: sizes and hashes in the manifest match.
 """
@@ -22,7 +23,15 @@ from dragoman.bundle import read_bundle
 from dragoman.engine.onnx.graphs import encoder_graph, step_graph
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.errors import DragomanError
-from tests.forging import KEPT, SAID, change_json, change_settings, copy_of_kept, forge, nothing_hangs
+from tests.forging import (
+    KEPT,
+    SAID,
+    change_json,
+    change_settings,
+    copy_of_kept,
+    forge,
+    nothing_hangs,
+)
 
 SECRET = "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI"
 
@@ -50,15 +59,22 @@ def as_once_stored(raw: bytes, weights_file: bytes) -> onnx.ModelProto:
     return model
 
 
-def that_says_a_file(step: onnx.ModelProto, name: str, size: int, first_byte: int) -> onnx.ModelProto:
-    """The step with a branch of `If` that reads a file as a weight, its bytes the tokens that come next.
+def that_says_a_file(
+    step: onnx.ModelProto, name: str, size: int, first_byte: int
+) -> onnx.ModelProto:
+    """The step with a branch of `If` that reads a file as a weight, its bytes the tokens that come
+    next.
 
     `first_byte` is the id of the piece <0x00>.
     """
-    secret = TensorProto(name="secret", data_type=TensorProto.UINT8, dims=[size], data_location=TensorProto.EXTERNAL)
+    secret = TensorProto(
+        name="secret", data_type=TensorProto.UINT8, dims=[size], data_location=TensorProto.EXTERNAL
+    )
     secret.external_data.add(key="location", value=name)
     said = helper.make_tensor_value_info("branch", TensorProto.UINT8, [size])
-    branch = helper.make_graph([helper.make_node("Identity", ["secret"], ["branch"])], "b", [], [said], [secret])
+    branch = helper.make_graph(
+        [helper.make_node("Identity", ["secret"], ["branch"])], "b", [], [said], [secret]
+    )
     for array, label in (
         (np.array(True), "always"),
         (np.array(first_byte), "first_byte"),
@@ -85,29 +101,41 @@ def that_says_a_file(step: onnx.ModelProto, name: str, size: int, first_byte: in
 
 
 def with_a_graph_that_reads(folder: Path, name: str, size: int) -> None:
-    bundle, raw = read_bundle(folder), (folder / "model.safetensors").read_bytes()
+    bundle = read_bundle(folder)
+    raw = (folder / "model.safetensors").read_bytes()
     config, weights, target = bundle.config.model, bundle.weights, bundle.codec.target
     encoder = as_once_stored(encoder_graph(config, weights), raw)
     step = as_once_stored(step_graph(config, weights, target), raw)
     forge(folder, "encoder.onnx", encoder.SerializeToString())
-    forge(folder, "step.onnx", that_says_a_file(step, name, size, target.ids["<0x00>"]).SerializeToString())
+    forge(
+        folder,
+        "step.onnx",
+        that_says_a_file(step, name, size, target.ids["<0x00>"]).SerializeToString(),
+    )
 
 
 @pytest.mark.parametrize("engine", ["auto", "onnx", "torch"])
 @pytest.mark.parametrize("name", [".env", "../../secret"])
-def test_a_forged_graph_reads_no_file(dragoman, forged: Path, tmp_path: Path, monkeypatch, engine: str, name) -> None:
-    """An `If` whose branch has a weight in a file beside the user's own: it was printed as the translation."""
+def test_a_forged_graph_reads_no_file(
+    dragoman, forged: Path, tmp_path: Path, monkeypatch, engine: str, name
+) -> None:
+    """An `If` whose branch has a weight in a file beside the user's own: it was printed as the
+    translation."""
     here = tmp_path / "home" / "work"
     here.mkdir(parents=True)
     (here / name).write_text(SECRET)
     with_a_graph_that_reads(forged, name, len(SECRET))
     monkeypatch.chdir(here)
-    answer = dragoman("translate", *SAID, "--model", forged, "--engine", engine, "--device", "cpu", "--beam", 1)
+    answer = dragoman(
+        "translate", *SAID, "--model", forged, "--engine", engine, "--device", "cpu", "--beam", 1
+    )
     assert (answer.code, answer.out) == (0, "".join(f"{said}\n" for said in SAID.values()))
     assert not any(part in answer.out + answer.err for part in (SECRET, SECRET[:9]))
 
 
-def test_an_old_bundles_graphs_are_a_wish_for_the_onnx_engine_and_never_opened(forged: Path) -> None:
+def test_an_old_bundles_graphs_are_a_wish_for_the_onnx_engine_and_never_opened(
+    forged: Path,
+) -> None:
     for name in ("encoder.onnx", "step.onnx", "listed_step.onnx"):
         forge(forged, name, b"no graph at all")
         (forged / name).unlink()
@@ -122,7 +150,9 @@ def test_an_old_bundles_graphs_are_a_wish_for_the_onnx_engine_and_never_opened(f
 # Each other file, and the manifest.
 
 
-def replaced_by(make: Callable[[Path], object], name: str = "manifest.json") -> Callable[[Path], None]:
+def replaced_by(
+    make: Callable[[Path], object], name: str = "manifest.json"
+) -> Callable[[Path], None]:
     def attack(folder: Path) -> None:
         (folder / name).unlink()
         make(folder / name)
@@ -176,11 +206,14 @@ def sparse(folder: Path) -> None:
 
 def growing_rules(folder: Path) -> None:
     """A SentencePiece model that writes 20 kB for each letter a."""
-    model, rules = io.BytesIO(), folder.parent / "rules.tsv"
+    model = io.BytesIO()
+    rules = folder.parent / "rules.tsv"
     rules.write_text("61\t" + " ".join(["62"] * 20_000) + "\n")
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["eins zwei drei"] * 50), model_writer=model, vocab_size=300, hard_vocab_limit=False,
-        byte_fallback=True, normalization_rule_tsv=str(rules), pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+        sentence_iterator=iter(["eins zwei drei"] * 50), model_writer=model, vocab_size=300,
+        hard_vocab_limit=False,
+        byte_fallback=True, normalization_rule_tsv=str(rules), pad_id=0, unk_id=1, bos_id=2,
+        eos_id=3, minloglevel=2,
     )  # fmt: skip
     forge(folder, "shared.spm", model.getvalue())
 
@@ -189,7 +222,8 @@ def other_special_pieces(folder: Path) -> None:
     """A SentencePiece model without <pad> and without an end."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["eins zwei drei"] * 50), model_writer=model, vocab_size=300, hard_vocab_limit=False,
+        sentence_iterator=iter(["eins zwei drei"] * 50), model_writer=model, vocab_size=300,
+        hard_vocab_limit=False,
         byte_fallback=True, pad_id=-1, unk_id=0, bos_id=-1, eos_id=-1, minloglevel=2,
     )  # fmt: skip
     forge(folder, "shared.spm", model.getvalue())
@@ -200,7 +234,9 @@ def header(text: bytes) -> bytes:
 
 
 def shortlist(**arrays: list[int]) -> Callable[[Path], None]:
-    raw = safetensors.numpy.save({name: np.array(array, dtype=np.uint32) for name, array in arrays.items()})
+    raw = safetensors.numpy.save(
+        {name: np.array(array, dtype=np.uint32) for name, array in arrays.items()}
+    )
     return contents("shortlist.safetensors", raw)
 
 
@@ -209,21 +245,48 @@ WIDE = np.zeros((1, 32), dtype=np.uint8), np.ones(100_000, dtype=np.float32)
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "the manifest is a pipe": (replaced_by(os.mkfifo), "not a regular file"),
-    "the manifest is a device": (replaced_by(lambda path: path.symlink_to("/dev/zero")), "leads out"),
+    "the manifest is a device": (
+        replaced_by(lambda path: path.symlink_to("/dev/zero")),
+        "leads out",
+    ),
     "the manifest is a folder": (replaced_by(Path.mkdir), "not a regular file"),
-    "the manifest is a link to elsewhere": (replaced_by(lambda path: path.symlink_to("/etc/passwd")), "leads out"),
-    "the manifest is a link to itself": (replaced_by(lambda path: path.symlink_to(path.name)), "symbolic links"),
-    "the manifest is sparse": (lambda folder: os.truncate(folder / "manifest.json", 10**11), "at most"),
-    "the manifest is nested": (lambda folder: (folder / "manifest.json").write_bytes(DEEP), "too deeply"),
-    "the manifest is a list": (lambda folder: (folder / "manifest.json").write_text("[1]"), "cannot be read"),
+    "the manifest is a link to elsewhere": (
+        replaced_by(lambda path: path.symlink_to("/etc/passwd")),
+        "leads out",
+    ),
+    "the manifest is a link to itself": (
+        replaced_by(lambda path: path.symlink_to(path.name)),
+        "symbolic links",
+    ),
+    "the manifest is sparse": (
+        lambda folder: os.truncate(folder / "manifest.json", 10**11),
+        "at most",
+    ),
+    "the manifest is nested": (
+        lambda folder: (folder / "manifest.json").write_bytes(DEEP),
+        "too deeply",
+    ),
+    "the manifest is a list": (
+        lambda folder: (folder / "manifest.json").write_text("[1]"),
+        "cannot be read",
+    ),
     "files are pairs": (json_entries("manifest.json", files=[[1, 2], ["a", 3]]), "cannot be read"),
     "files are numbers": (listed_as("card.json", 3), "neither size nor hash"),
-    "a size is infinite": (listed_as("card.json", {"size": float("inf"), "sha256": ""}), "its manifest says inf"),
-    "an engine of one's own": (json_entries("manifest.json", engine="os.system"), "names the engine"),
+    "a size is infinite": (
+        listed_as("card.json", {"size": float("inf"), "sha256": ""}),
+        "its manifest says inf",
+    ),
+    "an engine of one's own": (
+        json_entries("manifest.json", engine="os.system"),
+        "names the engine",
+    ),
     "a card is a pipe": (listed_and_replaced_by(os.mkfifo, "card.json"), "not a regular file"),
     "weights are a folder": (replaced_by(Path.mkdir, "model.safetensors"), "model.safetensors"),
     "weights are sparse": (sparse, "at most"),
-    "a card is nested": (contents("card.json", DEEP), "card.json cannot be read (it is nested too deeply)"),
+    "a card is nested": (
+        contents("card.json", DEEP),
+        "card.json cannot be read (it is nested too deeply)",
+    ),
     "languages are nested": (contents("languages.json", DEEP), "languages.json cannot be read"),
     "settings are nested": (contents("config.toml", b"a=" + DEEP), "config.toml cannot be read"),
     "settings take minutes": (contents("config.toml", b".".join([b"a"] * 100_000) + b"=1"), "dots"),
@@ -231,42 +294,84 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         contents("config.toml", b"".join(b"k%d=1\n" % i for i in range(20_000))),
         "setting k0 is unknown",
     ),
-    "a setting speaks to the terminal": (contents("config.toml", f'"{chr(92)}u001b[2J"=1'.encode()), "is unknown"),
-    "a pipe's size of settings": (listed_and_replaced_by(os.mkfifo, "config.toml"), "not a regular file"),
+    "a setting speaks to the terminal": (
+        contents("config.toml", f'"{chr(92)}u001b[2J"=1'.encode()),
+        "is unknown",
+    ),
+    "a pipe's size of settings": (
+        listed_and_replaced_by(os.mkfifo, "config.toml"),
+        "not a regular file",
+    ),
     "a card has scores of text": (json_entries("card.json", scores=[{"name": 1}]), "card.json"),
     "a card scores words": (
         json_entries("card.json", scores=[{"name": "a", "signature": "b", "value": "1.0"}]),
         "a score is no number",
     ),
     "a card names numbers": (json_entries("card.json", **{"from": [1]}), "card.json"),
-    "a card with half a character": (contents("card.json", b'{"a": {"\\ud800": 1}}'), "surrogates not allowed"),
-    "a language speaks to the terminal": (json_entries("languages.json", target=[ESCAPE]), "is no code"),
+    "a card with half a character": (
+        contents("card.json", b'{"a": {"\\ud800": 1}}'),
+        "surrogates not allowed",
+    ),
+    "a language speaks to the terminal": (
+        json_entries("languages.json", target=[ESCAPE]),
+        "is no code",
+    ),
     "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is no code"),
-    "languages without tags": (json_entries("languages.json", target=["en", "fr"]), "no piece >>en<<"),
+    "languages without tags": (
+        json_entries("languages.json", target=["en", "fr"]),
+        "no piece >>en<<",
+    ),
     "many layers": (settings("encoder_layers = 1", "encoder_layers = 1000000000"), "at most 1000"),
-    "more layers than are stored": (settings("encoder_layers = 1", "encoder_layers = 1000"), "is missing"),
+    "more layers than are stored": (
+        settings("encoder_layers = 1", "encoder_layers = 1000"),
+        "is missing",
+    ),
     "a huge width": (settings("width = 32", "width = 2000000000"), "at most 65536"),
     "another width": (settings("width = 32", "width = 65536"), "has shape"),
-    "a huge inner width": (settings("feed_forward_width = 64", "feed_forward_width = 262144"), "has shape"),
-    "many positions": (settings('kind = "sinusoidal"', 'kind = "learned"'), "positions.table is missing"),
-    "endless translations": (settings("max_length_extra = 20", "max_length_extra = 1000000000000"), "at most"),
-    "weights of another kind": (weights(**{"encoder_norm.bias": np.zeros(32)}), "stored as float64"),
+    "a huge inner width": (
+        settings("feed_forward_width = 64", "feed_forward_width = 262144"),
+        "has shape",
+    ),
+    "many positions": (
+        settings('kind = "sinusoidal"', 'kind = "learned"'),
+        "positions.table is missing",
+    ),
+    "endless translations": (
+        settings("max_length_extra = 20", "max_length_extra = 1000000000000"),
+        "at most",
+    ),
+    "weights of another kind": (
+        weights(**{"encoder_norm.bias": np.zeros(32)}),
+        "stored as float64",
+    ),
     "a weight too many": (weights(more=np.zeros(3, dtype=np.float32)), "not part of this model"),
     "scales that multiply": (
-        weights(**dict(zip(("encoder_norm.weight", "encoder_norm.weight.scales"), WIDE, strict=True))),
+        weights(
+            **dict(zip(("encoder_norm.weight", "encoder_norm.weight.scales"), WIDE, strict=True))
+        ),
         "does not give each row",
     ),
-    "a weight speaks to the terminal": (weights(**{ESCAPE: np.zeros(3, dtype=np.float32)}), "not part of"),
+    "a weight speaks to the terminal": (
+        weights(**{ESCAPE: np.zeros(3, dtype=np.float32)}),
+        "not part of",
+    ),
     "weights in bfloat16": (
-        contents("model.safetensors", header(b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}') + b"ab"),
+        contents(
+            "model.safetensors",
+            header(b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}') + b"ab",
+        ),
         "cannot be read",
     ),
-    "a header without an end": (contents("model.safetensors", struct.pack("<Q", 2**62)), "cannot be read"),
+    "a header without an end": (
+        contents("model.safetensors", struct.pack("<Q", 2**62)),
+        "cannot be read",
+    ),
     "a nested header": (contents("model.safetensors", header(DEEP)), "cannot be read"),
     "a shape of 2e9 squared": (
         contents(
             "model.safetensors",
-            header(b'{"a":{"dtype":"F32","shape":[2000000000,2000000000],"data_offsets":[0,4]}}') + b"abcd",
+            header(b'{"a":{"dtype":"F32","shape":[2000000000,2000000000],"data_offsets":[0,4]}}')
+            + b"abcd",
         ),
         "cannot be read",
     ),
@@ -277,8 +382,14 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "rules that make text grow": (growing_rules, "a rule that writes 20,000 bytes"),
     "no special pieces": (other_special_pieces, "has none for pad"),
-    "a shortlist of other pieces": (shortlist(always=[3, 2**32 - 1], candidates=[], ends=[0] * 300), "shortlist"),
-    "a shortlist that ends elsewhere": (shortlist(always=[3], candidates=[5], ends=[2**32 - 1] * 300), "shortlist"),
+    "a shortlist of other pieces": (
+        shortlist(always=[3, 2**32 - 1], candidates=[], ends=[0] * 300),
+        "shortlist",
+    ),
+    "a shortlist that ends elsewhere": (
+        shortlist(always=[3], candidates=[5], ends=[2**32 - 1] * 300),
+        "shortlist",
+    ),
 }
 
 
@@ -287,7 +398,9 @@ def test_an_attack_is_refused_in_one_line(dragoman, forged: Path, name: str) -> 
     attack, words = ATTACKS[name]
     attack(forged)
     with nothing_hangs():
-        answer = dragoman("translate", "eins", "--model", forged, "--device", "cpu", "--engine", "onnx")
+        answer = dragoman(
+            "translate", "eins", "--model", forged, "--device", "cpu", "--engine", "onnx"
+        )
     assert (answer.code, answer.out) == (1, "")
     assert words in answer.err
     assert answer.err.count("\n") == 1
@@ -307,8 +420,12 @@ def test_weights_that_are_no_numbers_crash_nothing(forged: Path, value: float, e
 def test_ids_that_a_lexical_model_keeps_are_pieces(forged: Path) -> None:
     change_settings(forged, 'architecture = "transformer"', 'architecture = "lexical"')
     change_settings(forged, 'norm_kind = "layer"\n', "")
-    size, kept = len(read_pieces(forged)), 32
-    tables = {"probabilities": np.ones((size, kept), np.float32), "output.weight": np.ones((size, 1), np.float32)}
+    size = len(read_pieces(forged))
+    kept = 32
+    tables = {
+        "probabilities": np.ones((size, kept), np.float32),
+        "output.weight": np.ones((size, 1), np.float32),
+    }
     for worst in (size - 1, size, -1):
         tables["translations"] = np.full((size, kept), worst, dtype=np.int32)
         forge(forged, "model.safetensors", safetensors.numpy.save(tables))
@@ -320,5 +437,7 @@ def test_ids_that_a_lexical_model_keeps_are_pieces(forged: Path) -> None:
 
 
 def read_pieces(folder: Path) -> list[str]:
-    processor = sentencepiece.SentencePieceProcessor(model_proto=(folder / "shared.spm").read_bytes())
+    processor = sentencepiece.SentencePieceProcessor(
+        model_proto=(folder / "shared.spm").read_bytes()
+    )
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]

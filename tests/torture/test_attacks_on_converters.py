@@ -1,4 +1,5 @@
-"""A corpus of attacks by whoever makes a MarianMT folder: none runs code, reads private files, hangs, fills memory."""
+"""A corpus of attacks by whoever makes a MarianMT folder: none runs code, reads private files,
+hangs, fills memory."""
 
 import io
 import json
@@ -60,7 +61,9 @@ def weights(**changes: np.ndarray) -> Callable[[Path], object]:
     return attack
 
 
-def pickled(change: Callable[[dict[str, torch.Tensor]], object], packed: bool = False) -> Callable[[Path], object]:
+def pickled(
+    change: Callable[[dict[str, torch.Tensor]], object], packed: bool = False
+) -> Callable[[Path], object]:
     """The weights as a pickle, after a change; `packed`: its archive compressed."""
 
     def attack(folder: Path) -> None:
@@ -71,7 +74,10 @@ def pickled(change: Callable[[dict[str, torch.Tensor]], object], packed: bool = 
         torch.save(tensors, file)
         if packed:
             small = io.BytesIO()
-            with zipfile.ZipFile(file) as before, zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as after:
+            with (
+                zipfile.ZipFile(file) as before,
+                zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as after,
+            ):
                 for name in before.namelist():
                     after.writestr(name, before.read(name))
             file = small
@@ -111,7 +117,10 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a huge vocabulary": (entries("config.json", vocab_size=10**12), "vocab_size is 1000000000000"),
     "a vocabulary of words": (entries("config.json", vocab_size="many"), "vocab_size is many"),
     "a huge width": (entries("config.json", d_model=2 * 10**9), "at most 65536"),
-    "another width": (entries("config.json", d_model=65_536, encoder_attention_heads=2), "too small"),
+    "another width": (
+        entries("config.json", d_model=65_536, encoder_attention_heads=2),
+        "too small",
+    ),
     "a width of text": (entries("config.json", d_model="wide"), "expected a whole number"),
     "many layers": (entries("config.json", encoder_layers=10**9), "at most 1000"),
     "more layers than are stored": (entries("config.json", decoder_layers=2), "is missing"),
@@ -119,7 +128,10 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         entries("config.json", encoder_ffn_dim=64, decoder_ffn_dim=64),
         "has shape",
     ),
-    "an activation that is a list": (entries("config.json", activation_function=["relu"]), "is unknown"),
+    "an activation that is a list": (
+        entries("config.json", activation_function=["relu"]),
+        "is unknown",
+    ),
     "dropout of text": (entries("config.json", dropout="some"), "expected a number"),
     "an endless beam": (entries("generation_config.json", num_beams=10**9), "at most 1000"),
     "nothing in the settings": (contents("config.json", b'{"model_type": "marian"}'), "activation"),
@@ -128,22 +140,46 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "nested search settings": (contents("generation_config.json", DEEP), "nested too deeply"),
     "a nested vocabulary": (contents("vocab.json", DEEP), "nested too deeply"),
     "a vocabulary beyond its end": (entries("vocab.json", more=10**12), "a number that is none"),
-    "a vocabulary without numbers": (entries("vocab.json", more="hunter2"), "a number that is none"),
+    "a vocabulary without numbers": (
+        entries("vocab.json", more="hunter2"),
+        "a number that is none",
+    ),
     "a vocabulary without an end": (contents("vocab.json", b"{}"), "no piece"),
-    "a language that speaks to the terminal": (entries("tokenizer_config.json", source_lang=ESCAPE), "is no code"),
-    "a language that is a list": (entries("tokenizer_config.json", target_lang=["en"]), "is no code"),
+    "a language that speaks to the terminal": (
+        entries("tokenizer_config.json", source_lang=ESCAPE),
+        "is no code",
+    ),
+    "a language that is a list": (
+        entries("tokenizer_config.json", target_lang=["en"]),
+        "is no code",
+    ),
     "settings that are a pipe": (replaced_by(os.mkfifo, "config.json"), "not a regular file"),
     "pieces that are a pipe": (replaced_by(os.mkfifo, "source.spm"), "not a regular file"),
     "weights that are a pipe": (replaced_by(os.mkfifo, "model.safetensors"), "not a regular file"),
     "pieces that are a folder": (replaced_by(Path.mkdir, "target.spm"), "not a regular file"),
-    "a link to a private file": (replaced_by(link_to_secret, "vocab.json"), "leads out of the folder"),
-    "a link to a device": (replaced_by(lambda path: path.symlink_to("/dev/zero"), "source.spm"), "leads out"),
+    "a link to a private file": (
+        replaced_by(link_to_secret, "vocab.json"),
+        "leads out of the folder",
+    ),
+    "a link to a device": (
+        replaced_by(lambda path: path.symlink_to("/dev/zero"), "source.spm"),
+        "leads out",
+    ),
     "sparse weights": (lambda folder: os.truncate(folder / "model.safetensors", 10**12), "at most"),
     "forged pieces": (contents("source.spm", b"\x0a\xff"), "SentencePiece model cannot be read"),
     "weights that are none": (contents("model.safetensors", b"\xff" * 40), "cannot be read"),
-    "flat embeddings": (weights(**{"model.shared.weight": np.zeros(59, np.float32)}), "has shape (59,)"),
-    "a bias for others": (weights(final_logits_bias=np.zeros((1, 3), np.float32)), "has shape (1, 3)"),
-    "a flat matrix": (weights(**{"model.encoder.layers.0.fc1.weight": np.zeros(9, np.float32)}), "has shape (9,)"),
+    "flat embeddings": (
+        weights(**{"model.shared.weight": np.zeros(59, np.float32)}),
+        "has shape (59,)",
+    ),
+    "a bias for others": (
+        weights(final_logits_bias=np.zeros((1, 3), np.float32)),
+        "has shape (1, 3)",
+    ),
+    "a flat matrix": (
+        weights(**{"model.encoder.layers.0.fc1.weight": np.zeros(9, np.float32)}),
+        "has shape (9,)",
+    ),
     "positions for others": (
         weights(**{"model.encoder.embed_positions.weight": np.zeros((4, 3), np.float32)}),
         "its positions have shape",
@@ -160,7 +196,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_is_refused_in_one_line(dragoman, folder: Path, tmp_path: Path, name: str) -> None:
+def test_an_attack_is_refused_in_one_line(
+    dragoman, folder: Path, tmp_path: Path, name: str
+) -> None:
     attack, words = ATTACKS[name]
     attack(folder)
     with nothing_hangs():
@@ -182,7 +220,9 @@ def test_an_honest_folder_is_converted(folder: Path) -> None:
     assert all(np.array_equal(again.weights[name], array) for name, array in honest.weights.items())
 
 
-def test_links_into_a_hugging_face_cache_are_followed_and_no_others(folder: Path, tmp_path: Path) -> None:
+def test_links_into_a_hugging_face_cache_are_followed_and_no_others(
+    folder: Path, tmp_path: Path
+) -> None:
     """There a model is MODEL/snapshots/REVISION, its files links into MODEL/blobs."""
     model, revision = tmp_path / "models--a", tmp_path / "models--a" / "snapshots" / "1234"
     revision.mkdir(parents=True)

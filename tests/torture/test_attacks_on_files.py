@@ -1,4 +1,5 @@
-"""Attacks on the command line: files, names, settings, texts and cards. One line each, nothing obeyed."""
+"""Attacks on the command line: files, names, settings, texts and cards. One line each, nothing
+obeyed."""
 
 import hashlib
 import json
@@ -62,7 +63,13 @@ def test_a_card_cannot_command_a_terminal_or_forge_a_line(model, dragoman) -> No
 
 
 @pytest.mark.parametrize(
-    "card", [{"from": 5}, {"scores": 7}, {"scores": [{}]}, {"scores": [{"name": "B", "value": "x", "signature": ""}]}]
+    "card",
+    [
+        {"from": 5},
+        {"scores": 7},
+        {"scores": [{}]},
+        {"scores": [{"name": "B", "value": "x", "signature": ""}]},
+    ],
 )
 def test_a_card_that_is_none_is_one_clear_line(model, dragoman, card) -> None:
     forge_card(model, card)
@@ -100,7 +107,9 @@ def test_a_translation_cannot_command_a_terminal() -> None:
 
 def test_a_terminal_is_noticed_whether_named_or_not(tmp_path, dragoman, monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(Shown, "__call__", lambda self, translation: seen.append(self.terminal) or "")
+    monkeypatch.setattr(
+        Shown, "__call__", lambda self, translation: seen.append(self.terminal) or ""
+    )
     ours, theirs = pty.openpty()
     assert dragoman("translate", "--to", "en", "Ja.", "--output", os.ttyname(theirs)).code == 0
     assert dragoman("translate", "--to", "en", "Ja.", "--output", tmp_path / "out").code == 0
@@ -116,8 +125,12 @@ def test_a_figure_of_any_piece_is_well_formed() -> None:
     assert [child.tag.split("}")[1] for child in root] == ["rect", "text"]
 
 
-@pytest.mark.parametrize("value", ["abc", "-1", "0", "1e6", "", "9" * 5000, "１２", "\x1b[31m", "0x10"])
-def test_an_environment_variable_that_is_no_number_is_one_clear_line(tmp_path, dragoman, monkeypatch, value) -> None:
+@pytest.mark.parametrize(
+    "value", ["abc", "-1", "0", "1e6", "", "9" * 5000, "１２", "\x1b[31m", "0x10"]
+)
+def test_an_environment_variable_that_is_no_number_is_one_clear_line(
+    tmp_path, dragoman, monkeypatch, value
+) -> None:
     (tmp_path / "a.de").write_text("Ja.\n")
     monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", value)
     said = dragoman("check", tmp_path / "a.de", tmp_path / "a.de")
@@ -184,7 +197,17 @@ def test_more_translations_than_a_beam_may_have_are_refused(dragoman, number) ->
 
 
 def translate_into(path: Path, **more: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "dragoman", "translate", "--to", "en", "Ja.", "--output", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "translate",
+        "--to",
+        "en",
+        "Ja.",
+        "--output",
+        str(path),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
 
 
@@ -206,7 +229,9 @@ def test_a_full_device_as_output_is_one_clear_line_and_stays_a_device(tmp_path) 
 def test_shards_are_not_joined_into_a_pipe(tmp_path, dragoman) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.de").write_text("Ja.\n")
-    said = dragoman("synthesize", "--to", "en", "--input", tmp_path / "a.de", "--output", tmp_path / "pipe")
+    said = dragoman(
+        "synthesize", "--to", "en", "--input", tmp_path / "a.de", "--output", tmp_path / "pipe"
+    )
     assert said.code == 1
     assert one_line(said.err)
     assert (tmp_path / "pipe").is_fifo()

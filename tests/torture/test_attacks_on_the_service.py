@@ -100,7 +100,9 @@ def endless(service, monkeypatch) -> Endless:
 
 
 @pytest.mark.parametrize(
-    "question", [{"text": SWELLING}, {"text": DIGITS, "beam": 16, "nbest": 10}], ids=["swelling", "wide"]
+    "question",
+    [{"text": SWELLING}, {"text": DIGITS, "beam": 16, "nbest": 10}],
+    ids=["swelling", "wide"],
 )
 def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch, question) -> None:
     asked = []
@@ -118,7 +120,9 @@ def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch,
 
 def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch) -> None:
     """Splitting it would take seconds."""
-    monkeypatch.setattr(service.models.models[0].translator, "split", lambda *_: pytest.fail("it was split"))
+    monkeypatch.setattr(
+        service.models.models[0].translator, "split", lambda *_: pytest.fail("it was split")
+    )
     with TestClient(create_app(service)) as client:
         assert client.post("/v1/translate", json={"text": SWELLING}).status_code == 413
 
@@ -186,7 +190,9 @@ def test_a_client_that_leaves_is_not_worked_for_any_more(service, endless) -> No
         wait_until(lambda: ("/v1/translate", 499) in service.metrics.requests)
 
 
-def test_a_client_that_leaves_with_several_requests_is_not_worked_for_either(service, endless, capfd) -> None:
+def test_a_client_that_leaves_with_several_requests_is_not_worked_for_either(
+    service, endless, capfd
+) -> None:
     with running(service) as address:
         with connect(address) as connection:
             connection.sendall(post("/v1/translate", {"text": "eins"}) * 3)
@@ -225,7 +231,11 @@ def test_others_overtake_a_request_with_much_work(service, monkeypatch) -> None:
 
     monkeypatch.setattr(translator, "search", slow)
     service.batcher.slice_work = 2000
-    with running(service) as address, connect(address) as greedy, connect(address, "127.0.0.2") as modest:
+    with (
+        running(service) as address,
+        connect(address) as greedy,
+        connect(address, "127.0.0.2") as modest,
+    ):
         greedy.sendall(post("/v1/translate", {"text": "neun\n" * 300}))
         wait_until(lambda: slices)
         modest.sendall(post("/v1/translate", {"text": "eins zwei"}))
@@ -292,8 +302,12 @@ def test_a_head_that_is_a_little_too_large_hears_why(service) -> None:
 def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
     with running(service) as address:
         with connect(address) as connection:
-            connection.sendall(b"POST /detect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
-            connection.sendall(b"X-A: b\r\n" * 10_000 + b"\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
+            connection.sendall(
+                b"POST /detect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+            )
+            connection.sendall(
+                b"X-A: b\r\n" * 10_000 + b"\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"
+            )
             said = heard(connection)
             assert said.startswith(b"HTTP/1.1 400 ")
             assert said.count(b"HTTP/1.1 ") == 2
@@ -304,7 +318,13 @@ def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
 
 @pytest.mark.parametrize(
     "beginning",
-    [b"", b"G", b"\r\n\r\n", b"GET /healthz HTTP/1.1\r\n", post("/v1/translate", {"text": "eins"})[:-1]],
+    [
+        b"",
+        b"G",
+        b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n",
+        post("/v1/translate", {"text": "eins"})[:-1],
+    ],
     ids=["nothing", "a letter", "empty lines", "half a head", "half a body"],
 )
 def test_who_does_not_go_on_is_hung_up_on(service, beginning) -> None:
@@ -314,7 +334,8 @@ def test_who_does_not_go_on_is_hung_up_on(service, beginning) -> None:
 
 
 @pytest.mark.parametrize(
-    "beginning", [b"GET /healthz HTTP/1.1\r\n", b"POST /detect HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"]
+    "beginning",
+    [b"GET /healthz HTTP/1.1\r\n", b"POST /detect HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"],
 )
 def test_who_sends_one_byte_after_another_is_hung_up_on(service, beginning) -> None:
     with running(service, QUICK) as address, connect(address) as connection:
@@ -339,13 +360,16 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service, monkeypatch, keep) -
     monkeypatch.setitem(pages._FILES, "large.bin", bytes(40 * 2**20))
     with running(service, QUICK) as address, connect(address) as connection:
         connection.sendall(b"GET /static/large.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
-        wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)  # the answer is no longer held
+        # the answer is no longer held
+        wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)
         assert len(heard(connection)) < 40 * 2**20
         assert get(address) == 200
 
 
 @pytest.mark.parametrize("keep", [b"keep-alive", b"close"])
-def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(service, monkeypatch, keep) -> None:
+def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(
+    service, monkeypatch, keep
+) -> None:
     """These wait in a buffer of ours, which is below the size that makes asyncio complain."""
 
     def with_small_buffers(host: str, port: int) -> socket.socket:
@@ -361,7 +385,8 @@ def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(service, mo
         deaf.connect(("127.0.0.1", int(address.rpartition(":")[2])))
         deaf.sendall(b"GET /static/small.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
         wait_until(lambda: ("/static/{name}", 200) in service.metrics.requests)
-        wait_until(lambda: get(address, source="127.0.0.2") == 200)  # it may have one connection, so that one is gone
+        # it may have one connection, so that one is gone
+        wait_until(lambda: get(address, source="127.0.0.2") == 200)
 
 
 def test_one_client_cannot_take_all_connections(service) -> None:
@@ -429,7 +454,9 @@ def test_keys_beyond_ascii_work_in_headers_and_bodies(trained) -> None:
     with TestClient(create_app(service)) as client:
         for shown, status in ((key, 200), (key[:-1], 401), ("Sesam", 401)):
             for name, value in (("X-API-Key", shown), ("Authorization", f"Bearer {shown}")):
-                assert client.get("/v1/models", headers={name: value.encode()}).status_code == status
+                assert (
+                    client.get("/v1/models", headers={name: value.encode()}).status_code == status
+                )
             right = 200 if status == 200 else 403
             assert client.post("/translate", json=libre | {"api_key": shown}).status_code == right
         assert client.get("/v1/models", headers={"X-API-Key": b"\xff\xfe"}).status_code == 401
@@ -449,8 +476,11 @@ TOO_MANY_FILES = "import dragoman.serve.server as server; server._SPARE_FILES = 
 
 
 @contextlib.contextmanager
-def process(trained, *options: str, search: str = "", first: str = "", files: int = 0) -> Iterator[tuple]:
-    """`dragoman serve` in a process of its own, its search replaced, and the address where it listens."""
+def process(
+    trained, *options: str, search: str = "", first: str = "", files: int = 0
+) -> Iterator[tuple]:
+    """`dragoman serve` in a process of its own, its search replaced, and the address where it
+    listens."""
     lines = ["import sys, time", "from dragoman.cli.app import main", first]
     if search:
         lines += [
@@ -459,7 +489,17 @@ def process(trained, *options: str, search: str = "", first: str = "", files: in
             f"    {search}",
         ]
         lines += ["Translator.search = search"]
-    arguments = ["dragoman", "serve", "--model", str(trained), "--port", "0", "--device", "cpu", *options]
+    arguments = [
+        "dragoman",
+        "serve",
+        "--model",
+        str(trained),
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        *options,
+    ]
     lines += [f"sys.argv = {arguments}", "main()"]
     limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
     command = [sys.executable, "-c", "\n".join(lines)]
@@ -472,8 +512,14 @@ def process(trained, *options: str, search: str = "", first: str = "", files: in
 
 @contextlib.contextmanager
 def busy(address: str) -> Iterator[socket.socket]:
-    """A request under way, and clients who hold their connections: idle, in the middle of a head, not reading."""
-    with connect(address) as asking, connect(address), connect(address) as slow, connect(address) as deaf:
+    """A request under way, and clients who hold their connections: idle, in the middle of a head,
+    not reading."""
+    with (
+        connect(address) as asking,
+        connect(address),
+        connect(address) as slow,
+        connect(address) as deaf,
+    ):
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 10)
         slow.sendall(b"GET / HTTP/1.1\r\n")
@@ -489,7 +535,10 @@ def figures(address: str) -> bytes:
 
 
 def test_a_signal_ends_a_search_without_end_and_its_client_hears_so(trained) -> None:
-    with process(trained, "--grace", "2", search=ENDLESS) as (started, address), busy(address) as asking:
+    with (
+        process(trained, "--grace", "2", search=ENDLESS) as (started, address),
+        busy(address) as asking,
+    ):
         started.send_signal(signal.SIGTERM)
         said = heard(asking)
         assert said.startswith(b"HTTP/1.1 503 ")
@@ -539,5 +588,7 @@ def test_running_out_of_open_files_is_told_and_passes(trained) -> None:
 
 def test_too_few_open_files_are_told_at_start(service, monkeypatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
-    with pytest.raises(ConfigError, match=r"20 open files are too few to serve, .*: raise ulimit -n"):
+    with pytest.raises(
+        ConfigError, match=r"20 open files are too few to serve, .*: raise ulimit -n"
+    ):
         Server(create_app(service))

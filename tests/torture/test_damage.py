@@ -34,7 +34,8 @@ def test_one_flipped_or_missing_byte_anywhere_is_noticed(bundle, capsys) -> None
     originals = {name: (bundle / name).read_bytes() for name in FILES}
     for number in range(FLIPS):
         name = draw.choice([n for n in FILES if n != "manifest.json"])
-        raw, place = bytearray(originals[name]), draw.randrange(len(originals[name]))
+        raw = bytearray(originals[name])
+        place = draw.randrange(len(originals[name]))
         if number % 2:
             raw[place] ^= 1 << draw.randrange(8)
         else:
@@ -54,7 +55,9 @@ def test_damage_with_a_manifest_to_match_never_ends_in_a_traceback(bundle, capsy
     originals = {name: (bundle / name).read_bytes() for name in FILES}
     refused = 0
     for _ in range(FLIPS):
-        name = draw.choice(["config.toml", "languages.json", "card.json", "model.safetensors", "shared.spm"])
+        name = draw.choice(
+            ["config.toml", "languages.json", "card.json", "model.safetensors", "shared.spm"]
+        )
         raw = bytearray(originals[name])
         for _ in range(draw.randint(1, 4)):
             place = draw.randrange(min(len(raw), 3000))  # where headers and settings stand
@@ -115,32 +118,61 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk, tmp_path) -
     before = sorted((small_disk / "run" / "checkpoints").glob("step-????????"))
     assert len(before) > 1
     shutil.copytree(small_disk / "run", tmp_path / "moved")  # more space elsewhere
-    moved = [str(tmp_path / "moved") if part == str(small_disk / "run") else part for part in command]
+    moved = [
+        str(tmp_path / "moved") if part == str(small_disk / "run") else part for part in command
+    ]
     resumed = subprocess.run([*moved, "--resume"], capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path, trained) -> None:
-    command = [sys.executable, "-m", "dragoman", "translate", "eins", "--model", str(trained), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "dragoman",
+        "translate",
+        "eins",
+        "--model",
+        str(trained),
+        "--device",
+        "cpu",
+    ]
     for output in ("/proc/nothing/out.txt", "/dev/full"):
         redirect = ["--output", output] if output.startswith("/proc") else []
         with open(output if not redirect else os.devnull, "w") as file:
-            done = subprocess.run([*command, *redirect], stdout=file, stderr=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run(
+                [*command, *redirect], stdout=file, stderr=subprocess.PIPE, text=True, check=False
+            )
         assert done.returncode == 1
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
-def test_a_read_only_folder_is_one_clear_line_and_a_run_there_stays_whole(small_disk, tmp_path) -> None:
-    corpus, run = write_corpus(tmp_path, "t", toy_pairs(200)), small_disk / "run"
+def test_a_read_only_folder_is_one_clear_line_and_a_run_there_stays_whole(
+    small_disk, tmp_path
+) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(200))
+    run = small_disk / "run"
     command = [sys.executable, "-m", "dragoman", "train", *map(str, corpus), *QUICK_RUN]
-    short = ["--set", "training.max_steps=4", "--set", "training.validate_every=0", "--set", "training.average=1"]
+    short = [
+        "--set",
+        "training.max_steps=4",
+        "--set",
+        "training.validate_every=0",
+        "--set",
+        "training.average=1",
+    ]
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     subprocess.run([*command, *short, "--out", str(run)], check=True, capture_output=True)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    for more in (["--out", str(small_disk / "new")], ["--out", str(run), "--resume", "--set", "training.max_steps=9"]):
+    for more in (
+        ["--out", str(small_disk / "new")],
+        ["--out", str(run), "--resume", "--set", "training.max_steps=9"],
+    ):
         done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert len([line for line in done.stderr.splitlines() if line.startswith("dragoman: ")]) == 1, done.stderr
+        assert (
+            len([line for line in done.stderr.splitlines() if line.startswith("dragoman: ")]) == 1
+        ), done.stderr
         assert "Traceback" not in done.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

@@ -1,6 +1,8 @@
-"""Model folders changed at random by somebody who knows their formats: our own errors or a translation, nothing else.
+"""Model folders changed at random by somebody who knows their formats: our own errors or a
+translation, nothing else.
 
-Each case is a function of its number. `make test` runs a few dozen of each kind, `make torture` 10,000 of each.
+Each case is a function of its number. `make test` runs a few dozen of each kind, `make torture`
+10,000 of each.
 """
 
 import json
@@ -32,13 +34,18 @@ CASES = int(os.environ.get("DRAGOMAN_CASES", "30"))
 TEXTS = ["eins zwei", "ﷺ ½ é\u200b😀 x", ""]
 QUICK = Request(decoding=DecodingConfig(beam=2, max_length_ratio=0.0, max_length_extra=4))
 AWKWARD: list[Any] = [
-    None, True, 0, 1, -1, 2, 3, 2**31, 2**63, 10**12, 10**30, 0.5, -0.0, 1e308, float("nan"), float("inf"), "", "a",
-    "\x1b[2J", "\ud800", "../../etc/passwd", "/dev/zero", "x" * 5000, [], [1], ["en", "de"], {}, {"a": 1}, [[[]]],
+    None, True, 0, 1, -1, 2, 3, 2**31, 2**63, 10**12, 10**30, 0.5, -0.0, 1e308, float("nan"),
+    float("inf"), "", "a",
+    "\x1b[2J", "\ud800", "../../etc/passwd", "/dev/zero", "x" * 5000, [], [1], ["en", "de"], {},
+    {"a": 1}, [[[]]],
 ]  # fmt: skip
 TOML_VALUES = [
-    "0", "1", "-1", "2", "1000", "65536", "1000000", "10000000000000", "1e308", "nan", "inf", "0.5", "true", "false",
-    '""', '"post"', '"pre"', '"learned"', '"none"', '"lexical"', '"rnn"', '"decoder-only"', '"marian"', '"word"',
-    '"character"', "[]", "[[[]]]", "{}", "{a.b = 1}", "1979-05-27", '"""\n\n"""', '"\\u001b[2J"', "= =",
+    "0", "1", "-1", "2", "1000", "65536", "1000000", "10000000000000", "1e308", "nan", "inf",
+    "0.5", "true", "false",
+    '""', '"post"', '"pre"', '"learned"', '"none"', '"lexical"', '"rnn"', '"decoder-only"',
+    '"marian"', '"word"',
+    '"character"', "[]", "[[[]]]", "{}", "{a.b = 1}", "1979-05-27", '"""\n\n"""', '"\\u001b[2J"',
+    "= =",
 ]  # fmt: skip
 
 
@@ -47,7 +54,13 @@ TOML_VALUES = [
 
 def nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Every place in nested JSON: (container, key)."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, value in list(items):
         yield tree, key
         yield from nodes(value)
@@ -65,7 +78,9 @@ def change_tree(draw: random.Random, tree: Any) -> Any:
         elif chance < 0.7:
             del container[key]
         elif chance < 0.85 and isinstance(container, dict):
-            container[draw.choice(["", "a", "\x1b", "model.safetensors", "step.onnx", str(key) + "x"])] = container[key]
+            container[
+                draw.choice(["", "a", "\x1b", "model.safetensors", "step.onnx", str(key) + "x"])
+            ] = container[key]
         else:
             other, place = draw.choice(places)
             container[key] = deepcopy(other.get(place) if isinstance(other, dict) else other[-1:])
@@ -90,11 +105,14 @@ def change_bytes(draw: random.Random, raw: bytes, first: int = 0) -> bytes:
 
 
 def change_message(draw: random.Random, raw: bytes, depth: int = 3) -> bytes:
-    """A protocol-buffer message with one field changed, doubled, moved or dropped, or a field of a field."""
+    """A protocol-buffer message with one field changed, doubled, moved or dropped, or a field of a
+    field."""
     fields = list(message_fields(raw))
     if not fields:
         return draw.randbytes(3)
-    number = draw.choice([draw.randrange(len(fields)), len(fields) - 1 - draw.randrange(min(4, len(fields)))])
+    number = draw.choice(
+        [draw.randrange(len(fields)), len(fields) - 1 - draw.randrange(min(4, len(fields)))]
+    )
     key, value = fields[number]
     chance = draw.random()
     if chance < 0.1:
@@ -104,7 +122,10 @@ def change_message(draw: random.Random, raw: bytes, depth: int = 3) -> bytes:
     elif isinstance(value, int):
         fields[number] = (key, draw.choice([0, 1, 2, 5, 300, 2**31 - 1, 2**32, 2**63, 2**64 - 1]))
     elif len(value) == 4 and key & 7 == 5:
-        fields[number] = (key, struct.pack("<f", draw.choice([0.0, -1e30, float("nan"), float("inf")])))
+        fields[number] = (
+            key,
+            struct.pack("<f", draw.choice([0.0, -1e30, float("nan"), float("inf")])),
+        )
     else:
         inner = depth > 0 and chance < 0.7
         try:
@@ -155,10 +176,13 @@ def written(key: int, value: int | bytes) -> bytes:
 def change_header(draw: random.Random, raw: bytes) -> bytes:
     """A safetensors file whose header says something else."""
     (length,) = struct.unpack_from("<Q", raw)
-    header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    header = json.loads(raw[8 : 8 + length])
+    data = raw[8 + length :]
     if draw.random() < 0.3:
         facts = header[draw.choice(list(header))]
-        facts["dtype"] = draw.choice(["F64", "F32", "F16", "BF16", "I32", "U8", "F8_E4M3", "BOOL", "C64", "X"])
+        facts["dtype"] = draw.choice(
+            ["F64", "F32", "F16", "BF16", "I32", "U8", "F8_E4M3", "BOOL", "C64", "X"]
+        )
     else:
         header = change_tree(draw, header)
     text = json.dumps(header).encode()
@@ -186,11 +210,15 @@ def change_tensors(draw: random.Random, raw: bytes) -> bytes:
     for _ in range(draw.randint(1, 2)):
         name = draw.choice(list(tensors))
         tensors[name] = change_array(draw, tensors[name])
-        other = draw.choice([name, name, name, name + ".scales", "more", draw.choice(list(tensors))])
+        other = draw.choice(
+            [name, name, name, name + ".scales", "more", draw.choice(list(tensors))]
+        )
         tensors[other] = tensors[name]
         if draw.random() < 0.1:
             del tensors[name]
-    return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+    return safetensors.numpy.save(
+        {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    )
 
 
 # What is forged, and what must come of it.
@@ -206,7 +234,9 @@ def translate(folder: Path) -> list[str] | None:
     try:
         bundle = read_bundle(folder)
         engine = "torch" if beyond_graphs(bundle.config.model) else "onnx"
-        translator = Translator(make_engine(bundle, "cpu", engine), bundle.codec, bundle.config, bundle)
+        translator = Translator(
+            make_engine(bundle, "cpu", engine), bundle.codec, bundle.config, bundle
+        )
         said = translator(TEXTS, QUICK)
     except DragomanError as error:
         in_our_words(error)
@@ -237,13 +267,18 @@ def forged_settings(draw: random.Random, folder: Path) -> None:
                 [f"{key}{equals}{draw.choice(TOML_VALUES)}"],
                 [],
                 [lines[number]] * 2,
-                [f"{draw.choice(['', 'a', 'a.b', '[a', '[[model]]', '[model]', chr(27)])} = 1", lines[number]],
+                [
+                    f"{draw.choice(['', 'a', 'a.b', '[a', '[[model]]', '[model]', chr(27)])} = 1",
+                    lines[number],
+                ],
             ]
         )
     forge(folder, "config.toml", "\n".join(lines).encode())
 
 
-def forged_file(name: str, change: Callable[[random.Random, bytes], bytes]) -> Callable[[random.Random, Path], None]:
+def forged_file(
+    name: str, change: Callable[[random.Random, bytes], bytes]
+) -> Callable[[random.Random, Path], None]:
     return lambda draw, folder: forge(folder, name, change(draw, (KEPT / name).read_bytes()))
 
 
@@ -251,7 +286,11 @@ def forged_shortlist(draw: random.Random, folder: Path) -> None:
     target = read_bundle(KEPT).codec.target  # both sides have the same pieces
     allowed = np.setdiff1d(np.arange(len(target)), target.never)
     ends = 2 * np.arange(1, len(target) + 1)
-    arrays = {"always": allowed[:20], "candidates": np.tile(allowed[-2:], len(target)), "ends": ends}
+    arrays = {
+        "always": allowed[:20],
+        "candidates": np.tile(allowed[-2:], len(target)),
+        "ends": ends,
+    }
     raw = safetensors.numpy.save({name: array.astype(np.uint32) for name, array in arrays.items()})
     change = draw.choice([change_tensors, change_tensors, change_header])
     forge(folder, "shortlist.safetensors", change(draw, raw))
@@ -274,7 +313,9 @@ def counted(capsys: pytest.CaptureFixture[str], kind: str, loaded: int) -> None:
 
 
 @pytest.mark.parametrize("kind", FORGERS)
-def test_a_forged_bundle_is_refused_in_our_words_or_translates(kind: str, tmp_path: Path, capsys) -> None:
+def test_a_forged_bundle_is_refused_in_our_words_or_translates(
+    kind: str, tmp_path: Path, capsys
+) -> None:
     loaded = 0
     for number in range(CASES):
         folder = copy_of_kept(tmp_path / "forged")
@@ -307,7 +348,9 @@ def test_forged_graphs_of_an_old_bundle_change_nothing(tmp_path: Path, capsys) -
         "step.onnx": step_graph(config, weights, target),
         "listed_step.onnx": step_graph(config, weights, target),
     }
-    wanted, folder, read = translate(KEPT), copy_of_kept(tmp_path / "old"), 0
+    wanted = translate(KEPT)
+    folder = copy_of_kept(tmp_path / "old")
+    read = 0
     for number in range(CASES):
         draw = random.Random(f"graph {number}")
         name = draw.choice(list(graphs))
@@ -318,7 +361,8 @@ def test_forged_graphs_of_an_old_bundle_change_nothing(tmp_path: Path, capsys) -
         except Exception:  # what onnx cannot read is a weaker forgery
             pass
         forge(folder, name, forged)
-        if number < 30 or number % 100 == 0:  # the others would show the same: nothing looks at them
+        # the others would show the same: nothing looks at them
+        if number < 30 or number % 100 == 0:
             assert translate(folder) == wanted
         assert read_bundle(folder).engine == "onnx"
     counted(capsys, f"bundles with forged graphs, {read} of which onnx reads", CASES)
@@ -333,8 +377,11 @@ MARIAN_FORGERS: dict[str, Callable[[random.Random, bytes], bytes]] = {
 }
 
 
-def test_a_forged_marian_folder_is_refused_in_our_words_or_converted(tmp_path: Path, capsys) -> None:
-    folder, loaded = marian_folder(tmp_path / "marian"), 0
+def test_a_forged_marian_folder_is_refused_in_our_words_or_converted(
+    tmp_path: Path, capsys
+) -> None:
+    folder = marian_folder(tmp_path / "marian")
+    loaded = 0
     honest = {name: (folder / name).read_bytes() for name in MARIAN_FORGERS}
     for number in range(CASES):
         draw = random.Random(f"marian {number}")

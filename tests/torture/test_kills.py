@@ -1,4 +1,5 @@
-"""Runs killed at random moments, also inside the writing of a checkpoint, end in the bits of the unbroken run."""
+"""Runs killed at random moments, also inside the writing of a checkpoint, end in the bits of the
+unbroken run."""
 
 import json
 import os
@@ -16,7 +17,14 @@ from dragoman.training.folder import is_finished
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
-OPTIONS = ["--set", "training.checkpoint_every=1", "--set", "training.max_steps=24", "--set", "text.dropout=0.1"]
+OPTIONS = [
+    "--set",
+    "training.checkpoint_every=1",
+    "--set",
+    "training.max_steps=24",
+    "--set",
+    "text.dropout=0.1",
+]
 
 
 KILLED_IN_A_WRITE = """
@@ -52,15 +60,20 @@ def command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
 
 def history(folder: Path) -> list[dict]:
     entries = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "mfu")} for entry in entries]
+    return [
+        {key: value for key, value in entry.items() if key not in ("tokens_per_s", "mfu")}
+        for entry in entries
+    ]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
-    """A checkpoint after every step. Every other kill is made to fall into the writing of one, the others anywhere."""
+    """A checkpoint after every step. Every other kill is made to fall into the writing of one, the
+    others anywhere."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
-    corpus, draw = write_corpus(tmp_path, "t", toy_pairs(200)), random.Random(4)
+    corpus = write_corpus(tmp_path, "t", toy_pairs(200))
+    draw = random.Random(4)
     started = time.monotonic()
     there = ("--device", device)
     subprocess.run(command(corpus, tmp_path / "whole", *there), check=True, capture_output=True)
@@ -82,10 +95,15 @@ def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
     finished = [folder for folder in tmp_path.glob("killed*") if is_finished(folder)]
     assert finished
     for folder in finished:
-        assert (folder / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+        assert (folder / "model.safetensors").read_bytes() == (
+            tmp_path / "whole" / "model.safetensors"
+        ).read_bytes()
         assert history(folder) == history(tmp_path / "whole")
     with capsys.disabled():
-        print(f"\n{device}: {kills} kills, {inside} of them inside a write, {len(finished)} runs, all bit-identical")
+        print(
+            f"\n{device}: {kills} kills, {inside} of them inside a write, {len(finished)} runs, "
+            f"all bit-identical"
+        )
 
 
 @pytest.mark.parametrize("threads", [1])
@@ -94,7 +112,10 @@ def test_another_number_of_threads_is_close(tmp_path, threads: int, capsys) -> N
     import safetensors.numpy
 
     corpus = write_corpus(tmp_path, "t", toy_pairs(200))
-    for name, environment in (("many", {"OMP_NUM_THREADS": "2"}), ("one", {"OMP_NUM_THREADS": str(threads)})):
+    for name, environment in (
+        ("many", {"OMP_NUM_THREADS": "2"}),
+        ("one", {"OMP_NUM_THREADS": str(threads)}),
+    ):
         done = [
             *command(corpus, tmp_path / name),
             "--set",
@@ -103,11 +124,18 @@ def test_another_number_of_threads_is_close(tmp_path, threads: int, capsys) -> N
             "training.validate_every=0",
         ]
         subprocess.run(done, check=True, capture_output=True, env={**os.environ, **environment})
-    many, one = (safetensors.numpy.load_file(tmp_path / name / "model.safetensors") for name in ("many", "one"))
+    many, one = (
+        safetensors.numpy.load_file(tmp_path / name / "model.safetensors")
+        for name in ("many", "one")
+    )
     differences = np.concatenate([np.abs(many[name] - one[name]).ravel() for name in many])
-    # The mean square, not the largest: where a gradient is almost zero, Adam makes a whole step of a rounding error.
-    # Threads make 1e-6 of it. Other dropout or other segmentation of the same lines makes 1.2e-4 and more.
+    # The mean square, not the largest: where a gradient is almost zero, Adam makes a whole step of
+    # a rounding error. Threads make 1e-6 of it. Other dropout or other segmentation of the same
+    # lines makes 1.2e-4 and more.
     assert np.sqrt(np.mean(differences**2)) < 2e-5
     difference = float(differences.max())
     with capsys.disabled():
-        print(f"\nlargest difference of a weight after 6 steps with {threads} thread: {difference:.1e}")
+        print(
+            f"\nlargest difference of a weight after 6 steps with {threads} thread: "
+            f"{difference:.1e}"
+        )

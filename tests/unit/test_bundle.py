@@ -7,7 +7,14 @@ import pytest
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import BundleError
 
-FILES = ["model.safetensors", "config.toml", "card.json", "languages.json", "shared.spm", "manifest.json"]
+FILES = [
+    "model.safetensors",
+    "config.toml",
+    "card.json",
+    "languages.json",
+    "shared.spm",
+    "manifest.json",
+]
 
 
 @pytest.fixture
@@ -26,7 +33,9 @@ def test_a_bundle_needs_nothing_else_and_survives_a_round_trip(bundle, tmp_path)
     assert second.config == first.config
     assert second.card == first.card
     assert all(np.array_equal(second.weights[name], array) for name, array in first.weights.items())
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (bundle / "model.safetensors").read_bytes()
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (
+        bundle / "model.safetensors"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("name", FILES)

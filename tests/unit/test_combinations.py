@@ -17,14 +17,24 @@ def test_every_architecture_says_what_it_reads_and_reads_what_there_is() -> None
 @pytest.mark.parametrize(
     ("architecture", "setting", "value", "reason"),
     [
-        ("transformer", "model.kernel_width", 5, "is not read by model.architecture=transformer: leave it at 3"),
+        (
+            "transformer",
+            "model.kernel_width",
+            5,
+            "is not read by model.architecture=transformer: leave it at 3",
+        ),
         ("transformer", "model.cell", "gru", "is not read by"),
         ("gnmt", "model.cell", "gru", "leave it at lstm"),
         ("rnn", "model.attention.similarity", "dot", "is not read by"),
         ("rnn-attention", "model.attention.span", "hard", "is not read by"),
         ("rnn", "model.positions.kind", "learned", "leave it at sinusoidal"),
         ("lexical", "model.residual", False, "is not read by"),
-        ("rnn", "model.activation", "gelu", "model.activation=gelu is not read by model.architecture=rnn"),
+        (
+            "rnn",
+            "model.activation",
+            "gelu",
+            "model.activation=gelu is not read by model.architecture=rnn",
+        ),
         ("convs2s", "model.attention_dropout", 0.1, "is not read by"),
         ("lexical", "model.output_bias", True, "is not read by"),
         ("decoder-only", "model.attention.memory", "same-layer", "is not read by"),
@@ -34,7 +44,9 @@ def test_every_architecture_says_what_it_reads_and_reads_what_there_is() -> None
         ("decoder-only", "model.positions.kind", "learned", "two sentences"),
     ],
 )
-def test_a_setting_that_does_not_go_with_the_architecture_is_refused(architecture, setting, value, reason) -> None:
+def test_a_setting_that_does_not_go_with_the_architecture_is_refused(
+    architecture, setting, value, reason
+) -> None:
     named = {"model.architecture": architecture, "model.heads": 1, setting: value}
     with pytest.raises(ConfigError, match=reason):
         make_config("tiny", settings=named)
@@ -43,12 +55,16 @@ def test_a_setting_that_does_not_go_with_the_architecture_is_refused(architectur
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("preset", ["tiny", "small", "base", "big"])
 def test_every_preset_can_be_every_architecture(architecture: str, preset: str) -> None:
-    assert make_config(preset, settings={"model.architecture": architecture}).model.architecture == architecture
+    assert (
+        make_config(preset, settings={"model.architecture": architecture}).model.architecture
+        == architecture
+    )
 
 
 @pytest.mark.parametrize("architecture", ["rnn", "convs2s"])
 def test_rules_of_heads_and_sinusoids_are_for_those_who_have_them(architecture: str) -> None:
-    """A width that eight heads cannot share, and one that is odd, are nothing to a recurrent network."""
+    """A width that eight heads cannot share, and one that is odd, are nothing to a recurrent
+    network."""
     for width in (300, 33):
         named = {"model.architecture": architecture, "model.width": width, "model.heads": 8}
         config = make_config("tiny", settings=named)

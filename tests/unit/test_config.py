@@ -119,16 +119,30 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             "pairs of features, and a head has 9",
         ),
         ({"model.positions.kind": "rotary", "model.positions.join": "concat"}, "no vector to join"),
-        ({"model.positions.kind": "relative", "model.positions.every_layer": True}, "acts in every layer anyway"),
+        (
+            {"model.positions.kind": "relative", "model.positions.every_layer": True},
+            "acts in every layer anyway",
+        ),
         ({"model.positions.kind": "none", "model.positions.every_layer": True}, "tells nothing"),
         ({"model.positions.kind": "index"}, "set model.positions.join=concat"),
-        ({"model.attention.memory": "same-layer", "model.encoder_layers": 3}, "set model.encoder_layers=2"),
-        ({"model.attention.projections": False, "model.attention.heads_layout": "wide"}, "shape of projections"),
-        ({"model.attention.projections": False, "model.attention.heads_layout": "shared"}, "shape of projections"),
+        (
+            {"model.attention.memory": "same-layer", "model.encoder_layers": 3},
+            "set model.encoder_layers=2",
+        ),
+        (
+            {"model.attention.projections": False, "model.attention.heads_layout": "wide"},
+            "shape of projections",
+        ),
+        (
+            {"model.attention.projections": False, "model.attention.heads_layout": "shared"},
+            "shape of projections",
+        ),
         ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
     ],
 )
-def test_variants_that_do_not_go_together_are_refused(settings: dict[str, object], words: str) -> None:
+def test_variants_that_do_not_go_together_are_refused(
+    settings: dict[str, object], words: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         make_config("tiny", settings=settings)
     assert words in str(caught.value)

@@ -1,4 +1,5 @@
-"""What writing does to what is there: other people's modes, links, devices and pipes stay what they are."""
+"""What writing does to what is there: other people's modes, links, devices and pipes stay what they
+are."""
 
 import bz2
 import gzip
@@ -55,7 +56,9 @@ def test_a_file_that_is_replaced_keeps_its_owner_and_group(tmp_path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (1234, 2345, 0o640)
 
 
-def test_where_the_group_cannot_be_kept_another_one_gets_no_more_than_everybody(tmp_path, monkeypatch) -> None:
+def test_where_the_group_cannot_be_kept_another_one_gets_no_more_than_everybody(
+    tmp_path, monkeypatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
@@ -123,7 +126,8 @@ def test_a_link_planted_beside_the_file_is_not_followed(tmp_path) -> None:
 
 
 def test_a_name_that_is_taken_is_never_written_to(tmp_path, monkeypatch) -> None:
-    """Even if somebody guesses the name: a file or a link that is there is an error, not a way in."""
+    """Even if somebody guesses the name: a file or a link that is there is an error, not a way
+    in."""
     victim, taken = tmp_path / "victim", tmp_path / "out.txt.00.partial"
     victim.write_text("precious")
     taken.symlink_to(victim)
@@ -135,7 +139,8 @@ def test_a_name_that_is_taken_is_never_written_to(tmp_path, monkeypatch) -> None
 
 
 def test_a_pipe_stays_a_pipe_and_gets_the_text(tmp_path) -> None:
-    pipe, got = tmp_path / "pipe", list[str]()
+    pipe = tmp_path / "pipe"
+    got = list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
     reader.start()
@@ -177,13 +182,18 @@ def test_standard_output_goes_by_several_names(name) -> None:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files have no names here")
 @pytest.mark.parametrize("kind", ["socket", "pipe", "file"])
 def test_standard_output_by_name_is_what_the_shell_made_it(tmp_path, kind) -> None:
-    code = "from dragoman.files import writing\nwith writing('/proc/self/fd/1') as file: file.write('new')"
+    code = (
+        "from dragoman.files import writing\nwith writing('/proc/self/fd/1') as file: "
+        "file.write('new')"
+    )
     log = tmp_path / "log"
     log.write_text("before ")
     if kind == "file":
         ours, theirs = os.open(log, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND)
     else:
-        ours, theirs = os.pipe() if kind == "pipe" else (end.detach() for end in socket.socketpair())
+        ours, theirs = (
+            os.pipe() if kind == "pipe" else (end.detach() for end in socket.socketpair())
+        )
     subprocess.run([sys.executable, "-c", code], stdout=theirs, check=True)
     os.close(theirs)
     assert os.read(ours, 100) == (b"before new" if kind == "file" else b"new")

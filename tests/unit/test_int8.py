@@ -6,7 +6,8 @@ from dragoman.int8 import SCALES, dequantise, quantise
 def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
     draw = np.random.default_rng(1)
     weights = {
-        "matrix": draw.normal(size=(5, 32)).astype(np.float32) * np.array([[1e-3], [1], [1e3], [1], [0]], np.float32),
+        "matrix": draw.normal(size=(5, 32)).astype(np.float32)
+        * np.array([[1e-3], [1], [1e3], [1], [0]], np.float32),
         "bias": draw.normal(size=5).astype(np.float32),
         "source_embedding.positions.table": draw.normal(size=(4, 32)).astype(np.float32),
     }
@@ -14,7 +15,9 @@ def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
     again = dequantise(stored)
     assert again.keys() == weights.keys()
     assert stored["matrix"].dtype == np.uint8
-    assert (np.abs(again["matrix"] - weights["matrix"]) <= 0.501 * stored["matrix" + SCALES][:, None]).all()
+    assert (
+        np.abs(again["matrix"] - weights["matrix"]) <= 0.501 * stored["matrix" + SCALES][:, None]
+    ).all()
     for name in ("bias", "source_embedding.positions.table"):
         assert np.array_equal(again[name], weights[name])
 

@@ -1,6 +1,8 @@
-"""A bundle written by version 0.1.0 is kept in `tests/kept`: every later version must load it and say the same.
+"""A bundle written by version 0.1.0 is kept in `tests/kept`: every later version must load it and
+say the same.
 
-Made with: dragoman train on 3,000 of tests/conftest.py's toy pairs, width 32, one layer each, 300 pieces.
+Made with: dragoman train on 3,000 of tests/conftest.py's toy pairs, width 32, one layer each, 300
+pieces.
 """
 
 import json

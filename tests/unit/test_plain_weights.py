@@ -34,8 +34,12 @@ def test_the_table_is_what_torch_builds(settings: dict, shared: bool) -> None:
 
 
 CONFIG = small_config(model__tied="none", model__positions__kind="learned").model
-GOOD = {name: np.zeros(shape, dtype=np.float32) for name, shape in plain_weights(CONFIG, 23, 23, True)}
-MATRIX, VECTOR, TABLE = "encoder.0.feed_forward.inner.weight", "encoder_norm", "source_embedding.positions.table"
+GOOD = {
+    name: np.zeros(shape, dtype=np.float32) for name, shape in plain_weights(CONFIG, 23, 23, True)
+}
+MATRIX = "encoder.0.feed_forward.inner.weight"
+VECTOR = "encoder_norm"
+TABLE = "source_embedding.positions.table"
 
 
 def check(weights: dict[str, np.ndarray], config: ModelConfig = CONFIG) -> None:
@@ -58,9 +62,21 @@ def test_weights_in_float_and_in_int8_fit() -> None:
         ({MATRIX + ".scales": np.ones(64, dtype=np.float32)}, "does not give each row"),
         ({"more": np.zeros(3, dtype=np.float32)}, "more is not part of this model"),
         ({"more.scales": np.zeros(3, dtype=np.float32)}, "does not give each row"),
-        (quantise({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)}, "each row"),
-        (quantise({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones((64, 1), dtype=np.float32)}, "each row"),
-        (dict(zip((TABLE, TABLE + ".scales"), quantise({"m": GOOD[TABLE]}).values(), strict=True)), "matrices alone"),
+        (
+            quantise({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)},
+            "each row",
+        ),
+        (
+            quantise({MATRIX: GOOD[MATRIX]})
+            | {MATRIX + ".scales": np.ones((64, 1), dtype=np.float32)},
+            "each row",
+        ),
+        (
+            dict(
+                zip((TABLE, TABLE + ".scales"), quantise({"m": GOOD[TABLE]}).values(), strict=True)
+            ),
+            "matrices alone",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(change: dict, words: str) -> None:
@@ -76,7 +92,12 @@ def test_a_missing_weight_is_named(name: str) -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [{"encoder_layers": 10**9}, {"width": 2 * 10**9}, {"feed_forward_width": 10**12}, {"decoder_layers": 2**62}],
+    [
+        {"encoder_layers": 10**9},
+        {"width": 2 * 10**9},
+        {"feed_forward_width": 10**12},
+        {"decoder_layers": 2**62},
+    ],
 )
 def test_absurd_sizes_cost_neither_time_nor_memory(sizes: dict[str, int]) -> None:
     tracemalloc.start()

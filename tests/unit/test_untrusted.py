@@ -41,15 +41,25 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_links_that_leave_a_folder_are_told_from_those_that_stay(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    for name, target in (("stays", "other"), ("leaves", "../secret"), ("turns", "turns"), ("far", "/etc/passwd")):
+    for name, target in (
+        ("stays", "other"),
+        ("leaves", "../secret"),
+        ("turns", "turns"),
+        ("far", "/etc/passwd"),
+    ):
         (tmp_path / "in" / name).symlink_to(target)
-    told = {name: leads_out(tmp_path / "in" / name, tmp_path / "in") for name in ("stays", "leaves", "turns", "far")}
+    told = {
+        name: leads_out(tmp_path / "in" / name, tmp_path / "in")
+        for name in ("stays", "leaves", "turns", "far")
+    }
     assert told == {"stays": False, "leaves": True, "turns": False, "far": True}
 
 
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 900, 100_000])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_json_that_is_nested_too_deeply_is_a_mistake_like_any_other(depth: int, opening: str, closing: str) -> None:
+def test_json_that_is_nested_too_deeply_is_a_mistake_like_any_other(
+    depth: int, opening: str, closing: str
+) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parsed_json((opening * depth + "1" + closing * depth).encode())
     shallow = opening * (DEEPEST - 1) + "1" + closing * (DEEPEST - 1)

@@ -1,10 +1,12 @@
-"""The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their weights.
+"""The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their
+weights.
 
-An int8 product quantises each row of its input with scales of that row's own: no row depends on its neighbours. There
-are two ways to do it, by one operator that does it all (with scales for blocks of a row) or by parts around the integer
-kernel (with one scale for a row). With few rows the number of nodes counts, with many the arithmetic: the encoder works
-by parts, a step does so with its large matrices. Choosing by the number of rows would be faster still, but the two ways
-round differently, and a translation would depend on how many others are under way.
+An int8 product quantises each row of its input with scales of that row's own: no row depends on its
+neighbours. There are two ways to do it, by one operator that does it all (with scales for blocks of
+a row) or by parts around the integer kernel (with one scale for a row). With few rows the number of
+nodes counts, with many the arithmetic: the encoder works by parts, a step does so with its large
+matrices. Choosing by the number of rows would be faster still, but the two ways round differently,
+and a translation would depend on how many others are under way.
 """
 
 import math
@@ -29,7 +31,9 @@ class Blocks(Graph):
         if by_parts:
             self._of_each_row[np.uint8(ZERO)] = self.input("zeros", UINT8, ["rows"])
 
-    def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False) -> str:
+    def linear(
+        self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False
+    ) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.weights:
@@ -51,7 +55,8 @@ class Blocks(Graph):
 
     def _quantised_in_one(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
         outputs, inputs = self.weights[matrix].shape
-        outputs, block = rows[1] - rows[0] if rows else outputs, _block_size(inputs)
+        outputs = rows[1] - rows[0] if rows else outputs
+        block = _block_size(inputs)
         shape = [outputs, inputs // block]
         weight = self.op("Reshape", self.weight(matrix, rows), self.constant([*shape, block]))
         scales = self.op("Unsqueeze", self.weight(matrix + SCALES, rows), self.constant([1]))
@@ -78,12 +83,15 @@ class Blocks(Graph):
         return str(self.op("Mul", *self.product(x, weight, self.weight(matrix + SCALES, rows))))
 
     def product(self, x: str, columns: str, scales: str) -> tuple[str, str]:
-        """x in int8 with columns of bytes, and what each row is to be multiplied with. (R, N), (R, 1)"""
+        """x in int8 with columns of bytes, and what each row is to be multiplied with. (R, N), (R,
+        1)"""
         largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
         steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
         bytes_ = self.op("QuantizeLinear", x, steps, self.of_each_row(x, np.uint8(ZERO)), axis=0)
         zero = self.constant(np.array(ZERO, dtype=np.uint8))
-        y = self.microsoft("MatMulIntegerToFloat", bytes_, columns, self.constant(1.0), scales, zero, zero)
+        y = self.microsoft(
+            "MatMulIntegerToFloat", bytes_, columns, self.constant(1.0), scales, zero, zero
+        )
         return y, self.op("Unsqueeze", steps, self.constant([1]))
 
     def embed(self, ids: str, positions: str, words: str) -> str:
@@ -93,7 +101,11 @@ class Blocks(Graph):
             scales = self.op("Gather", self.weight(words + SCALES), ids, axis=0)
             centred = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(float(ZERO)))
             found = self.op("Mul", centred, self.op("Unsqueeze", scales, self.constant([1])))
-        return str(self.op("Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions))
+        return str(
+            self.op(
+                "Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions
+            )
+        )
 
     def feed_forward(self, x: str, name: str) -> str:
         inner = self.layer(x, f"{name}.inner", by_parts=True)
@@ -105,11 +117,14 @@ class Blocks(Graph):
         return self.layer(activated, f"{name}.outer", by_parts=True)
 
     def norm(self, x: str, name: str) -> str:
-        """Layer normalisation, by an operator that has rows for its channels and is far faster than its own."""
+        """Layer normalisation, by an operator that has rows for its channels and is far faster than
+        its own."""
         channels = self.op("Unsqueeze", x, self.constant([0]))  # (1, R, D)
         one, zero = (self.of_each_row(x, np.float32(value)) for value in (1, 0))
         normal = self.op("InstanceNormalization", channels, one, zero, epsilon=EPSILON)
-        scaled = self.op("Mul", self.op("Squeeze", normal, self.constant([0])), self.weight(f"{name}.weight"))
+        scaled = self.op(
+            "Mul", self.op("Squeeze", normal, self.constant([0])), self.weight(f"{name}.weight")
+        )
         return str(self.op("Add", scaled, self.weight(f"{name}.bias")))
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
@@ -128,7 +143,9 @@ class Stream:
         self.x = blocks.norm(x, next(self._norms)) if self._pre else x
 
     def add(self, y: str) -> None:
-        self._sum, self.x = self._blocks.sum_and_norm(self._sum if self._pre else self.x, y, next(self._norms))
+        self._sum, self.x = self._blocks.sum_and_norm(
+            self._sum if self._pre else self.x, y, next(self._norms)
+        )
 
 
 def _block_size(columns: int) -> int:
@@ -139,6 +156,7 @@ def _block_size(columns: int) -> int:
     """
     if columns % SMALLEST_BLOCK:
         raise ConversionError(
-            f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: leave out --int8."
+            f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
+            f"leave out --int8."
         )
     return min(LARGEST_BLOCK, columns & -columns)

@@ -1,8 +1,10 @@
-"""An ONNX graph in the making, node by node. Its weights stay where they are: in the arrays of the bundle.
+"""An ONNX graph in the making, node by node. Its weights stay where they are: in the arrays of the
+bundle.
 
-A graph names a weight and says where it lies ("external data"): in a file named after the weight. There is no such
-file. The engine gives ONNX Runtime the bundle's array in its place, so several graphs share one copy. A matrix may be
-used in part: rows lie together, so a range of them is a tensor of its own.
+A graph names a weight and says where it lies ("external data"): in a file named after the weight.
+There is no such file. The engine gives ONNX Runtime the bundle's array in its place, so several
+graphs share one copy. A matrix may be used in part: rows lie together, so a range of them is a
+tensor of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +47,12 @@ class Graph:
             row_bytes = array.nbytes // len(array)
             shape = [last - first, *array.shape[1:]]
             self._initializers[label] = protobuf.external_tensor(
-                label, array.dtype, shape, location=name, offset=first * row_bytes, length=(last - first) * row_bytes
+                label,
+                array.dtype,
+                shape,
+                location=name,
+                offset=first * row_bytes,
+                length=(last - first) * row_bytes,
             )
         return label
 
@@ -55,17 +62,33 @@ class Graph:
         self._initializers[name] = protobuf.tensor(np.asarray(array), name)
         return name
 
-    def op(self, kind: str, *inputs: str, names: Sequence[str] | int = 1, domain: str = "", **attributes: Any) -> Any:
-        """A node; the name of its output, or a list of them. `names` gives these, or how many to invent."""
+    def op(
+        self,
+        kind: str,
+        *inputs: str,
+        names: Sequence[str] | int = 1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Any:
+        """A node; the name of its output, or a list of them. `names` gives these, or how many to
+        invent."""
         if isinstance(names, int):
             names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
         self._nodes.append(protobuf.node(kind, inputs, names, domain, attributes))
         return names[0] if len(names) == 1 else names
 
-    def microsoft(self, kind: str, *inputs: str, names: Sequence[str] | int = 1, **attributes: Any) -> Any:
+    def microsoft(
+        self, kind: str, *inputs: str, names: Sequence[str] | int = 1, **attributes: Any
+    ) -> Any:
         return self.op(kind, *inputs, names=names, domain=MICROSOFT, **attributes)
 
     def serialise(self, name: str) -> bytes:
         return protobuf.model(
-            name, self._nodes, self._initializers.values(), self._inputs, self._outputs, OPSETS, IR_VERSION
+            name,
+            self._nodes,
+            self._initializers.values(),
+            self._inputs,
+            self._outputs,
+            OPSETS,
+            IR_VERSION,
         )

@@ -1,11 +1,13 @@
-"""The Transformer as ONNX graphs for ONNX Runtime: the encoder once per batch, a step once per target position.
+"""The Transformer as ONNX graphs for ONNX Runtime: the encoder once per batch, a step once per
+target position.
 
-    B sentences, S padded source length, N source tokens without padding, w hypotheses per sentence, R = B*w rows,
-    M room in the caches, D width, H heads, K = D/H, V target vocabulary.
+    B sentences, S padded source length, N source tokens without padding, w hypotheses per sentence,
+    R = B*w rows, M room in the caches, D width, H heads, K = D/H, V target vocabulary.
 
-The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B, S, D). The keys and
-values that the decoder looks at are computed there too, once per sentence, and shared by its hypotheses. A step appends
-to the caches in place: whoever runs it binds each as input and output at once.
+The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B,
+S, D). The keys and values that the decoder looks at are computed there too, once per sentence, and
+shared by its hypotheses. A step appends to the caches in place: whoever runs it binds each as input
+and output at once.
 """
 
 import numpy as np
@@ -27,7 +29,8 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
     >>> beyond_graphs(ModelConfig(width=12, heads=3))
     ['heads of 4 features (not a multiple of 8)']
     """
-    reasons, features = beyond_plain(config), config.width // config.heads
+    reasons = beyond_plain(config)
+    features = config.width // config.heads
     if features % HEAD_MULTIPLE:
         reasons.append(f"heads of {features} features (not a multiple of {HEAD_MULTIPLE})")
     return reasons
@@ -35,21 +38,28 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
 
 def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g, width, heads = Blocks(config, weights, by_parts=True), config.width, config.heads
+    g = Blocks(config, weights, by_parts=True)
+    width = config.width
+    heads = config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["S", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
     places = g.input("places", INT64, ["N"])  # of each token among the B*S padded ones
-    tokens = g.input("tokens", INT64, ["B", "S"])  # the packed token at each padded place, any one at padding
-    mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])  # 0 at words, a large negative number at padding
+    # the packed token at each padded place, any one at padding
+    tokens = g.input("tokens", INT64, ["B", "S"])
+    # 0 at words, a large negative number at padding
+    mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])
     thrice = g.op("Mul", tokens, g.constant([3]))
-    thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]  # its query, key and value among 3N
+    # its query, key and value among 3N
+    thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]
 
     def to_itself(x: str, name: str) -> str:
-        packed = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))  # (3N, D)
+        # (3N, D)
+        packed = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))
         qkv = [g.op("Gather", packed, third, axis=0) for third in thirds]  # (B, S, D) each
         y = g.op("Attention", *qkv, mask, q_num_heads=heads, kv_num_heads=heads)
-        packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)  # (N, D)
+        # (N, D)
+        packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)
         return g.layer(packed, f"{name}.project.to_out")
 
     x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
@@ -60,8 +70,14 @@ def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
     root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
     for i in range(config.decoder_layers):
-        k, v = (g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (n * width, (n + 1) * width)) for n in (1, 2))
-        for name, part, order in (("k", g.op("Mul", k, root), [0, 2, 3, 1]), ("v", v, [0, 2, 1, 3])):
+        k, v = (
+            g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (n * width, (n + 1) * width))
+            for n in (1, 2)
+        )
+        for name, part, order in (
+            ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
+            ("v", v, [0, 2, 1, 3]),
+        ):
             padded = g.op("Gather", part, tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
             g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
@@ -70,37 +86,58 @@ def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
 
 
 def step_graph(config: ModelConfig, weights: Weights, target: Vocabulary) -> bytes:
-    """Each row's last token to the log-probabilities of its next ones, the k best of them picked out."""
+    """Each row's last token to the log-probabilities of its next ones, the k best of them picked
+    out."""
     g = Blocks(config, weights, by_parts=False)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
-    log_probs = g.op("Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"])
-    g.op("TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "best_tokens"], axis=-1)
+    log_probs = g.op(
+        "Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"]
+    )
+    g.op(
+        "TopK",
+        log_probs,
+        g.input("k", INT64, [1]),
+        names=["best_log_probs", "best_tokens"],
+        axis=-1,
+    )
     return _with_outputs(g, len(target)).serialise("step")
 
 
 def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
-    """The same, each row with a list of pieces of its own, L at most; no other is computed or counts.
+    """The same, each row with a list of pieces of its own, L at most; no other is computed or
+    counts.
 
-    The product is with the U pieces that the lists of a batch hold together. Each row takes its own out of them, and
-    softmax sees these alone, in the order of the list: which others were computed changes no bit.
+    The product is with the U pieces that the lists of a batch hold together. Each row takes its own
+    out of them, and softmax sees these alone, in the order of the list: which others were computed
+    changes no bit.
     """
     g = Blocks(config, weights, by_parts=False)
-    x, quantised = _decoder(g), _first(weights, *OUTPUT_MATRICES) + SCALES in weights
+    x = _decoder(g)
+    quantised = _first(weights, *OUTPUT_MATRICES) + SCALES in weights
     columns = g.input("columns", UINT8 if quantised else FLOAT, [config.width, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
-    added = g.input("added", FLOAT, ["R", "L"])  # biases; what fills up a shorter list is worth nothing
+    # biases; what fills up a shorter list is worth nothing
+    added = g.input("added", FLOAT, ["R", "L"])
     if quantised:
         logits, steps = g.product(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
     else:
         own = g.op("GatherElements", g.op("MatMul", x, columns), places, axis=1)
     log_probs = g.op("LogSoftmax", g.op("Add", own, added), names=["log_probs"], axis=-1)
-    _, order = g.op("TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1)
-    g.op("Gather", pieces, g.op("GatherElements", places, order, axis=1), names=["best_tokens"], axis=0)
+    _, order = g.op(
+        "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
+    )
+    g.op(
+        "Gather",
+        pieces,
+        g.op("GatherElements", places, order, axis=1),
+        names=["best_tokens"],
+        axis=0,
+    )
     return _with_outputs(g, "L").serialise("listed step")
 
 
@@ -118,12 +155,16 @@ def _decoder(g: Blocks) -> str:
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one
     total = g.input("total", INT32, [])  # one more
-    mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])  # 0 at words, a large negative number at padding
+    # 0 at words, a large negative number at padding
+    mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])
     by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
 
     def to_past(x: str, i: int) -> str:
         """Row r's keys and values go, in place, behind those of its past."""
-        qkv = g.op("Unsqueeze", g.layer(x, f"decoder.{i}.attention.project.to_qkv"), g.constant([1]))  # (R, 1, 3D)
+        # (R, 1, 3D)
+        qkv = g.op(
+            "Unsqueeze", g.layer(x, f"decoder.{i}.attention.project.to_qkv"), g.constant([1])
+        )
         shape: list[int | str] = ["R", heads, "M", width // heads]
         caches = [g.input(f"cache_{name}_{i}", FLOAT, shape) for name in "kv"]
         longer = [f"longer_{name}_{i}" for name in "kv"]
@@ -133,22 +174,35 @@ def _decoder(g: Blocks) -> str:
             "GroupQueryAttention", qkv, "", "", *caches, past, total,
             names=[f"attended_{i}", *longer], num_heads=heads, kv_num_heads=heads,
         )  # fmt: skip
-        return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.attention.project.to_out")
+        return g.layer(
+            g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.attention.project.to_out"
+        )
 
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""
-        keys, values = (g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name)) for name in "kv")
-        q = g.op("Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), by_sentence)
+        keys, values = (
+            g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name)) for name in "kv"
+        )
+        q = g.op(
+            "Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), by_sentence
+        )
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
         if i == attention_layer(config):
-            g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)  # (B, w, S)
+            # (B, w, S)
+            g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)
             g.output("attention", FLOAT, ["B", "w", "S"])
         y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
-        return g.layer(g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out")
+        return g.layer(
+            g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out"
+        )
 
     layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
-    x = g.embed(tokens, position, _first(g.weights, "target_embedding.words.weight", "source_embedding.words.weight"))
+    x = g.embed(
+        tokens,
+        position,
+        _first(g.weights, "target_embedding.words.weight", "source_embedding.words.weight"),
+    )
     stream = Stream(g, x, _norms(layers, "attention", "cross", "feed_forward"), "decoder_norm")
     for i, layer in enumerate(layers):
         stream.add(to_past(stream.x, i))

@@ -1,11 +1,11 @@
 """The few messages of ONNX that our graphs need, written as bytes without the `onnx` package.
 
-A model for ONNX Runtime is one protocol-buffer message, `ModelProto`. The messages, their fields and the numbers of
-these are those of `onnx/onnx.proto` (https://github.com/onnx/onnx, IR version 11); the wire format is described at
-https://protobuf.dev/programming-guides/encoding. A message is the sequence of its fields. A field is a key,
-8 * number + wire type, and a value:
+A model for ONNX Runtime is one protocol-buffer message, `ModelProto`. The messages, their fields
+and the numbers of these are those of `onnx/onnx.proto` (https://github.com/onnx/onnx, IR version
+11); the wire format is described at https://protobuf.dev/programming-guides/encoding. A message is
+the sequence of its fields. A field is a key, 8 * number + wire type, and a value:
 
-    wire type 0    a varint: seven bits a byte, the lowest first, the top bit set on all bytes but the last
+    wire type 0    a varint: seven bits a byte, lowest first, the top bit set on all but the last
     wire type 2    a length and so many bytes: a string, or a message
     wire type 5    four bytes: a float
 
@@ -46,15 +46,19 @@ def tensor(array: np.ndarray, name: str = "") -> bytes:
     return _tensor_kind(array.dtype, array.shape) + named + _bytes(9, little_endian)
 
 
-def external_tensor(name: str, dtype: np.dtype, shape: Sequence[int], location: str, offset: int, length: int) -> bytes:
-    """TensorProto whose numbers are in a file of this name, or in what ONNX Runtime was given for that file."""
+def external_tensor(
+    name: str, dtype: np.dtype, shape: Sequence[int], location: str, offset: int, length: int
+) -> bytes:
+    """TensorProto whose numbers are in a file of this name, or in what ONNX Runtime was given for
+    that file."""
     place = {"location": location, "offset": str(offset), "length": str(length)}
     entries = (_bytes(13, _text(1, key) + _text(2, value)) for key, value in place.items())
     return _tensor_kind(dtype, shape) + _text(8, name) + b"".join(entries) + _int(14, EXTERNAL)
 
 
 def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
-    """ValueInfoProto: a tensor that goes into a graph or comes out, with names for what varies in its shape."""
+    """ValueInfoProto: a tensor that goes into a graph or comes out, with names for what varies in
+    its shape."""
     sizes = (_int(1, size) if isinstance(size, int) else _text(2, size) for size in shape)
     dimensions = b"".join(_bytes(1, size) for size in sizes)  # TensorShapeProto
     tensor_type = _int(1, kind) + _bytes(2, dimensions)  # TypeProto.Tensor
@@ -62,10 +66,16 @@ def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
 
 
 def node(
-    kind: str, inputs: Iterable[str], outputs: Iterable[str], domain: str, attributes: Mapping[str, Attribute]
+    kind: str,
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    domain: str,
+    attributes: Mapping[str, Attribute],
 ) -> bytes:
     """NodeProto: one operation."""
-    written = b"".join(_text(1, name) for name in inputs) + b"".join(_text(2, name) for name in outputs)
+    written = b"".join(_text(1, name) for name in inputs) + b"".join(
+        _text(2, name) for name in outputs
+    )
     written += _text(4, kind)
     for name, value in sorted(attributes.items()):
         written += _bytes(5, _attribute(name, value))
@@ -82,8 +92,15 @@ def model(
     ir_version: int,
 ) -> bytes:
     """ModelProto with its GraphProto; `opsets` are the versions of the operators of each domain."""
-    graph = _all(1, nodes) + _text(2, name) + _all(5, initializers) + _all(11, inputs) + _all(12, outputs)
-    imports = (_text(1, domain) + _int(2, version) for domain, version in opsets.items())  # OperatorSetIdProto
+    graph = (
+        _all(1, nodes)
+        + _text(2, name)
+        + _all(5, initializers)
+        + _all(11, inputs)
+        + _all(12, outputs)
+    )
+    # OperatorSetIdProto
+    imports = (_text(1, domain) + _int(2, version) for domain, version in opsets.items())
     return _int(1, ir_version) + _text(2, "dragoman") + _bytes(7, graph) + _all(8, imports)
 
 

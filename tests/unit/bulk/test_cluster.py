@@ -11,7 +11,9 @@ NODES = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 4)), min_size=1, m
 
 
 @given(NODES, st.integers(1, 12))
-def test_workers_get_all_the_threads_that_fit_and_no_more(nodes: list[tuple[int, int]], workers: int) -> None:
+def test_workers_get_all_the_threads_that_fit_and_no_more(
+    nodes: list[tuple[int, int]], workers: int
+) -> None:
     from dragoman.bulk.cluster import threads_per_worker
     from dragoman.errors import ConfigError
 
@@ -34,14 +36,19 @@ def test_workers_get_all_the_threads_that_fit_and_no_more(nodes: list[tuple[int,
             threads_per_worker(nodes, workers)
 
 
-def test_without_ray_one_line_says_what_to_install(dragoman, trained: Path, tmp_path: Path, monkeypatch) -> None:
+def test_without_ray_one_line_says_what_to_install(
+    dragoman, trained: Path, tmp_path: Path, monkeypatch
+) -> None:
     for name in ("ray", "dragoman.bulk.cluster"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     (tmp_path / "a.de").write_text("eins\n")
     files = ("--input", tmp_path / "a.de", "--output", tmp_path / "a.en")
     answer: Answer = dragoman("translate", "--model", trained, *files, "--workers", 2)
-    assert (answer.code, answer.err) == (1, "dragoman: this needs ray: pip install 'dragoman[ray]'.\n")
+    assert (answer.code, answer.err) == (
+        1,
+        "dragoman: this needs ray: pip install 'dragoman[ray]'.\n",
+    )
 
 
 def test_files_are_needed_where_workers_are(dragoman, trained: Path) -> None:

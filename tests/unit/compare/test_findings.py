@@ -6,26 +6,43 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dragoman.compare import block, corpus_size, growth, heads, length, positions, recency, scaling, table, vocabulary
+from dragoman.compare import (
+    block,
+    corpus_size,
+    growth,
+    heads,
+    length,
+    positions,
+    recency,
+    scaling,
+    table,
+    vocabulary,
+)
 from dragoman.compare.figures import Bars, Finding, Lines, Table
 from dragoman.compare.language import LONGEST_COPY
 from dragoman.compare.runs import Result
 from dragoman.compare.systems import ARCHITECTURES
 from dragoman.data.prepare import Sentences
 
-FALLING = [0.2 + 0.05 * n for n in range(LONGEST_COPY)]  # from the first word on: the first has the least
+# from the first word on: the first has the least
+FALLING = [0.2 + 0.05 * n for n in range(LONGEST_COPY)]
 EVEN = [1.0] * LONGEST_COPY
 
 
 def result(bleu: float, **more: object) -> Result:
-    return replace(Result(parameters=1000, steps=10, flops=5e9, seconds=3, bleu=bleu, chrf=2 * bleu), **more)  # type: ignore[arg-type]
+    return replace(
+        Result(parameters=1000, steps=10, flops=5e9, seconds=3, bleu=bleu, chrf=2 * bleu), **more
+    )  # type: ignore[arg-type]
 
 
 def table_finding(transformer: float, rnn: float) -> Finding:
     curve = [(1e9, 5.0), (5e9, 11.0)]
     scores = dict.fromkeys(ARCHITECTURES, 10.0) | {"transformer": transformer, "rnn": rnn}
     rows = {name: table.Row(result(bleu, curve=curve), 50.0) for name, bleu in scores.items()}
-    rows |= {"larger": table.Row(result(21.5), 20.0), "ensemble": table.Row(result(23.25, flops=1e10), 10.0)}
+    rows |= {
+        "larger": table.Row(result(21.5), 20.0),
+        "ensemble": table.Row(result(23.25, flops=1e10), 10.0),
+    }
     return table.finding(rows, result(18.0), {"1 head": result(17.0), "no dropout": result(18.5)})
 
 
@@ -43,13 +60,16 @@ BOTH_WAYS = {
                         {"rnn": EVEN, "rnn-attention": EVEN, "transformer": EVEN}),
     ),
     "C3": (
-        growth.steps_finding([8, 64], 2, 3, 512, {"recurrence": [1, 9], "convolution": [1, 1], "attention": [2, 2]},
+        growth.steps_finding([8, 64], 2, 3, 512,
+        {"recurrence": [1, 9], "convolution": [1, 1], "attention": [2, 2]},
                              {"recurrence": 1.0, "convolution": 2.0, "attention": 3.0}),
-        growth.steps_finding([8, 64], 2, 3, 512, {"recurrence": [1, 1], "convolution": [1, 1], "attention": [2, 9]},
+        growth.steps_finding([8, 64], 2, 3, 512,
+        {"recurrence": [1, 1], "convolution": [1, 1], "attention": [2, 9]},
                              {"recurrence": 1.0, "convolution": 2.0, "attention": 3.0}),
     ),
     "C4": (
-        growth.cost_finding([4, 8, 16], 4, {k: [1, 1, n] for k, n in zip(growth.LAYERS, (4, 4, 2), strict=True)},
+        growth.cost_finding([4, 8, 16], 4,
+        {k: [1, 1, n] for k, n in zip(growth.LAYERS, (4, 4, 2), strict=True)},
                             {k: [1, 1, n] for k, n in zip(growth.LAYERS, (4, 2, 2), strict=True)}),
         growth.cost_finding([4, 8, 16], 4, *2 * [{k: [1, 1, 2] for k in growth.LAYERS}]),
     ),
@@ -60,32 +80,40 @@ BOTH_WAYS = {
                          "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
     ),
     "C6": (
-        positions.finding(8, [3.0, 12.0], {"sinusoidal": [20.0, 10.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
+        positions.finding(8, [3.0, 12.0],
+        {"sinusoidal": [20.0, 10.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
                                            "relative": [20.0, 13.0]}, [21.0, 19.0],
                           {"sinusoidal": 0.5, "learned": 0.4, "rotary": 0.8, "relative": 0.9}),
-        positions.finding(8, [3.0, 12.0], {"sinusoidal": [20.0, 3.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
+        positions.finding(8, [3.0, 12.0],
+        {"sinusoidal": [20.0, 3.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
                                            "relative": [20.0, 13.0]}, [21.0, 19.0],
                           {"sinusoidal": 0.9, "learned": 0.4, "rotary": 0.8, "relative": 0.7}),
     ),
     "C7": (table_finding(20.0, 15.0), table_finding(12.0, 15.0)),
-    "C8": (heads.finding([], [0.9, 0.3], {1: 0.4, 4: 0.8}), heads.finding([], [0.9, 0.3], {1: 0.8, 4: 0.4})),
+    "C8": (heads.finding([], [0.9, 0.3], {1: 0.4, 4: 0.8}),
+    heads.finding([], [0.9, 0.3], {1: 0.8, 4: 0.4})),
     "C9": (
         corpus_size.finding([100, 900], {"rnn": [9.0, 12.0], "transformer": [5.0, 30.0]}),
         corpus_size.finding([100, 900], {"rnn": [9.0, 32.0], "transformer": [5.0, 12.0]}),
     ),
     "C10": (
-        vocabulary.finding({"words": 10.0, "BPE": 20.0}, {"words": (15.0, 5.0), "BPE": (21.0, 19.0)}, 0.25),
-        vocabulary.finding({"words": 20.0, "BPE": 10.0}, {"words": (21.0, 19.0), "BPE": (15.0, 5.0)}, 0.25),
+        vocabulary.finding({"words": 10.0, "BPE": 20.0},
+        {"words": (15.0, 5.0), "BPE": (21.0, 19.0)}, 0.25),
+        vocabulary.finding({"words": 20.0, "BPE": 10.0},
+        {"words": (21.0, 19.0), "BPE": (15.0, 5.0)}, 0.25),
     ),
     "C11": (
-        block.finding(result(20.0), {"no norm": result(0.0, failure="lost")}, {"1 layer": result(15.5)}),
+        block.finding(result(20.0), {"no norm": result(0.0, failure="lost")},
+        {"1 layer": result(15.5)}),
         block.finding(result(20.0), {"no norm": result(21.0)}, {"1 layer": result(15.5)}),
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("claim", BOTH_WAYS)
-def test_a_claim_is_seen_where_the_numbers_bear_it_out_and_not_where_they_do_not(claim: str) -> None:
+def test_a_claim_is_seen_where_the_numbers_bear_it_out_and_not_where_they_do_not(
+    claim: str,
+) -> None:
     borne_out, not_borne_out = BOTH_WAYS[claim]
     assert borne_out.seen
     assert not not_borne_out.seen
@@ -101,7 +129,12 @@ def drawn(finding: Finding) -> list[float]:
         elif isinstance(figure, Bars):
             numbers += figure.values
         elif isinstance(figure, Table):
-            numbers += [float(n.replace(",", "")) for row in figure.rows for n in row if re.fullmatch(r"[\d,.e+]+", n)]
+            numbers += [
+                float(n.replace(",", ""))
+                for row in figure.rows
+                for n in row
+                if re.fullmatch(r"[\d,.e+]+", n)
+            ]
     return numbers
 
 
@@ -124,8 +157,15 @@ def test_numbers_in_the_sentences_are_those_of_the_figures(claim: str, said: lis
     for number in said:
         assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", text), (number, text)
         value = float(number.rstrip("%")) / (100 if number.endswith("%") else 1)
-        near = 0.5 * 10.0 ** -len(number.rstrip("%").partition(".")[2]) / (100 if number.endswith("%") else 1)
-        assert any(abs(value - other) <= near + 1e-9 for other in drawn(finding)), (number, drawn(finding))
+        near = (
+            0.5
+            * 10.0 ** -len(number.rstrip("%").partition(".")[2])
+            / (100 if number.endswith("%") else 1)
+        )
+        assert any(abs(value - other) <= near + 1e-9 for other in drawn(finding)), (
+            number,
+            drawn(finding),
+        )
 
 
 def test_the_table_says_what_each_system_scored_and_cost() -> None:
@@ -160,7 +200,8 @@ def test_words_are_right_at_their_own_place_only() -> None:
 
 
 def test_unscaled_attention_has_the_entropy_and_gradient_of_its_formula() -> None:
-    """With one feature and a scale of 0 all keys weigh the same: log2 n bits, and a Jacobian known by hand."""
+    """With one feature and a scale of 0 all keys weigh the same: log2 n bits, and a Jacobian known
+    by hand."""
     entropy, gradient = scaling.spread_and_gradient(4, 0.0)
     n = scaling.KEYS
     assert entropy == pytest.approx(np.log2(n))

@@ -9,7 +9,10 @@ import pytest
 from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
 from dragoman.compare.plot import Axis, draw_bars, draw_lines, draw_map
 
-CURVES = [Series("first <one>", [1, 10, 100], [3.0, 2.0, 1.0]), Series("second", [1, 10], [0.5, math.nan])]
+CURVES = [
+    Series("first <one>", [1, 10, 100], [3.0, 2.0, 1.0]),
+    Series("second", [1, 10], [0.5, math.nan]),
+]
 LINES = Lines("A title & more", "words", "BLEU", CURVES, log_x=True)
 
 
@@ -45,19 +48,29 @@ def test_equal_steps_of_a_factor_are_equal_ways_on_a_logarithmic_axis() -> None:
 
 
 def test_bars_are_as_long_as_their_values_say() -> None:
-    drawn = ElementTree.fromstring(draw_bars(Bars("t", "BLEU", ["a", "b", "lost"], [10.0, 20.0, math.nan])))
+    drawn = ElementTree.fromstring(
+        draw_bars(Bars("t", "BLEU", ["a", "b", "lost"], [10.0, 20.0, math.nan]))
+    )
     a, b, lost = (float(bar.get("width", "")) for bar in drawn.iter("rect"))
     assert b == pytest.approx(2 * a, rel=0.01)
     assert lost == 0
 
 
 def test_a_map_is_as_full_as_its_weights() -> None:
-    drawn = ElementTree.fromstring(draw_map(Map("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]])))
-    assert [float(cell.get("fill-opacity", "")) for cell in drawn.iter("rect")] == [0.25, 0.75, 1.0, 0.0]
+    drawn = ElementTree.fromstring(
+        draw_map(Map("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]]))
+    )
+    assert [float(cell.get("fill-opacity", "")) for cell in drawn.iter("rect")] == [
+        0.25,
+        0.75,
+        1.0,
+        0.0,
+    ]
 
 
 def test_a_finding_comes_back_from_json_as_it_was() -> None:
-    bars, table = Bars("b", "u", ["a"], [1.5]), Table("t", ["x"], [["1"]])
+    bars = Bars("b", "u", ["a"], [1.5])
+    table = Table("t", ["x"], [["1"]])
     attention = Map("m", ["r"], ["c"], [[0.5]])
     lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0])])
     finding = Finding([lines, bars, attention, table], ("One.", "Two."), True)

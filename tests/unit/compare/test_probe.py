@@ -7,7 +7,9 @@ from dragoman.compare.growth import kept_for_backward
 from dragoman.compare.probe import gradient_by_position, right_by_position
 from tests.conftest import small_model
 
-SOURCE, SHIFTED, TARGET = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]]), torch.tensor([[8, 9, 3]])
+SOURCE = torch.tensor([[5, 6, 7, 3]])
+SHIFTED = torch.tensor([[2, 8, 9]])
+TARGET = torch.tensor([[8, 9, 3]])
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "rnn", "rnn-attention", "convs2s"])
@@ -31,4 +33,5 @@ def test_a_word_is_right_where_it_is_the_likeliest() -> None:
 def test_what_a_layer_keeps_is_counted_once_and_without_its_weights() -> None:
     layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Identity(), torch.nn.ReLU())
     x = torch.randn(1, 16, 8, requires_grad=True)
-    assert kept_for_backward(layer, x) == 2 * 16 * 8 * 4  # the product's input and the ReLU's output
+    # the product's input and the ReLU's output
+    assert kept_for_backward(layer, x) == 2 * 16 * 8 * 4

@@ -17,7 +17,12 @@ FIGURES = [
 
 def report() -> str:
     chapters = [
-        Chapter(name, claim.title, claim.words, Finding(FIGURES, (f"First of {name}.", "Second."), name != "C5"))
+        Chapter(
+            name,
+            claim.title,
+            claim.words,
+            Finding(FIGURES, (f"First of {name}.", "Second."), name != "C5"),
+        )
         for name, claim in CLAIMS.items()
     ]
     return write_report(chapters, {"machine": "two <cores>"})
@@ -42,10 +47,15 @@ class _Tags(HTMLParser):
 
 
 def test_the_report_is_well_formed_and_refers_to_nothing_outside_itself() -> None:
-    page, tags = report(), _Tags()
+    page = report()
+    tags = _Tags()
     tags.feed(page)
     assert not tags.open
-    links = [value for name, value in tags.attributes if name in ("href", "src", "srcset", "data", "action")]
+    links = [
+        value
+        for name, value in tags.attributes
+        if name in ("href", "src", "srcset", "data", "action")
+    ]
     assert links
     assert all(link is not None and link.startswith("#") for link in links)
     assert not re.search(r"https?:|@import|url\(|<script|<link", page)
@@ -69,7 +79,9 @@ def test_what_texts_hold_cannot_break_the_page() -> None:
 
 
 def test_a_table_for_the_terminal_keeps_its_columns_in_line() -> None:
-    lines = as_text(Table("t", ["system", "BLEU"], [["rnn", "3.1"], ["transformer", "30.5"]])).splitlines()
+    lines = as_text(
+        Table("t", ["system", "BLEU"], [["rnn", "3.1"], ["transformer", "30.5"]])
+    ).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[1].startswith("rnn ")
     assert lines[1].endswith(" 3.1")

@@ -18,7 +18,8 @@ SMALL: Scale = replace(
     QUICK,
     flops=4e8,
     settings={
-        **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32, "model.heads": 2,
+        **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32,
+        "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
     },
     toy_pairs=400, task_pairs=200, test_pairs=12, valid_pairs=10,
@@ -67,7 +68,9 @@ def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_a_system_stops_within_a_step_of_its_share_of_the_budget(shop: Workshop, share: float) -> None:
+def test_a_system_stops_within_a_step_of_its_share_of_the_budget(
+    shop: Workshop, share: float
+) -> None:
     system = variant("one", share)
     run_all(shop, [system], 1, QUIET)
     result = shop.result(system)
@@ -131,7 +134,15 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
 def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
     compare(tmp_path / "one", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(RunError, match="other texts or sizes"):
-        compare(tmp_path / "one", quick=True, flops=1e9, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+        compare(
+            tmp_path / "one",
+            quick=True,
+            flops=1e9,
+            claims=["C5"],
+            device="cpu",
+            jobs=1,
+            console=QUIET,
+        )
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(RunError, match="not empty"):

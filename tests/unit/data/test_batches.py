@@ -10,7 +10,9 @@ from tests.conftest import vocabulary
 LENGTHS = np.random.default_rng(1).integers(1, 60, size=(2, 500))
 
 
-def plan(seed: int = 3, budget: int = 300, mixture: Mixture | None = None, window: int = 220) -> BatchPlan:
+def plan(
+    seed: int = 3, budget: int = 300, mixture: Mixture | None = None, window: int = 220
+) -> BatchPlan:
     return BatchPlan(LENGTHS[0], LENGTHS[1], budget, seed, mixture, window)
 
 
@@ -26,7 +28,9 @@ def test_batches_hold_similar_lengths() -> None:
 
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:
-    same, other_epoch, other_seed = (list(e) for e in (plan().epoch(4), plan().epoch(5), plan(seed=9).epoch(4)))
+    same, other_epoch, other_seed = (
+        list(e) for e in (plan().epoch(4), plan().epoch(5), plan(seed=9).epoch(4))
+    )
     for batch, again in zip(plan().epoch(4), same, strict=True):
         assert np.array_equal(batch, again)
     assert not np.array_equal(np.concatenate(same), np.concatenate(other_epoch))
@@ -78,4 +82,7 @@ def test_micro_batches_cover_the_rows_within_their_budget() -> None:
     parts = micro_batches(source, target, 400)
     assert np.array_equal(np.concatenate([np.arange(500)[part] for part in parts]), np.arange(500))
     for part in parts:
-        assert len(source[part]) * (source[part].max() + target[part].max()) <= 400 or len(source[part]) == 1
+        assert (
+            len(source[part]) * (source[part].max() + target[part].max()) <= 400
+            or len(source[part]) == 1
+        )

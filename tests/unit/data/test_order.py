@@ -19,8 +19,10 @@ def test_a_part_of_an_order_is_that_part_of_the_whole() -> None:
 
 
 def test_other_keys_give_another_order_and_neighbours_part() -> None:
-    """Of a true shuffle, 1/n of the numbers stay or agree, and neighbours are n/3 apart on average."""
-    first, second = shuffled(np.arange(30_000), 30_000, keys(3)), shuffled(np.arange(30_000), 30_000, keys(4))
+    """Of a true shuffle, 1/n of the numbers stay or agree, and neighbours are n/3 apart on
+    average."""
+    first = shuffled(np.arange(30_000), 30_000, keys(3))
+    second = shuffled(np.arange(30_000), 30_000, keys(4))
     assert (first == second).sum() < 10
     assert (first == np.arange(30_000)).sum() < 10
     assert np.abs(np.diff(first)).mean() == pytest.approx(10_000, rel=0.03)

@@ -44,10 +44,14 @@ def test_no_pair_is_trained_on_that_shares_a_sentence_with_what_is_excluded(tmp_
     apart = [("ungesehen", f"{first_source.upper()}!"), (f"„{second_target}“", "unseen")]
     source, target = write_corpus(tmp_path, "apart", apart)
     excluded = [{"source": str(source), "target": str(target)}]
-    data = prepare(config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data")
+    data = prepare(
+        config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data"
+    )
     gone = [line for line, (s, t) in enumerate(pairs, 1) if s == first_source or t == second_target]
     assert sorted({*range(1, 101)} - {*data.train.lines}) == gone
-    assert any(f"{len(gone)} pairs share a sentence with data.exclude" in note for note in data.notes)
+    assert any(
+        f"{len(gone)} pairs share a sentence with data.exclude" in note for note in data.notes
+    )
 
 
 def test_a_source_that_a_model_made_is_excluded_as_any_other(tmp_path) -> None:
@@ -56,13 +60,19 @@ def test_a_source_that_a_model_made_is_excluded_as_any_other(tmp_path) -> None:
     files = write_corpus(tmp_path, "t", [(f"<BT> {source}", target) for source, target in pairs])
     source, target = write_corpus(tmp_path, "apart", [(apart, "unseen")])
     excluded = [{"source": str(source), "target": str(target)}]
-    data = prepare(config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data")
-    assert [*data.train.lines] == [line for line, (source, _) in enumerate(others, 2) if source != apart]
+    data = prepare(
+        config(files, **{"data.exclude": excluded, "data.valid_size": 0}), tmp_path / "data"
+    )
+    assert [*data.train.lines] == [
+        line for line, (source, _) in enumerate(others, 2) if source != apart
+    ]
 
 
 def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     pairs = [*toy_pairs(100), ("leer", ""), ("lang " * 50, "long " * 50)]
-    data = prepare(config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data")
+    data = prepare(
+        config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data"
+    )
     assert 101 not in data.train.lines
     assert 102 not in data.train.lines
     assert any("an empty side" in note and "101" in note for note in data.notes)
@@ -70,7 +80,8 @@ def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
 
 
 def test_processes_write_what_one_process_writes(tmp_path, monkeypatch) -> None:
-    """Parts of a few sentences, two corpora with tags, pairs too long and pairs held out among them."""
+    """Parts of a few sentences, two corpora with tags, pairs too long and pairs held out among
+    them."""
     de_en = write_corpus(tmp_path, "t", [*toy_pairs(120), ("lang " * 50, "long " * 50)])
     settings = config(de_en, de_en[::-1], **{"data.max_length": 30})
     monkeypatch.setattr("dragoman.data.encoding.SENTENCES_AT_ONCE", 17)
@@ -78,14 +89,21 @@ def test_processes_write_what_one_process_writes(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("dragoman.data.encoding.BYTES_FOR_PROCESSES", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     prepare(settings, tmp_path / "together")
-    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*") if path.is_file())
+    files = sorted(
+        path.relative_to(tmp_path / "alone")
+        for path in (tmp_path / "alone").rglob("*")
+        if path.is_file()
+    )
     assert len(files) > 10
     for file in files:
-        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "together" / file).read_bytes(), file
+        assert (tmp_path / "alone" / file).read_bytes() == (
+            tmp_path / "together" / file
+        ).read_bytes(), file
 
 
 def in_three_languages(folder: Path) -> list[dict[str, str]]:
-    """Corpora in all six directions, and a table of text that a model made; with pairs that must not be kept."""
+    """Corpora in all six directions, and a table of text that a model made; with pairs that must
+    not be kept."""
     numbers = [line for line, _ in toy_pairs(150)]
     sides = {
         "de": [f"{line} Straße {i}" for i, line in enumerate(numbers)],
@@ -95,32 +113,50 @@ def in_three_languages(folder: Path) -> list[dict[str, str]]:
     sides["fr"][7], sides["en"][30], sides["de"][40] = "", " \t", "lang " * 60
     for language, lines in sides.items():
         (folder / f"t.{language}").write_text("".join(f"{line}\n" for line in lines))
-    made = "".join(f"<BT> {a}\t{b}\tignored\n" for a, b in zip(sides["de"][:50], sides["fr"][:50], strict=True))
+    made = "".join(
+        f"<BT> {a}\t{b}\tignored\n" for a, b in zip(sides["de"][:50], sides["fr"][:50], strict=True)
+    )
     with bz2.open(folder / "made.de-fr.tsv.bz2", "wt") as file:
         file.write(made)
-    pairs = [{"source": str(folder / f"t.{a}"), "target": str(folder / f"t.{b}")} for a, b in permutations(sides, 2)]
+    pairs = [
+        {"source": str(folder / f"t.{a}"), "target": str(folder / f"t.{b}")}
+        for a, b in permutations(sides, 2)
+    ]
     return [*pairs, {"source": str(folder / "made.de-fr.tsv.bz2"), "target": ""}]
 
 
 def read_plainly(corpus: dict[str, str]) -> list[tuple[str, str]]:
     if corpus["target"]:
-        return list(zip(*(Path(corpus[side]).read_text().split("\n")[:-1] for side in corpus), strict=True))
+        return list(
+            zip(*(Path(corpus[side]).read_text().split("\n")[:-1] for side in corpus), strict=True)
+        )
     with bz2.open(corpus["source"], "rt") as file:
         return [tuple(line.split("\t")[:2]) for line in file]
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool) -> None:
-    """Which pairs are kept, and their ids: written down here anew, line by line, with SentencePiece itself."""
+    """Which pairs are kept, and their ids: written down here anew, line by line, with SentencePiece
+    itself."""
     corpora = in_three_languages(tmp_path)
     apart = write_corpus(tmp_path, "apart", [(toy_pairs(150)[3][0] + " STRASSE 3!", "unseen")])
     excluded = [{"source": str(apart[0]), "target": str(apart[1])}]
-    settings = {"data.exclude": excluded, "data.valid_size": 0, "data.max_length": 40, "text.shared": shared}
+    settings = {
+        "data.exclude": excluded,
+        "data.valid_size": 0,
+        "data.max_length": 40,
+        "text.shared": shared,
+    }
     settings |= {"text.size": 420, "training.batch_tokens": 200, "data.corpora": corpora}
     given = make_config("tiny", settings=settings)
     data = prepare(given, tmp_path / "data")
-    files = [tmp_path / "data" / f"{name}.spm" for name in (("shared",) * 2 if shared else ("source", "target"))]
-    source_pieces, target_pieces = (sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in files)
+    files = [
+        tmp_path / "data" / f"{name}.spm"
+        for name in (("shared",) * 2 if shared else ("source", "target"))
+    ]
+    source_pieces, target_pieces = (
+        sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in files
+    )
     expected, kept, long = [], [], 0
     for number, corpus in enumerate(corpora):
         to = "fr" if not corpus["target"] else Path(corpus["target"]).suffix[1:]
@@ -136,7 +172,10 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
                     expected.append((left, right))
                     kept.append((number, line))
     store = data.train
-    assert list(zip(store.corpora(np.arange(len(store))).tolist(), store.lines.tolist(), strict=True)) == kept
+    assert (
+        list(zip(store.corpora(np.arange(len(store))).tolist(), store.lines.tolist(), strict=True))
+        == kept
+    )
     assert long == data.too_long > 0
     loader = Loader(store, data.codec, given, 10_000)
     seen = []
@@ -145,7 +184,10 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
             for row, index in enumerate(batch.indices):
                 left, right = expected[index]
                 assert batch.source[row, : batch.source_lengths[row]].tolist() == left
-                assert batch.target_out[row, : batch.target_lengths[row]].tolist() == [*right, target_pieces.eos_id()]
+                assert batch.target_out[row, : batch.target_lengths[row]].tolist() == [
+                    *right,
+                    target_pieces.eos_id(),
+                ]
             seen += batch.indices.tolist()
     assert sorted(seen) == list(range(len(expected)))
 
@@ -165,7 +207,9 @@ def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch)
 
     monkeypatch.setattr(encoding, "read_blocks", reading)
     monkeypatch.setattr(Codec, "encode_sides", encode)
-    given = make_config("tiny", settings={"data.corpora": corpora, "text.size": 420, "data.valid_size": 0})
+    given = make_config(
+        "tiny", settings={"data.corpora": corpora, "text.size": 420, "data.valid_size": 0}
+    )
     data = prepare(given, tmp_path / "data")
     assert len(data.train) > 6 * 130
     assert sorted(read) == sorted({corpus["source"] for corpus in corpora})
@@ -174,32 +218,61 @@ def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch)
 
 
 def test_the_notes_are_what_the_doctor_finds(tmp_path) -> None:
-    pairs = [*toy_pairs(40, longest=12), ("<b>eins</b>", "one"), ("scho\u0308n", "nice"), ("a\x07", "a\x07"), ("", "x")]
-    files = write_corpus(tmp_path, "t", [*pairs, pairs[3], ("zwei\r", "two"), ("Ã¶", "ö"), ("kurz", "long " * 30)])
+    pairs = [
+        *toy_pairs(40, longest=12),
+        ("<b>eins</b>", "one"),
+        ("scho\u0308n", "nice"),
+        ("a\x07", "a\x07"),
+        ("", "x"),
+    ]
+    files = write_corpus(
+        tmp_path, "t", [*pairs, pairs[3], ("zwei\r", "two"), ("Ã¶", "ö"), ("kurz", "long " * 30)]
+    )
     data = prepare(config(files, **{"data.valid_size": 0}), tmp_path / "data")
-    found = [finding for finding in examine(read_pairs(*files)).findings if "language" not in finding.kind]
+    found = [
+        finding
+        for finding in examine(read_pairs(*files)).findings
+        if "language" not in finding.kind
+    ]
     kinds = {finding.kind for finding in found if finding.kind != "nearly repeated"}
     assert len(kinds) == 9
     assert data.notes == [f"{files[0]}: {finding}" for finding in found if finding.kind in kinds]
 
 
 def test_a_file_of_another_length_is_refused_with_the_line_that_has_no_partner(tmp_path) -> None:
-    files = write_corpus(tmp_path, "t", [(f"{'Wort ' * (i * 7 % 5 + 1)}{i}.",) * 2 for i in range(20)])
+    files = write_corpus(
+        tmp_path, "t", [(f"{'Wort ' * (i * 7 % 5 + 1)}{i}.",) * 2 for i in range(20)]
+    )
     files[1].write_text("".join(files[1].read_text().splitlines(keepends=True)[:7]) + "8\n")
     with pytest.raises(CorpusError, match=r"t\.de has 20 lines, .*t\.en 8"):
         prepare(config(files), tmp_path / "data")
-    assert {path.name for path in tmp_path.iterdir()} == {"t.de", "t.en"}  # nothing half made is left
+    # nothing half made is left
+    assert {path.name for path in tmp_path.iterdir()} == {"t.de", "t.en"}
 
 
 def test_shards_are_read_in_order_and_each_has_its_partner(tmp_path) -> None:
     pairs = toy_pairs(90)
     for number, pack in enumerate((lambda raw: raw, gzip.compress, bz2.compress)):
         suffix = ("", ".gz", ".bz2")[number]
-        for language, side in zip(("de", "en"), zip(*pairs[30 * number : 30 * number + 30], strict=True), strict=True):
-            (tmp_path / f"t.{number}.{language}{suffix}").write_bytes(pack("".join(f"{x}\n" for x in side).encode()))
-    data = prepare(config((tmp_path / "t.*.de*", tmp_path / "t.*.en*"), **{"data.valid_size": 0}), tmp_path / "data")
+        for language, side in zip(
+            ("de", "en"), zip(*pairs[30 * number : 30 * number + 30], strict=True), strict=True
+        ):
+            (tmp_path / f"t.{number}.{language}{suffix}").write_bytes(
+                pack("".join(f"{x}\n" for x in side).encode())
+            )
+    data = prepare(
+        config((tmp_path / "t.*.de*", tmp_path / "t.*.en*"), **{"data.valid_size": 0}),
+        tmp_path / "data",
+    )
     assert (
-        list(zip(data.train.source_texts(np.arange(90)), data.train.target_texts(np.arange(90)), strict=True)) == pairs
+        list(
+            zip(
+                data.train.source_texts(np.arange(90)),
+                data.train.target_texts(np.arange(90)),
+                strict=True,
+            )
+        )
+        == pairs
     )
     (tmp_path / "t.1.en.gz").unlink()
     with pytest.raises(CorpusError, match=r"3 files, .* 2: each file needs its partner"):
@@ -207,7 +280,8 @@ def test_shards_are_read_in_order_and_each_has_its_partner(tmp_path) -> None:
 
 
 def test_a_pipe_is_read_once(tmp_path) -> None:
-    pairs, pipe = toy_pairs(60), tmp_path / "t.de-en.tsv"
+    pairs = toy_pairs(60)
+    pipe = tmp_path / "t.de-en.tsv"
     os.mkfifo(pipe)
     text = "".join(f"{source}\t{target}\r\n" for source, target in pairs)
     writer = threading.Thread(target=lambda: pipe.write_bytes(text.encode()))
@@ -234,16 +308,21 @@ def test_pieces_are_learned_from_as_many_sentences_of_each_language(tmp_path, mo
         prepare(given, tmp_path / "data")
     counts = {language: learned[0][f"{language}wort"] for language in sentences}
     assert counts["fr"] == pytest.approx(40, abs=5)
-    assert counts["de"] == pytest.approx(140 / 4, abs=5)  # one in four: every third would be more than its share
+    # one in four: every third would be more than its share
+    assert counts["de"] == pytest.approx(140 / 4, abs=5)
     assert counts["en"] == pytest.approx(100 / 3, abs=5)
-    assert max(count for word, count in learned[0].items() if not word.endswith("wort")) <= 2  # t.de and u.de
+    # t.de and u.de
+    assert max(count for word, count in learned[0].items() if not word.endswith("wort")) <= 2
 
 
 def test_nothing_to_train_on_is_refused(tmp_path) -> None:
     with pytest.raises(CorpusError, match="no pair to train on"):
         prepare(config(write_corpus(tmp_path, "t", [("", ""), (" ", "x")])), tmp_path / "data")
     with pytest.raises(CorpusError, match="longer than"):
-        prepare(config(write_corpus(tmp_path, "u", toy_pairs(9)), **{"data.max_length": 1}), tmp_path / "data2")
+        prepare(
+            config(write_corpus(tmp_path, "u", toy_pairs(9)), **{"data.max_length": 1}),
+            tmp_path / "data2",
+        )
 
 
 def test_a_corpus_that_is_held_out_as_a_whole_is_refused(tmp_path) -> None:
@@ -256,7 +335,10 @@ def test_a_corpus_that_is_held_out_as_a_whole_is_refused(tmp_path) -> None:
 def test_several_target_languages_are_tagged(tmp_path) -> None:
     de_en = write_corpus(tmp_path, "t", toy_pairs(50))
     data = prepare(config(de_en, de_en[::-1]), tmp_path / "data")
-    tags = {data.codec.source.pieces[int(data.train.sources([i], 0)[0, 0])] for i in range(len(data.train))}
+    tags = {
+        data.codec.source.pieces[int(data.train.sources([i], 0)[0, 0])]
+        for i in range(len(data.train))
+    }
     assert tags == {">>en<<", ">>de<<"}
     nameless = tmp_path / "plain.txt"
     nameless.write_text((tmp_path / "t.en").read_text())

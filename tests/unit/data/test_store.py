@@ -3,7 +3,17 @@ import json
 import numpy as np
 import pytest
 
-from dragoman.data.store import IDS, SOURCE_IDS, TARGET_IDS, TEXT, RowsWriter, Side, Store, StoreWriter, type_of_ids
+from dragoman.data.store import (
+    IDS,
+    SOURCE_IDS,
+    TARGET_IDS,
+    TEXT,
+    RowsWriter,
+    Side,
+    Store,
+    StoreWriter,
+    type_of_ids,
+)
 from dragoman.errors import RunError
 
 WIDE = type_of_ids(70_001)
@@ -18,7 +28,8 @@ def write_rows(folder, name: str, sequences: list[list[int]], dtype: np.dtype) -
 
 
 def written(folder, names: tuple[str, ...] = (IDS,)) -> Store:
-    """Two sides of two and three sentences; a corpus into either direction and one without pairs between them."""
+    """Two sides of two and three sentences; a corpus into either direction and one without pairs
+    between them."""
     lines = ["ä b\n", "<BT> c\r\n", "x\n", "\n", "y z\n"]
     write_rows(folder, TEXT, [list(line.encode()) for line in lines], np.dtype(np.uint8))
     for name in names:
@@ -45,9 +56,20 @@ def test_a_store_gives_back_what_was_put_in(tmp_path) -> None:
 
 def test_a_source_gets_its_tag_and_end_and_a_target_loses_its_mark(tmp_path) -> None:
     store = written(tmp_path / "s")
-    assert store.sources(np.array([1, 0]), pad=0).tolist() == [[11, MARK, 9, END], [11, 5, 70_000, END]]
-    assert store.sources(np.array([2, 3]), pad=0).tolist() == [[12, 7, 7, 7, 7, END], [12, END, 0, 0, 0, 0]]
-    assert store.targets(np.arange(4), pad=0).tolist() == [[7, 7, 7, 7], [0, 0, 0, 0], [5, 70_000, 0, 0], [9, 0, 0, 0]]
+    assert store.sources(np.array([1, 0]), pad=0).tolist() == [
+        [11, MARK, 9, END],
+        [11, 5, 70_000, END],
+    ]
+    assert store.sources(np.array([2, 3]), pad=0).tolist() == [
+        [12, 7, 7, 7, 7, END],
+        [12, END, 0, 0, 0, 0],
+    ]
+    assert store.targets(np.arange(4), pad=0).tolist() == [
+        [7, 7, 7, 7],
+        [0, 0, 0, 0],
+        [5, 70_000, 0, 0],
+        [9, 0, 0, 0],
+    ]
 
 
 def test_the_lengths_of_pairs_are_those_of_their_rows(tmp_path) -> None:
@@ -57,7 +79,9 @@ def test_the_lengths_of_pairs_are_those_of_their_rows(tmp_path) -> None:
         assert store.targets(np.array([index]), pad=0).shape[1] == store.target_lengths[index]
 
 
-@pytest.mark.parametrize("name", ["text", "ids", "ids.starts", "text.starts", "lines", "target.lengths"])
+@pytest.mark.parametrize(
+    "name", ["text", "ids", "ids.starts", "text.starts", "lines", "target.lengths"]
+)
 def test_a_damaged_store_is_refused(tmp_path, name: str) -> None:
     folder = written(tmp_path / "s").folder
     (folder / name).write_bytes((folder / name).read_bytes()[:-8])
@@ -75,10 +99,16 @@ def test_a_store_of_two_vocabularies_lacks_neither(tmp_path) -> None:
         Store(folder)
 
 
-@pytest.mark.parametrize("change", [{"format": 2}, {"sides": [{}]}, {"corpora": [{"source": 7}]}, {"ids": "words"}])
-def test_a_store_of_another_format_or_with_broken_facts_is_refused(tmp_path, change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"format": 2}, {"sides": [{}]}, {"corpora": [{"source": 7}]}, {"ids": "words"}]
+)
+def test_a_store_of_another_format_or_with_broken_facts_is_refused(
+    tmp_path, change: dict[str, object]
+) -> None:
     folder = written(tmp_path / "s").folder
     facts = json.loads((folder / "store.json").read_text())
     (folder / "store.json").write_text(json.dumps(facts | change))
-    with pytest.raises(RunError, match="another version" if "format" in change else "cannot be read"):
+    with pytest.raises(
+        RunError, match="another version" if "format" in change else "cannot be read"
+    ):
         Store(folder)

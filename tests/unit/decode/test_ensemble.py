@@ -22,9 +22,14 @@ BOS, EOS, A, B = 2, 3, 4, 5
 
 
 class Table:
-    """An engine that knows for each word how probable each next one is, whatever the source says."""
+    """An engine that knows for each word how probable each next one is, whatever the source
+    says."""
 
-    target, has_attention, max_length, searches_on_device, batch_tokens = WORDS, False, None, False, 100
+    target = WORDS
+    has_attention = False
+    max_length = None
+    searches_on_device = False
+    batch_tokens = 100
 
     def __init__(self, rows: Mapping[int, Mapping[int, float]]):
         self._log_probs = np.full((len(WORDS), len(WORDS)), -np.inf)
@@ -39,7 +44,9 @@ class Table:
         found = self._log_probs[tokens]
         return Step(None, None, found, None) if k is None else Step(None, *top_k(found, k), None)
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
         steps = [zip([BOS, *words], [*words, EOS], strict=True) for words in targets]
         return [np.array([self._log_probs[pair] for pair in of_one]) for of_one in steps]
 
@@ -59,10 +66,14 @@ def test_each_step_has_the_mean_of_the_probabilities() -> None:
 
 
 def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
-    settings = DecodingConfig(beam=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4)
+    settings = DecodingConfig(
+        beam=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
+    )
     found = beam_search(Ensemble(MEMBERS), [[A]], settings, nbest=4)[0]
     said = {"".join("ab"[token - A] for token in h.tokens): math.exp(h.score) for h in found}
-    assert {words: said[words] for words in ("b", "a", "ba")} == pytest.approx({w: MEAN[w] for w in ("b", "a", "ba")})
+    assert {words: said[words] for words in ("b", "a", "ba")} == pytest.approx(
+        {w: MEAN[w] for w in ("b", "a", "ba")}
+    )
     assert found[0].tokens == (B,)
     assert beam_search(MEMBERS[0], [[A]], settings)[0][0].tokens == (A,)
     scores = Ensemble(MEMBERS).score([[A]], [[B, A]])[0]
@@ -71,8 +82,16 @@ def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
 
 def test_models_with_different_vocabularies_are_refused(trained, tmp_path) -> None:
     bundle = read_bundle(trained)
-    other = Codec.learn(["zehn elf"], ["ten eleven"], bundle.config.text, Languages(("de",), ("en",)))
-    words = {name: array[: len(other.source)] for name, array in bundle.weights.items() if "words" in name}
-    write_bundle(tmp_path / "other", replace(bundle, codec=other, weights={**bundle.weights, **words}))
+    other = Codec.learn(
+        ["zehn elf"], ["ten eleven"], bundle.config.text, Languages(("de",), ("en",))
+    )
+    words = {
+        name: array[: len(other.source)]
+        for name, array in bundle.weights.items()
+        if "words" in name
+    }
+    write_bundle(
+        tmp_path / "other", replace(bundle, codec=other, weights={**bundle.weights, **words})
+    )
     with pytest.raises(BundleError, match="different vocabularies"):
         dragoman.load(f"{trained},{tmp_path / 'other'}", device="cpu")

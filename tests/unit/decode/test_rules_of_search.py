@@ -1,4 +1,5 @@
-"""Each rule of search, held against plain loops and against all that can be said, on engines that end sentences."""
+"""Each rule of search, held against plain loops and against all that can be said, on engines that
+end sentences."""
 
 from dataclasses import replace
 
@@ -46,7 +47,9 @@ def test_search_finds_what_plain_loops_find_and_computes_no_more(rule: dict, nbe
     rows, rows_without_it, computed = 0, 0, 0
     for seed in SEEDS:
         engine = RandomEngine(seed)
-        for source, found in zip(SOURCES, beam_search(engine, SOURCES, settings, nbest=nbest), strict=True):
+        for source, found in zip(
+            SOURCES, beam_search(engine, SOURCES, settings, nbest=nbest), strict=True
+        ):
             wanted, looked_at = plain_search(engine, source, settings, nbest)
             assert_same(found, wanted)
             rows += looked_at
@@ -62,18 +65,23 @@ def test_search_finds_what_plain_loops_find_and_computes_no_more(rule: dict, nbe
 
 
 def assert_ends_vary(answers: list[Hypothesis]) -> None:
-    """Many sentences end by themselves, at different lengths: else a test of search would test little."""
+    """Many sentences end by themselves, at different lengths: else a test of search would test
+    little."""
     assert sum(h.complete for h in answers) > len(answers) / 5
     assert len({len(h.tokens) for h in answers}) > 3
 
 
 @pytest.mark.parametrize("nbest", [1, 3])
-@pytest.mark.parametrize("penalty", [("gnmt", 0.6), ("gnmt", 3.0), ("power", 1.0), ("power", 2.0), ("none", 1.0)])
+@pytest.mark.parametrize(
+    "penalty", [("gnmt", 0.6), ("gnmt", 3.0), ("power", 1.0), ("power", 2.0), ("none", 1.0)]
+)
 def test_stopping_early_changes_no_answer(penalty: tuple[str, float], nbest: int) -> None:
     settings = replace(SETTINGS, length_penalty=penalty[0], alpha=penalty[1], patience=5.0)
     for seed in SEEDS:
         engine = RandomEngine(seed)
-        for source, found in zip(SOURCES, beam_search(engine, SOURCES, settings, nbest=nbest), strict=True):
+        for source, found in zip(
+            SOURCES, beam_search(engine, SOURCES, settings, nbest=nbest), strict=True
+        ):
             assert_same(found, plain_search(engine, source, settings, nbest, stop_early=False)[0])
 
 
@@ -84,11 +92,15 @@ def test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses(rule: dict) ->
     settings = replace(longest, **{**rule, "beam": 400, "patience": 1.0})
     for seed in SEEDS[:3]:
         engine = RandomEngine(seed)
-        for source, found in zip(SOURCES, beam_search(engine, SOURCES, settings, nbest=10), strict=True):
+        for source, found in zip(
+            SOURCES, beam_search(engine, SOURCES, settings, nbest=10), strict=True
+        ):
             assert_same(found, everything(engine, source, settings)[:10])
 
 
-@pytest.mark.parametrize("rule", [{}, {"no_repeat_ngram": 2}, {"min_length_ratio": 1.5}, {"beam": 1}], ids=str)
+@pytest.mark.parametrize(
+    "rule", [{}, {"no_repeat_ngram": 2}, {"min_length_ratio": 1.5}, {"beam": 1}], ids=str
+)
 def test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them(rule: dict) -> None:
     """One prefix repeats itself, one is longer than a translation may be."""
     settings = replace(SETTINGS, **rule)
@@ -111,7 +123,8 @@ def test_where_nothing_may_be_said_there_is_an_empty_hypothesis() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_observer_sees_the_tree_that_leads_to_the_results(beam: int) -> None:
-    """Followed from step to step, what was observed gives every hypothesis and its log-probability."""
+    """Followed from step to step, what was observed gives every hypothesis and its
+    log-probability."""
     settings = replace(SETTINGS, beam=beam)
     answers: list[Hypothesis] = []
     for seed in SEEDS:
@@ -122,7 +135,9 @@ def test_the_observer_sees_the_tree_that_leads_to_the_results(beam: int) -> None
         totals: dict[tuple[tuple[int, ...], bool], float] = {}
         for step in steps:
             longer: dict[int, tuple[int, ...]] = {}
-            candidates = zip(step.parents, step.tokens, step.totals, step.kept, step.ended, strict=True)
+            candidates = zip(
+                step.parents, step.tokens, step.totals, step.kept, step.ended, strict=True
+            )
             for parent, token, total, kept, ended in candidates:
                 said = (*live[int(parent)], int(token))
                 if kept >= 0:
@@ -134,6 +149,8 @@ def test_the_observer_sees_the_tree_that_leads_to_the_results(beam: int) -> None
             live = longer
         assert not live
         for hypothesis in found:
-            assert totals[hypothesis.tokens, hypothesis.complete] == pytest.approx(sum(hypothesis.log_probs))
+            assert totals[hypothesis.tokens, hypothesis.complete] == pytest.approx(
+                sum(hypothesis.log_probs)
+            )
         answers += found
     assert_ends_vary(answers)

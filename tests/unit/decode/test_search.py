@@ -40,9 +40,12 @@ def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
 
 def test_greedy_takes_the_best_next_token_each_time() -> None:
     engine = ending_engine()
-    for source, found in zip(SOURCES, beam_search(engine, SOURCES, replace(SETTINGS, beam=1)), strict=True):
+    for source, found in zip(
+        SOURCES, beam_search(engine, SOURCES, replace(SETTINGS, beam=1)), strict=True
+    ):
         said: list[int] = []
-        state, parents = engine.start([source]), np.zeros(1, dtype=np.int64)
+        state = engine.start([source])
+        parents = np.zeros(1, dtype=np.int64)
         last = np.array([engine.target.bos])
         while len(said) < 6 + len(source):
             step = engine.step(state, parents, last, 1)
@@ -111,7 +114,9 @@ def test_sampling_obeys_top_k_top_p_and_seed() -> None:
     for sampling in (Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=0.0)):
         assert [found[0].tokens for found in sample(engine, SOURCES, SETTINGS, sampling)] == greedy
     once, again, other = (sample(engine, SOURCES, SETTINGS, Sampling(seed=s)) for s in (1, 1, 2))
-    assert [h[0].tokens for h in once] == [h[0].tokens for h in again] != [h[0].tokens for h in other]
+    assert (
+        [h[0].tokens for h in once] == [h[0].tokens for h in again] != [h[0].tokens for h in other]
+    )
 
 
 def test_an_ensemble_averages_probabilities() -> None:

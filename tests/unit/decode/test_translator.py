@@ -21,13 +21,16 @@ def test_text_goes_in_and_text_comes_out_in_order(translator) -> None:
 
 def test_a_long_text_is_split_and_joined(translator) -> None:
     narrow = Translator(
-        translator.engine, translator.codec, replace(translator.config, {"decoding.max_source_length": 6})
+        translator.engine,
+        translator.codec,
+        replace(translator.config, {"decoding.max_source_length": 6}),
     )
     text = "eins zwei drei vier fünf sechs sieben acht neun"
     assert len(translator.codec.encode_source([text])[0]) > 6
     assert narrow(text) == "one two three four five six seven eight nine"
     found = narrow.translate([text], Request(alignments=True))[0].candidates[0]
-    assert {there for _, there in found.alignment} == set(range(9))  # the words of later parts are counted on
+    # the words of later parts are counted on
+    assert {there for _, there in found.alignment} == set(range(9))
     assert all(abs(here - there) <= 1 for here, there in found.alignment)
     assert narrow(text, Request(prefix="zero")).split().count("zero") == 1
     assert translator(text, Request(decoding=narrow.config.decoding)) == narrow(text)
@@ -49,17 +52,24 @@ def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
     assert found[0] == " ".join(translator(["eins zwei.", "Drei!"]))
 
 
-def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_taken(translator, monkeypatch) -> None:
-    """The toy language has no digits, so vowels stand for them: too many in the translation, and it is wrong."""
+def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_taken(
+    translator, monkeypatch
+) -> None:
+    """The toy language has no digits, so vowels stand for them: too many in the translation, and it
+    is wrong."""
 
     def vowels(source: str, translation: str) -> int:
         return sum(map(translation.count, "aeiou")) if "vier" in source else 0
 
     monkeypatch.setattr("dragoman.decode.translator.digits_astray", vowels)
-    settings = replace(translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}).decoding
+    settings = replace(
+        translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}
+    ).decoding
     texts = ["eins vier zwei", "eins zwei", "vier"]
     wide = replace(translator.config, {"decoding.beam": 8}).decoding
-    kept, plain = (translator(texts, Request(decoding=d)) for d in (settings, translator.config.decoding))
+    kept, plain = (
+        translator(texts, Request(decoding=d)) for d in (settings, translator.config.decoding)
+    )
     asked = translator.translate(texts, Request(decoding=wide, nbest=8))
     assert kept[1] == plain[1]
     for i in (0, 2):
@@ -68,18 +78,26 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     assert len(translator.translate(texts, Request(decoding=settings, nbest=3))[0].candidates) == 3
 
 
-def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(translator, monkeypatch) -> None:
-    """Words stand for numbers: "vier" goes wrong, "zwei" in its place does not, and then the right word is put back."""
+def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
+    translator, monkeypatch
+) -> None:
+    """Words stand for numbers: "vier" goes wrong, "zwei" in its place does not, and then the right
+    word is put back."""
     plain = translator(["zwei eins", "zwei fünf"])
     wrong = set(translator(["vier eins", "vier fünf"]))
 
     def put_back(others: dict[str, str], changed: str, said: str) -> str:
         return said if changed in ("zwei eins", "zwei fünf") else ""
 
-    monkeypatch.setattr("dragoman.decode.translator.digits_astray", lambda source, said: int("vier" in source))
-    monkeypatch.setattr("dragoman.decode.translator.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {})
     monkeypatch.setattr(
-        "dragoman.decode.translator.with_others", lambda text, others: text.replace("vier", others.get("vier", "vier"))
+        "dragoman.decode.translator.digits_astray", lambda source, said: int("vier" in source)
+    )
+    monkeypatch.setattr(
+        "dragoman.decode.translator.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {}
+    )
+    monkeypatch.setattr(
+        "dragoman.decode.translator.with_others",
+        lambda text, others: text.replace("vier", others.get("vier", "vier")),
     )
     monkeypatch.setattr("dragoman.decode.translator.put_back", put_back)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
@@ -88,7 +106,10 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(tran
     assert [kept.text, too.text] == plain
     assert not {kept.text, too.text} & wrong
     assert (
-        translator.codec.decode_target([translator.codec.target.ids[p] for p in kept.candidates[0].pieces]) == kept.text
+        translator.codec.decode_target(
+            [translator.codec.target.ids[p] for p in kept.candidates[0].pieces]
+        )
+        == kept.text
     )
     assert kept.candidates[0].alignment
     assert len(kept.candidates) == 2
@@ -98,12 +119,17 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(tran
 def test_where_nobody_says_english_becomes_german_and_all_else_english(translator) -> None:
     """The source's first piece is the tag of the language that it is translated into."""
     several = Codec.learn(
-        ["eins zwei drei"] * 9, ["one two three"] * 9, TextConfig(size=300), Languages(("de", "en"), ("de", "en"))
+        ["eins zwei drei"] * 9,
+        ["one two three"] * 9,
+        TextConfig(size=300),
+        Languages(("de", "en"), ("de", "en")),
     )
     many = Translator(translator.engine, several, translator.config)
 
     def tags(request: Request) -> list[str]:
-        parts = many._parts(["Wo ist der Bahnhof?", "Where is the station?", "Ich habe keine Zeit."], request)
+        parts = many._parts(
+            ["Wo ist der Bahnhof?", "Where is the station?", "Ich habe keine Zeit."], request
+        )
         return [several.source.pieces[part.ids[0]] for part in sorted(parts)]
 
     assert tags(Request()) == [">>en<<", ">>de<<", ">>en<<"]
@@ -138,7 +164,9 @@ def test_sampling_does_not_depend_on_the_batch(translator) -> None:
 def test_scores_are_log_probabilities(translator) -> None:
     right, wrong = translator.score(["eins zwei", "eins zwei"], ["one two", "nine nine"])
     assert right.sum() > -1.0 > -5.0 > wrong.sum()
-    assert translator.translate(["eins zwei"])[0].candidates[0].log_probs == pytest.approx(right.tolist(), abs=1e-4)
+    assert translator.translate(["eins zwei"])[0].candidates[0].log_probs == pytest.approx(
+        right.tolist(), abs=1e-4
+    )
 
 
 def test_attention_comes_as_arrays_with_its_axes(translator) -> None:

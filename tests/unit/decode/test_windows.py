@@ -1,4 +1,5 @@
-"""What the engine is asked for: equal texts once, and no more hypotheses at a time than memory is meant to hold."""
+"""What the engine is asked for: equal texts once, and no more hypotheses at a time than memory is
+meant to hold."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -91,7 +92,9 @@ def test_what_is_drawn_or_observed_is_searched_every_time(counted, watched) -> N
     translator, engine = counted
     drawn = Request(to="en", sampling=Sampling(temperature=3.0))
     steps: list[object] = []
-    translator(["Ja."] * 4, drawn if watched == "drawn" else Request(to="en", observer=steps.append))
+    translator(
+        ["Ja."] * 4, drawn if watched == "drawn" else Request(to="en", observer=steps.append)
+    )
     assert len(engine.sources) == 4
 
 
@@ -105,14 +108,18 @@ def groups(plain, monkeypatch) -> list[int]:
         return [[Hypothesis((), 0.0, (0.0,), True)] for _ in group]
 
     monkeypatch.setattr(plain, "_search", search)
-    monkeypatch.setattr(module, "batches_at_once", lambda engine: 1)  # else more cores, smaller batches
+    # else more cores, smaller batches
+    monkeypatch.setattr(module, "batches_at_once", lambda engine: 1)
     return sizes
 
 
 @pytest.mark.parametrize(
-    ("beam", "nbest", "largest"), [(2, 1, 64), (4, 1, 32), (16, 1, 8), (2, 64, 2), (1000, 1, 1), (1, 1000, 1)]
+    ("beam", "nbest", "largest"),
+    [(2, 1, 64), (4, 1, 32), (16, 1, 8), (2, 64, 2), (1000, 1, 1), (1, 1000, 1)],
 )
-def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(plain, groups, beam, nbest, largest) -> None:
+def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(
+    plain, groups, beam, nbest, largest
+) -> None:
     lines = [f"Tom hat {number} Katzen." for number in range(300)]
     plain(lines, Request(to="en", decoding=DecodingConfig(beam=beam), nbest=nbest))
     assert sum(groups) == 300
@@ -120,7 +127,10 @@ def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(plain, groups, beam, 
 
 
 def test_the_same_holds_where_translations_are_drawn(plain, groups) -> None:
-    plain(["Ja."] * 20, Request(to="en", decoding=DecodingConfig(beam=1), nbest=64, sampling=Sampling()))
+    plain(
+        ["Ja."] * 20,
+        Request(to="en", decoding=DecodingConfig(beam=1), nbest=64, sampling=Sampling()),
+    )
     assert groups == [2] * 10
 
 
@@ -129,7 +139,10 @@ def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
     longest = max(len(ids) for ids in plain.codec.encode_source(lines, "en"))
     plain(lines, Request(to="en", decoding=DecodingConfig(beam=4)))
     assert longest > module.LEAST_ROOM
-    assert max(groups) in (plain.engine.batch_tokens // longest, plain.engine.batch_tokens // longest + 1)
+    assert max(groups) in (
+        plain.engine.batch_tokens // longest,
+        plain.engine.batch_tokens // longest + 1,
+    )
 
 
 def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> None:
@@ -140,7 +153,10 @@ def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> 
         return [(Candidate("1", 0.0),)] * len(parts)
 
     monkeypatch.setattr(plain, "_found", found)
-    plain("Ich habe 12 Katzen.", Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)))
+    plain(
+        "Ich habe 12 Katzen.",
+        Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)),
+    )
     assert beams[:2] == [(600, 1), (1000, 1000)]
 
 

@@ -59,10 +59,17 @@ def translator(trained):
 
 
 @pytest.mark.parametrize(("beam", "nbest", "longest"), [(1, 1, 8), (4, 10, 512), (16, 1, 8)])
-def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(translator, beam, nbest, longest) -> None:
-    # Nothing ends before its largest length, so the count is not only a bound but nearly the number itself.
+def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
+    translator, beam, nbest, longest
+) -> None:
+    # Nothing ends before its largest length, so the count is not only a bound but nearly the number
+    # itself.
     settings = replace(
-        translator.config.decoding, beam=beam, min_length_ratio=9.0, max_source_length=longest, max_length_extra=5
+        translator.config.decoding,
+        beam=beam,
+        min_length_ratio=9.0,
+        max_source_length=longest,
+        max_length_extra=5,
     )
     request = Request(decoding=settings, nbest=nbest)
     parts = translator.split(TEXTS, request)
@@ -72,9 +79,16 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(transla
     assert translator.least_work(TEXTS, request) <= counted
 
 
-def test_a_repair_asks_the_engine_for_no_more_positions_than_was_counted(translator, monkeypatch) -> None:
-    monkeypatch.setattr("dragoman.decode.translator.digits_astray", lambda source, said: "x1" in source)
-    request = Request(decoding=replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0), nbest=2)
+def test_a_repair_asks_the_engine_for_no_more_positions_than_was_counted(
+    translator, monkeypatch
+) -> None:
+    monkeypatch.setattr(
+        "dragoman.decode.translator.digits_astray", lambda source, said: "x1" in source
+    )
+    request = Request(
+        decoding=replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0),
+        nbest=2,
+    )
     (part,) = translator.split([TEXTS[-1]], request)
     (found,) = translator.search([part], request)
     counted = translator.repair_work(part, found, request)
@@ -94,9 +108,13 @@ def test_what_needs_no_repair_takes_none(translator) -> None:
 
 def test_the_stages_give_what_translating_in_one_go_gives(translator) -> None:
     lines = ["eins zwei", "", "drei. Vier! " * 4]
-    request = Request(nbest=3, alignments=True, decoding=replace(translator.config.decoding, max_source_length=12))
+    request = Request(
+        nbest=3, alignments=True, decoding=replace(translator.config.decoding, max_source_length=12)
+    )
     parts = translator.split(lines, request)
-    assert translator.join(lines, parts, translator.search(parts, request)) == translator.translate(lines, request)
+    assert translator.join(lines, parts, translator.search(parts, request)) == translator.translate(
+        lines, request
+    )
 
 
 def test_a_beam_search_ends_before_the_step_that_the_hook_forbids() -> None:
@@ -116,14 +134,19 @@ def test_sampling_ends_likewise() -> None:
 def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
     steps = []
     search = DeviceSearch(small_engine(), LONG, 1)
-    monkeypatch.setattr("dragoman.decode.device_search.Beams.step", lambda beams: (steps.append(1), beams._advance()))
+    monkeypatch.setattr(
+        "dragoman.decode.device_search.Beams.step",
+        lambda beams: (steps.append(1), beams._advance()),
+    )
     with pytest.raises(EnoughError):
         search(SOURCES, after(2))
     assert len(steps) == 3 * STEPS_BETWEEN_LOOKS
 
 
 def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None:
-    monkeypatch.setattr("dragoman.decode.translator.digits_astray", lambda source, said: "x1" in source)
+    monkeypatch.setattr(
+        "dragoman.decode.translator.digits_astray", lambda source, said: "x1" in source
+    )
     request = Request(decoding=replace(translator.config.decoding, keep_numbers=True))
     (part,) = translator.split([TEXTS[-1]], request)
     (found,) = translator.search([part], request)

@@ -6,7 +6,9 @@ from dragoman.engine.grid import Grid
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(sentences: int, seed: int) -> None:
+def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(
+    sentences: int, seed: int
+) -> None:
     """Random growing, shrinking and shuffling, for longer than the first room lasts."""
     draw = np.random.default_rng(seed)
     grid = Grid.first(sentences, arrays=2, heads=1, head_width=1)
@@ -23,7 +25,10 @@ def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(sentences:
         marks = draw.integers(0, 2**20, size=len(grid.writers)).astype(np.float32)
         grid.caches[:, :, :, grid.length] = marks[None, :, None, None]
         grid.write()
-        histories = [[*history, float(marks[slot])] for slot, history in zip(grid.slots, histories, strict=True)]
+        histories = [
+            [*history, float(marks[slot])]
+            for slot, history in zip(grid.slots, histories, strict=True)
+        ]
         parents = draw.integers(0, len(owners), size=draw.integers(1, 9))
         parents = parents[np.argsort(np.array(owners)[parents], kind="stable")]
         histories, owners = [histories[p] for p in parents], [owners[p] for p in parents]

@@ -20,7 +20,13 @@ ARRAYS = [
     np.array([-1, 0, 2**62], dtype=np.int64),
     np.array([0, -np.inf, np.nan], dtype=np.float32),
 ]
-ATTRIBUTES = {"axis": -1, "epsilon": 1e-5, "perm": [0, 2, 1], "K": 2**40, "value": np.zeros(1, dtype=np.uint8)}
+ATTRIBUTES = {
+    "axis": -1,
+    "epsilon": 1e-5,
+    "perm": [0, 2, 1],
+    "K": 2**40,
+    "value": np.zeros(1, dtype=np.uint8),
+}
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
@@ -46,33 +52,43 @@ def test_a_value_has_kind_and_shape(shape: list[int | str]) -> None:
 def test_a_node_has_every_kind_of_attribute_that_we_use() -> None:
     values = {**ATTRIBUTES, "value": numpy_helper.from_array(ATTRIBUTES["value"])}
     wanted = helper.make_node("Op", ["a", ""], ["b", "c"], domain=MICROSOFT, **values)
-    assert protobuf.node("Op", ["a", ""], ["b", "c"], MICROSOFT, ATTRIBUTES) == wanted.SerializeToString()
+    assert (
+        protobuf.node("Op", ["a", ""], ["b", "c"], MICROSOFT, ATTRIBUTES)
+        == wanted.SerializeToString()
+    )
 
 
 def test_a_model_is_what_onnx_makes_of_the_same_parts() -> None:
-    node, one = helper.make_node("Add", ["x", "one"], ["y"], domain=""), numpy_helper.from_array(ARRAYS[0], "one")
+    node = helper.make_node("Add", ["x", "one"], ["y"], domain="")
+    one = numpy_helper.from_array(ARRAYS[0], "one")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in "xy")
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
     graph = helper.make_graph([node], "sum", [x], [y], [one])
-    wanted = helper.make_model(graph, opset_imports=opsets, producer_name="dragoman", ir_version=IR_VERSION)
+    wanted = helper.make_model(
+        graph, opset_imports=opsets, producer_name="dragoman", ir_version=IR_VERSION
+    )
     parts = ([message.SerializeToString()] for message in (node, one, x, y))
     assert protobuf.model("sum", *parts, OPSETS, IR_VERSION) == wanted.SerializeToString()
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
-    attribute = onnx.NodeProto.FromString(protobuf.node("Op", [], [], "", {"i": number})).attribute[0]
+    attribute = onnx.NodeProto.FromString(protobuf.node("Op", [], [], "", {"i": number})).attribute[
+        0
+    ]
     assert (attribute.i, attribute.type) == (number, onnx.AttributeProto.INT)
 
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(int8: bool) -> None:
     bundle = read_bundle(KEPT)
-    config, weights = bundle.config.model, quantise(bundle.weights) if int8 else bundle.weights
+    config = bundle.config.model
+    weights = quantise(bundle.weights) if int8 else bundle.weights
     graphs = [encoder_graph(config, weights), step_graph(config, weights, bundle.codec.target)]
     for raw in [*graphs, listed_step_graph(config, weights)]:
         model = onnx.load_from_string(raw)
-        assert model.SerializeToString() == raw  # nothing is unknown to onnx, nothing is in another order
+        # nothing is unknown to onnx, nothing is in another order
+        assert model.SerializeToString() == raw
         made = {name for node in model.graph.node for name in node.output}
         made |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
         assert {name for node in model.graph.node for name in node.input} <= made | {""}

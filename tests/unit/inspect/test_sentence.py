@@ -38,10 +38,8 @@ def data_of(written: str) -> dict:
 def test_a_model_that_goes_by_sentences_is_shown_the_whole_text(translator) -> None:
     text = "eins zwei. Drei vier."
     by_sentence = replace(translator.config, {"decoding.by_sentence": True}).decoding
-    whole, asked = (
-        inspect_sentence(translator, text),
-        inspect_sentence(translator, text, None, Request(decoding=by_sentence)),
-    )
+    whole = inspect_sentence(translator, text)
+    asked = inspect_sentence(translator, text, None, Request(decoding=by_sentence))
     assert asked.translation == whole.translation == translator(text)
     assert asked.beam == whole.beam
     assert np.array_equal(asked.maps["cross"], whole.maps["cross"])
@@ -51,11 +49,17 @@ def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) 
     shown = {entry["name"]: entry for entry in data_of(page(seen))["maps"]}
     for name, weights in translator.attention(TEXT).items():
         if name in KINDS:
-            raw = np.frombuffer(base64.b64decode(shown[name]["weights"]), dtype="<u2").reshape(weights.shape)
+            raw = np.frombuffer(base64.b64decode(shown[name]["weights"]), dtype="<u2").reshape(
+                weights.shape
+            )
             np.testing.assert_allclose(raw / FULL, weights, atol=0.51 / FULL)
     engine = translator.engine
-    used = beam_search(engine, translator.codec.encode_source([TEXT]), translator.config.decoding, attention=True)
-    np.testing.assert_allclose(used[0][0].attention, seen.maps["cross"][engine.attention_layer].mean(axis=0), atol=1e-5)
+    used = beam_search(
+        engine, translator.codec.encode_source([TEXT]), translator.config.decoding, attention=True
+    )
+    np.testing.assert_allclose(
+        used[0][0].attention, seen.maps["cross"][engine.attention_layer].mean(axis=0), atol=1e-5
+    )
 
 
 def test_every_map_of_the_engine_is_on_the_page(translator, seen) -> None:
@@ -67,7 +71,9 @@ def test_every_map_of_the_engine_is_on_the_page(translator, seen) -> None:
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-5)
 
 
-def test_the_pieces_shown_are_those_that_search_said_even_if_text_is_cut_otherwise(translator) -> None:
+def test_the_pieces_shown_are_those_that_search_said_even_if_text_is_cut_otherwise(
+    translator,
+) -> None:
     spelled = [piece for piece in "▁" + "one" if piece in translator.codec.target.ids]
     shown = translator.attention("eins", spelled)
     assert shown["target"] == [*spelled, "</s>"]
@@ -82,10 +88,11 @@ def test_joined_words_still_look_at_all_there_is(seen) -> None:
         np.testing.assert_allclose(joined.sum(axis=-1), 1.0, atol=1e-5)
     draws = np.random.default_rng(1).dirichlet(np.ones(4), size=3)
     rows, columns = [0, 0, 1], [0, 1, 1, 2]
-    by_hand = [
-        [np.mean([sum(draws[i, j] for j in range(4) if columns[j] == c) for i in range(3) if rows[i] == r])
-         for c in range(3)] for r in range(2)
-    ]  # fmt: skip
+    by_hand = np.zeros((2, 3))
+    for row in range(2):
+        for column in range(3):
+            sums = [draws[i, np.equal(columns, column)].sum() for i in range(3) if rows[i] == row]
+            by_hand[row, column] = np.mean(sums)
     np.testing.assert_allclose(join_words(draws, rows, columns), by_hand)
 
 
@@ -121,7 +128,8 @@ def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
     np.testing.assert_allclose(seen.positions, sinusoids(rows, width), atol=1e-6)
     learned = small_engine(model__positions__kind="learned")
     np.testing.assert_array_equal(
-        learned.position_vectors(7), learned.model.source_embedding.positions.table[:7].detach().numpy()
+        learned.position_vectors(7),
+        learned.model.source_embedding.positions.table[:7].detach().numpy(),
     )
 
 
@@ -141,7 +149,8 @@ def test_the_page_asks_nothing_of_any_network(seen) -> None:
     written = page(seen)
     assert "default-src 'none'" in written
     addresses = set(re.findall(r"https?://[^\s\"'<]+", written))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a namespace, which nobody fetches
+    # the name of a namespace, which nobody fetches
+    assert addresses == {"http://www.w3.org/2000/svg"}
 
 
 def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
@@ -152,7 +161,9 @@ def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
     assert len(one.boxes) == len(seen.axes["source"].pieces) ** 2 + 1
     darkest = min(one.boxes[1:], key=lambda box: sum(box.colour))
     row, column = divmod(one.boxes[1:].index(darkest), len(seen.axes["source"].pieces))
-    assert (row, column) == np.unravel_index(seen.maps["encoder"][0, 1].argmax(), seen.maps["encoder"][0, 1].shape)
+    assert (row, column) == np.unravel_index(
+        seen.maps["encoder"][0, 1].argmax(), seen.maps["encoder"][0, 1].shape
+    )
     assert to_png(one).startswith(b"\x89PNG")
     for wrong in ({"kind": "none"}, {"layer": 3}, {"layer": 0}, {"head": 9}):
         with pytest.raises(ConfigError):
@@ -163,7 +174,9 @@ def test_what_cannot_be_shown_is_refused(translator, trained) -> None:
     with pytest.raises(TranslationError, match="no text"):
         inspect_sentence(translator, "  ")
     narrow = Translator(
-        translator.engine, translator.codec, replace(translator.config, {"decoding.max_source_length": 4})
+        translator.engine,
+        translator.codec,
+        replace(translator.config, {"decoding.max_source_length": 4}),
     )
     with pytest.raises(TranslationError, match="pieces, the model looks at 4"):
         inspect_sentence(narrow, TEXT * 3)

@@ -12,7 +12,9 @@ from tests.conftest import small_model
 B, H, T, S, K = 2, 3, 5, 7, 4
 
 
-def inputs(seed: int = 1, queries: int = T, keys: int = S) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def inputs(
+    seed: int = 1, queries: int = T, keys: int = S
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(seed)
     shapes = ((B, H, queries, K), (B, H, keys, K), (B, H, keys, K))
     q, k, v = (torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes)
@@ -55,7 +57,11 @@ def test_plain_and_fused_have_the_same_gradient() -> None:
     gradients = []
     for fused in (False, True):
         q, k, v = (tensor.requires_grad_() for tensor in inputs(queries=S))
-        y = fused_attention(q, k, v, causal=True) if fused else plain_attention(q, k, v, causal_mask(S, S))[0]
+        y = (
+            fused_attention(q, k, v, causal=True)
+            if fused
+            else plain_attention(q, k, v, causal_mask(S, S))[0]
+        )
         y.square().sum().backward()
         gradients.append([tensor.grad for tensor in (q, k, v)])
     for plain, fused in zip(*gradients, strict=True):
@@ -95,8 +101,12 @@ def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
     model = small_model()
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
     memory, mask = model.encode(source)
-    torch.testing.assert_close(looking_at(model, target, [memory, memory], mask), model(source, target))
-    assert not torch.allclose(looking_at(model, target, [memory, memory + 1.0], mask), model(source, target))
+    torch.testing.assert_close(
+        looking_at(model, target, [memory, memory], mask), model(source, target)
+    )
+    assert not torch.allclose(
+        looking_at(model, target, [memory, memory + 1.0], mask), model(source, target)
+    )
 
 
 def test_a_decoder_layer_looks_at_the_encoder_layer_of_its_number() -> None:
@@ -106,11 +116,19 @@ def test_a_decoder_layer_looks_at_the_encoder_layer_of_its_number() -> None:
     mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     first = model.encoder[0](model.source_embedding(source), model.encoder[0].attention)
     second = model.encoder[1](first, model.encoder[1].attention)
-    torch.testing.assert_close(looking_at(model, target, [first, second], mask), model(source, target))
-    assert not torch.allclose(looking_at(model, target, [second, second], mask), model(source, target))
+    torch.testing.assert_close(
+        looking_at(model, target, [first, second], mask), model(source, target)
+    )
+    assert not torch.allclose(
+        looking_at(model, target, [second, second], mask), model(source, target)
+    )
 
 
 def looking_at(model: Transformer, target: Tensor, memories: list[Tensor], mask: Tensor) -> Tensor:
     """The decoder's output where each of its layers is given a memory."""
-    given = [tensor for layer, x in zip(model.decoder, memories, strict=True) for tensor in layer.cross.keys_values(x)]
+    given = [
+        tensor
+        for layer, x in zip(model.decoder, memories, strict=True)
+        for tensor in layer.cross.keys_values(x)
+    ]
     return model.advance(target, 0, [tensor[:, :, :0] for tensor in given], [*given, mask])[0]

@@ -5,7 +5,8 @@ import torch
 from dragoman.model.convolutional import ConvS2S
 from tests.conftest import small_model
 
-SOURCE, TARGET = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]]), torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
+SOURCE = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]])
+TARGET = torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
 HALF = math.sqrt(0.5)
 
 
@@ -24,7 +25,8 @@ def convolved(x: torch.Tensor, layer: torch.nn.Conv1d, before: int) -> torch.Ten
 
 def test_convs2s_is_its_formula() -> None:
     model: ConvS2S = small_model(model__architecture="convs2s", model__kernel_width=3).double()
-    e, g = model.source_embedding(SOURCE), model.target_embedding(TARGET)
+    e = model.source_embedding(SOURCE)
+    g = model.target_embedding(TARGET)
     z = e
     for layer in model.encoder:
         z = (z + convolved(z, layer.conv, before=1)) * HALF

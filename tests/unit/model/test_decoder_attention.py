@@ -22,7 +22,8 @@ def test_an_earlier_word_changes_later_positions_only_if_the_decoder_sees_it(see
 def test_without_it_steps_agree_with_the_whole_pass() -> None:
     model = small_model(model__decoder_attention=False)
     with torch.no_grad():
-        whole, state = model(SOURCE, SAID), model.start(SOURCE)
+        whole = model(SOURCE, SAID)
+        state = model.start(SOURCE)
         for place, token in enumerate(SAID[0]):
             state = state.select(np.array([0]))
             hidden, _ = model.step(state, token[None])

@@ -13,7 +13,9 @@ def rotary(base: float = 100.0) -> Rotary:
 
 
 def relative() -> Relative:
-    config = small_config(model__positions__kind="relative", model__width=H * K, model__heads=H).model
+    config = small_config(
+        model__positions__kind="relative", model__width=H * K, model__heads=H
+    ).model
     made = Relative(config, K).double()
     torch.nn.init.normal_(made.by_distance, generator=torch.Generator().manual_seed(3))
     return made
@@ -31,20 +33,27 @@ def test_rotary_positions_turn_each_pair_by_its_angle() -> None:
 
 def test_turned_vectors_meet_by_their_distance_alone() -> None:
     """Both moved on by the same number of places: the same products. One moved: others."""
-    made, (q, k, _) = rotary(), inputs(queries=5, keys=5)
+    made = rotary()
+    (q, k, _) = inputs(queries=5, keys=5)
     here = made.turn(q, 0) @ made.turn(k, 0).transpose(-2, -1)
-    torch.testing.assert_close(made.turn(q, 9) @ made.turn(k, 9).transpose(-2, -1), here, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        made.turn(q, 9) @ made.turn(k, 9).transpose(-2, -1), here, atol=1e-5, rtol=1e-5
+    )
     assert not torch.allclose(made.turn(q, 9) @ made.turn(k, 0).transpose(-2, -1), here, atol=1e-2)
 
 
 def test_the_gradient_through_rotary_positions_is_that_of_finite_differences() -> None:
-    made, (q, k, v) = rotary(), inputs(queries=3, keys=3)
+    made = rotary()
+    (q, k, v) = inputs(queries=3, keys=3)
     q, k, v = (x[:1].requires_grad_() for x in (q, k, v))
-    assert torch.autograd.gradcheck(lambda q, k, v: plain_attention(made.turn(q, 0), made.turn(k, 0), v)[0], (q, k, v))
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: plain_attention(made.turn(q, 0), made.turn(k, 0), v)[0], (q, k, v)
+    )
 
 
 def test_relative_positions_add_a_number_for_each_clipped_distance() -> None:
-    made, keys = relative(), FURTHEST + 6
+    made = relative()
+    keys = FURTHEST + 6
     table = made.by_distance.detach().numpy()
     for queries in (keys, 3, 1):
         bias = made.bias(queries, keys).detach().numpy()
@@ -55,9 +64,12 @@ def test_relative_positions_add_a_number_for_each_clipped_distance() -> None:
 
 
 def test_the_gradient_through_relative_positions_is_that_of_finite_differences() -> None:
-    made, (q, k, v) = relative(), inputs(queries=3, keys=3)
+    made = relative()
+    (q, k, v) = inputs(queries=3, keys=3)
     parts = (*(x[:1].requires_grad_() for x in (q, k, v)), made.by_distance)
-    assert torch.autograd.gradcheck(lambda q, k, v, _: plain_attention(q, k, v, bias=made.bias(3, 3))[0], parts)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, _: plain_attention(q, k, v, bias=made.bias(3, 3))[0], parts
+    )
 
 
 def test_attention_with_distances_is_the_formula_with_them() -> None:
@@ -67,7 +79,8 @@ def test_attention_with_distances_is_the_formula_with_them() -> None:
         if kind == "relative":
             torch.nn.init.normal_(attention.distances.by_distance)
         q, (k, v) = attention.project.queries_keys_values(x)
-        turn, bias = attention.distances.turn, attention.distances.bias(5, 5)
+        turn = attention.distances.turn
+        bias = attention.distances.bias(5, 5)
         expected = attention.project.join(plain_attention(turn(q, 0), turn(k, 0), v, bias=bias)[0])
         torch.testing.assert_close(attention(x), expected)
 
@@ -81,12 +94,16 @@ def test_cross_attention_knows_no_distances() -> None:
 
 
 def test_with_alibi_a_score_falls_with_the_distance_by_its_heads_slope() -> None:
-    """The paper's slopes for eight heads are 1/2, 1/4, ..., 1/256; the queries are the last of the keys."""
+    """The paper's slopes for eight heads are 1/2, 1/4, ..., 1/256; the queries are the last of the
+    keys."""
     config = small_config(model__positions__kind="alibi", model__heads=8).model
     bias = DISTANCES["alibi"](config, config.width // 8).bias(2, 5)
     for head, t, s in np.ndindex(8, 2, 5):
         assert float(bias[head, t, s]) == -(0.5 ** (head + 1)) * abs(3 + t - s)
-    attention, x = Attention(config), torch.randn(1, 5, 32)
+    attention = Attention(config)
+    x = torch.randn(1, 5, 32)
     q, (k, v) = attention.project.queries_keys_values(x)
-    expected = attention.project.join(plain_attention(q, k, v, bias=attention.distances.bias(5, 5))[0])
+    expected = attention.project.join(
+        plain_attention(q, k, v, bias=attention.distances.bias(5, 5))[0]
+    )
     torch.testing.assert_close(attention(x), expected)

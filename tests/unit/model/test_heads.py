@@ -16,7 +16,9 @@ def attention(layout: str, heads: int = H) -> Attention:
     made = Attention(small_config(model__width=D, model__heads=heads, **named).model).double()
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+            parameter.add_(
+                0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
+            )
     return made
 
 
@@ -42,7 +44,11 @@ def by_hand(made: Attention, layout: str, x: np.ndarray, memory: np.ndarray) -> 
     """One sentence, head by head: x (T, D) asks, memory (S, D) is looked at."""
     outputs = []
     for head in range(H):
-        chunk = slice(head * D // H, (head + 1) * D // H) if layout in ("narrow", "bare") else slice(None)
+        chunk = (
+            slice(head * D // H, (head + 1) * D // H)
+            if layout in ("narrow", "bare")
+            else slice(None)
+        )
         if layout == "bare":
             q, k, v = x[:, chunk], memory[:, chunk], memory[:, chunk]
         else:
@@ -52,12 +58,17 @@ def by_hand(made: Attention, layout: str, x: np.ndarray, memory: np.ndarray) -> 
     joined = np.concatenate(outputs, axis=1)
     if layout == "bare":
         return joined
-    return joined @ made.project.to_out.weight.detach().numpy().T + made.project.to_out.bias.detach().numpy()
+    return (
+        joined @ made.project.to_out.weight.detach().numpy().T
+        + made.project.to_out.bias.detach().numpy()
+    )
 
 
 def sequences() -> tuple[torch.Tensor, torch.Tensor]:
     draw = torch.Generator().manual_seed(1)
-    return tuple(torch.randn(2, length, D, dtype=torch.float64, generator=draw) for length in (4, 5))
+    return tuple(
+        torch.randn(2, length, D, dtype=torch.float64, generator=draw) for length in (4, 5)
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -65,10 +76,13 @@ def test_a_layout_is_its_formula(layout: str) -> None:
     made = attention(layout)
     x, memory = sequences()
     for b in range(2):
-        asking, asked = x[b].numpy(), memory[b].numpy()
+        asking = x[b].numpy()
+        asked = memory[b].numpy()
         own, other = by_hand(made, layout, asking, asking), by_hand(made, layout, asking, asked)
         np.testing.assert_allclose(made(x)[b].detach().numpy(), own, atol=1e-10)
-        np.testing.assert_allclose(made(x, made.keys_values(memory))[b].detach().numpy(), other, atol=1e-10)
+        np.testing.assert_allclose(
+            made(x, made.keys_values(memory))[b].detach().numpy(), other, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -76,7 +90,9 @@ def test_its_gradient_is_that_of_finite_differences(layout: str) -> None:
     made = attention(layout)
     x, memory = (tensor[:1].requires_grad_() for tensor in sequences())
     parts = (x, memory, *made.parameters())
-    assert torch.autograd.gradcheck(lambda x, memory, *weights: made(x, made.keys_values(memory), record=[]), parts)
+    assert torch.autograd.gradcheck(
+        lambda x, memory, *weights: made(x, made.keys_values(memory), record=[]), parts
+    )
 
 
 def test_shared_keys_and_values_are_the_same_for_all_heads() -> None:
@@ -87,7 +103,10 @@ def test_shared_keys_and_values_are_the_same_for_all_heads() -> None:
 def test_without_projections_there_is_nothing_to_learn_and_one_head_is_the_bare_formula() -> None:
     """w = softmax(x·x) over all words, y = w x."""
     config = small_config(
-        model__width=D, model__heads=1, model__attention__projections=False, model__attention__similarity="dot"
+        model__width=D,
+        model__heads=1,
+        model__attention__projections=False,
+        model__attention__similarity="dot",
     )
     made = Attention(config.model)
     assert not list(made.parameters())
@@ -100,7 +119,11 @@ def test_without_projections_there_is_nothing_to_learn_and_one_head_is_the_bare_
 def test_the_multiplications_of_a_layout_are_those_of_its_matrices(layout: str) -> None:
     """Each query and each key meets every matrix that is used on it once."""
     made = attention(layout)
-    sizes = {"paper": (D * D, 2 * D * D), "wide": (D * H * D, 2 * D * H * D), "shared": (D * D, 2 * D * D // H)}
+    sizes = {
+        "paper": (D * D, 2 * D * D),
+        "wide": (D * H * D, 2 * D * H * D),
+        "shared": (D * D, 2 * D * D // H),
+    }
     sizes |= {"narrow": (D * D // H, 2 * D * D // H), "bare": (0, 0)}
     asking, asked = sizes[layout]
     out = sum(p.numel() for name, p in made.project.named_parameters() if name == "to_out.weight")

@@ -9,18 +9,26 @@ from tests.conftest import small_config, small_model
 def test_feed_forward_is_its_formula_at_every_position() -> None:
     layer = FeedForward(small_config(model__activation="relu").model)
     x = torch.randn(2, 5, 32)
-    by_hand = torch.relu(x @ layer.inner.weight.T + layer.inner.bias) @ layer.outer.weight.T + layer.outer.bias
+    by_hand = (
+        torch.relu(x @ layer.inner.weight.T + layer.inner.bias) @ layer.outer.weight.T
+        + layer.outer.bias
+    )
     torch.testing.assert_close(layer(x), by_hand)
     torch.testing.assert_close(layer(x[:, 2:3]), layer(x)[:, 2:3])
+
+
+def double(h: torch.Tensor) -> torch.Tensor:
+    return 2 * h
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_the_norm_stands_where_its_name_says(placement: str) -> None:
     around = PLACEMENTS[placement](small_config(model__norm=placement).model).eval()
-    x, double = torch.randn(2, 5, 32) * 7 + 3, lambda h: 2 * h
+    x = torch.randn(2, 5, 32) * 7 + 3
 
     def norm(h: torch.Tensor) -> torch.Tensor:
-        mean, variance = h.mean(-1, keepdim=True), h.var(-1, keepdim=True, unbiased=False)
+        mean = h.mean(-1, keepdim=True)
+        variance = h.var(-1, keepdim=True, unbiased=False)
         return (h - mean) / (variance + 1e-5).sqrt()
 
     expected = norm(x + 2 * x) if placement == "post" else x + 2 * norm(x)
@@ -32,28 +40,38 @@ def test_the_norm_stands_where_its_name_says(placement: str) -> None:
 def test_without_residuals_the_input_is_not_added(placement: str, kind: str) -> None:
     config = small_config(model__norm=placement, model__norm_kind=kind, model__residual=False).model
     around = PLACEMENTS[placement](config).eval()
-    x, double = torch.randn(2, 5, 32) * 7 + 3, lambda h: 2 * h
+    x = torch.randn(2, 5, 32) * 7 + 3
     expected = around.norm(2 * x) if placement == "post" else 2 * around.norm(x)
     torch.testing.assert_close(around(x, double), expected)
 
 
 def test_no_norm_leaves_the_sum_alone() -> None:
-    x, double = torch.randn(2, 5, 32), lambda h: 2 * h
+    x = torch.randn(2, 5, 32)
     for placement in PLACEMENTS:
-        around = PLACEMENTS[placement](small_config(model__norm=placement, model__norm_kind="none").model)
+        around = PLACEMENTS[placement](
+            small_config(model__norm=placement, model__norm_kind="none").model
+        )
         torch.testing.assert_close(around(x, double), 3 * x)
 
 
 def test_batch_norm_is_torchs_over_the_words_without_padding() -> None:
-    """In training by the batch, afterwards by the running averages; torch's variance there is the unbiased one."""
-    ours, theirs = NORMS["batch"](6).double(), torch.nn.BatchNorm1d(6).double()
+    """In training by the batch, afterwards by the running averages; torch's variance there is the
+    unbiased one."""
+    ours = NORMS["batch"](6).double()
+    theirs = torch.nn.BatchNorm1d(6).double()
     with torch.no_grad():
         for parameter, copy in zip(ours.parameters(), theirs.parameters(), strict=True):
             copy.copy_(parameter.normal_())
     real = torch.tensor([[True] * 5, [True, True, False, False, False]])
     variance = torch.ones(6, dtype=torch.float64)
     for seed in range(4):
-        x = 3 * torch.randn(2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1
+        x = (
+            3
+            * torch.randn(
+                2, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+            )
+            + 1
+        )
         torch.testing.assert_close(ours(x, real)[real], theirs(x[real]))
         variance = 0.9 * variance + 0.1 * x[real].var(0, unbiased=False)
     torch.testing.assert_close(ours.mean, theirs.running_mean)
@@ -63,9 +81,12 @@ def test_batch_norm_is_torchs_over_the_words_without_padding() -> None:
 
 
 def test_the_gradient_of_batch_norm_is_that_of_finite_differences() -> None:
-    norm, real = NORMS["batch"](3).double(), torch.tensor([[True, True, True], [True, False, False]])
+    norm = NORMS["batch"](3).double()
+    real = torch.tensor([[True, True, True], [True, False, False]])
     x = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, *weights: norm(x, real)[real], (x, *norm.parameters()))
+    assert torch.autograd.gradcheck(
+        lambda x, *weights: norm(x, real)[real], (x, *norm.parameters())
+    )
 
 
 def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
@@ -73,7 +94,8 @@ def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
     settings = {"model__feed_forward": False, "model__norm_kind": "none", "model__residual": False}
     model = small_model(**settings)
     assert not [name for name in get_weights(model) if "feed_forward" in name]
-    attention, x = model.encoder[0].attention, torch.randn(1, 4, 32)
+    attention = model.encoder[0].attention
+    x = torch.randn(1, 4, 32)
     weights: list[torch.Tensor] = []
     layer_output = model.encoder[0](x, lambda h: attention(h, record=weights))
     values = attention.project.keys_values(x).v

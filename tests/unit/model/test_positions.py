@@ -60,7 +60,9 @@ def test_positions_are_joined_as_the_formula_says(kind: str, join: str) -> None:
 
 
 @with_vectors
-def test_the_gradient_of_joined_positions_is_that_of_finite_differences(kind: str, join: str) -> None:
+def test_the_gradient_of_joined_positions_is_that_of_finite_differences(
+    kind: str, join: str
+) -> None:
     positions = POSITIONS[kind](config_of(kind, join, model__width=4, model__heads=2)).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *weights: positions(x), (x, *positions.parameters()))
@@ -81,21 +83,31 @@ def test_a_repeated_word_gets_different_vectors_where_positions_are_told(kind: s
     assert torch.allclose(memory[0, 0], memory[0, 2], atol=1e-5) == (kind == "none")
 
 
-@pytest.mark.parametrize("settings", [{}, {"similarity": "additive"}, {"span": "hard"}, {"heads_layout": "narrow"},
+@pytest.mark.parametrize("settings",
+[{}, {"similarity": "additive"}, {"span": "hard"}, {"heads_layout": "narrow"},
                                       {"projections": False}], ids=str)  # fmt: skip
 def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: dict) -> None:
     named = {f"model__attention__{name}": value for name, value in settings.items()}
     source, target = torch.tensor([[5, 9, 11, 7, 3]]), torch.tensor([[2, 8, 6]])
     order = torch.tensor([3, 0, 4, 1, 2])
-    without, with_ = (small_model(model__positions__kind=kind, **named) for kind in ("none", "sinusoidal"))
-    torch.testing.assert_close(without.encode(source[:, order])[0], without.encode(source)[0][:, order])
-    torch.testing.assert_close(without(source[:, order], target), without(source, target), atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(with_.encode(source[:, order])[0], with_.encode(source)[0][:, order], atol=1e-3)
+    without, with_ = (
+        small_model(model__positions__kind=kind, **named) for kind in ("none", "sinusoidal")
+    )
+    torch.testing.assert_close(
+        without.encode(source[:, order])[0], without.encode(source)[0][:, order]
+    )
+    torch.testing.assert_close(
+        without(source[:, order], target), without(source, target), atol=1e-4, rtol=1e-4
+    )
+    assert not torch.allclose(
+        with_.encode(source[:, order])[0], with_.encode(source)[0][:, order], atol=1e-3
+    )
 
 
 def test_positions_in_every_layer_reach_queries_keys_and_values() -> None:
-    """What each attention is given is the layer's input with positions added: of the decoder's queries and its own keys
-    those of the target, of the keys and values that it looks at those of the source."""
+    """What each attention is given is the layer's input with positions added: of the decoder's
+    queries and its own keys those of the target, of the keys and values that it looks at those of
+    the source."""
     model = small_model(model__positions__every_layer=True)
     plain = small_model()
     set_weights(plain, get_weights(model))
@@ -104,13 +116,17 @@ def test_positions_in_every_layer_reach_queries_keys_and_values() -> None:
     mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     memory = plain.source_embedding(source)
     for layer in plain.encoder:
-        memory = layer.around_attention(memory, lambda h, at=layer.attention: at(h + at_source, mask=mask))
+        memory = layer.around_attention(
+            memory, lambda h, at=layer.attention: at(h + at_source, mask=mask)
+        )
         memory = layer.around_feed_forward(memory, layer.feed_forward)
     x = plain.target_embedding(target)
     for layer in plain.decoder:
         x = layer.around_attention(x, lambda h, at=layer.attention: at(h + at_target, causal=True))
         seen = layer.cross.keys_values(memory + at_source)
-        x = layer.around_cross(x, lambda h, at=layer.cross, seen=seen: at(h + at_target, seen, mask=mask))
+        x = layer.around_cross(
+            x, lambda h, at=layer.cross, seen=seen: at(h + at_target, seen, mask=mask)
+        )
         x = layer.around_feed_forward(x, layer.feed_forward)
     torch.testing.assert_close(model(source, target), x)
     assert not torch.allclose(plain(source, target), x, atol=1e-3)

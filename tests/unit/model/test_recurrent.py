@@ -5,14 +5,20 @@ from torch import nn
 from dragoman.model.recurrent import CELLS, Gnmt, Recurrence, Rnn, RnnAttention
 from tests.conftest import small_model
 
-SOURCE, TARGET = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]]), torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
+SOURCE = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]])
+TARGET = torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
 
 
 def torchs(cell: str, layers: list[Recurrence], two_way: bool = False) -> nn.LSTM | nn.GRU:
     """torch's own stack with the weights of ours."""
     first = layers[0].rnn
     whole = CELLS[cell](
-        first.input_size, first.hidden_size, len(layers), batch_first=True, bidirectional=two_way, dtype=torch.float64
+        first.input_size,
+        first.hidden_size,
+        len(layers),
+        batch_first=True,
+        bidirectional=two_way,
+        dtype=torch.float64,
     )
     with torch.no_grad():
         for number, layer in enumerate(layers):
@@ -33,14 +39,19 @@ def test_the_rnn_is_torchs_with_the_encoders_last_state_beside_every_word(cell: 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
-    model: RnnAttention = small_model(model__architecture="rnn-attention", model__cell=cell).double()
+    model: RnnAttention = small_model(
+        model__architecture="rnn-attention", model__cell=cell
+    ).double()
     memory, _ = torchs(cell, model.encoder, two_way=True)(model.source_embedding(SOURCE))
     torch.testing.assert_close(model.encode(SOURCE)[0], memory)
-    first = torch.tanh(model.bridge(memory.mean(dim=1))).view(2, 2, 32).transpose(0, 1).contiguous()  # (layers, B, D)
+    # (layers, B, D)
+    first = torch.tanh(model.bridge(memory.mean(dim=1))).view(2, 2, 32).transpose(0, 1).contiguous()
     start = (first, torch.zeros_like(first)) if cell == "lstm" else first
     h, _ = torchs(cell, model.decoder)(model.target_embedding(TARGET), start)
     context = model.attention(h, model.attention.keys_values(memory))
-    torch.testing.assert_close(model(SOURCE, TARGET), torch.tanh(model.join(torch.cat([h, context], dim=-1))))
+    torch.testing.assert_close(
+        model(SOURCE, TARGET), torch.tanh(model.join(torch.cat([h, context], dim=-1)))
+    )
 
 
 def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> None:
@@ -62,7 +73,8 @@ def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.M
     model: Rnn = small_model(model__architecture="rnn")
     _, given = model.begin(SOURCE)
     assert [tuple(tensor.shape) for tensor in given] == [(2, 32)]
-    before, (memory, mask) = model(SOURCE, TARGET), model.encode(SOURCE)
+    before = model(SOURCE, TARGET)
+    (memory, mask) = model.encode(SOURCE)
     noise = torch.randn_like(memory)
     noise[:, -1] = 0
     monkeypatch.setattr(model, "encode", lambda source: (memory + noise, mask))
@@ -73,4 +85,5 @@ def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.M
 
 def test_an_lstm_begins_by_remembering() -> None:
     biases = dict(Recurrence("lstm", 8, 8).rnn.named_parameters())
-    assert torch.equal(biases["bias_ih_l0"].chunk(4)[1], torch.ones(8))  # torch's order of gates: input, forget, ...
+    # torch's order of gates: input, forget, ...
+    assert torch.equal(biases["bias_ih_l0"].chunk(4)[1], torch.ones(8))

@@ -25,9 +25,15 @@ def by_hand(made: Dot, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> fl
     formulas = {
         "dot": lambda: q @ k,
         "scaled-dot": lambda: q @ k / math.sqrt(K),
-        "cosine": lambda: np.exp(of["log_scale"][0, 0]) * (q @ k) / (np.sqrt(q @ q) * np.sqrt(k @ k)),
-        "additive": lambda: of["of_both"][:, 0] @ np.tanh(of["of_query"].T @ q + of["of_key"].T @ k),
-        "concat": lambda: np.concatenate([of["of_query"], of["of_key"]])[:, 0] @ np.concatenate([q, k]),
+        "cosine": lambda: (
+            np.exp(of["log_scale"][0, 0]) * (q @ k) / (np.sqrt(q @ q) * np.sqrt(k @ k))
+        ),
+        "additive": lambda: (
+            of["of_both"][:, 0] @ np.tanh(of["of_query"].T @ q + of["of_key"].T @ k)
+        ),
+        "concat": lambda: (
+            np.concatenate([of["of_query"], of["of_key"]])[:, 0] @ np.concatenate([q, k])
+        ),
     }
     return float(formulas[kind]())
 
@@ -51,7 +57,9 @@ def test_the_gradient_of_attention_is_that_of_finite_differences(kind: str) -> N
     made = similarity(kind)
     mask = torch.ones(3, 3, dtype=torch.bool).tril()
     parts = (q, k, v, *made.parameters())
-    assert torch.autograd.gradcheck(lambda q, k, v, *weights: plain_attention(q, k, v, mask, made)[0], parts)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, *weights: plain_attention(q, k, v, mask, made)[0], parts
+    )
 
 
 @every_similarity

@@ -22,7 +22,9 @@ def test_hard_attention_takes_the_value_of_the_best_key(name: str) -> None:
 
 def test_the_gradient_of_hard_attention_is_that_of_its_soft_surrogate() -> None:
     """Queries and keys learn as if the weights were soft; values as they were used."""
-    cotangent = torch.randn(2, 3, T, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    cotangent = torch.randn(
+        2, 3, T, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(7)
+    )
     gradients = {}
     for name, choose in (("soft", lambda w: w), ("hard", straight_through)):
         q, k, v = (tensor.requires_grad_() for tensor in inputs())
@@ -31,7 +33,9 @@ def test_the_gradient_of_hard_attention_is_that_of_its_soft_surrogate() -> None:
         gradients[name] = q.grad, k.grad, v.grad, weights.detach()
     torch.testing.assert_close(gradients["hard"][0], gradients["soft"][0])
     torch.testing.assert_close(gradients["hard"][1], gradients["soft"][1])
-    torch.testing.assert_close(gradients["hard"][2], gradients["hard"][3].transpose(-2, -1) @ cotangent)
+    torch.testing.assert_close(
+        gradients["hard"][2], gradients["hard"][3].transpose(-2, -1) @ cotangent
+    )
 
 
 @pytest.mark.parametrize("window", [0, 1, 3])
@@ -47,13 +51,19 @@ def test_local_attention_sees_its_window_alone(window: int) -> None:
             assert bool(seen[b, 0, t, s]) == (near and s < lengths[b] and (s <= t or not causal))
     assert bool((seen.sum(-1) > 0).all())
     without_padding = Local(window).visible(None, 2, 7, 7, mask.device)
-    torch.testing.assert_close(without_padding, Local(window).visible(mask[:1], 2, 7, 7, mask.device)[0, 0])
+    torch.testing.assert_close(
+        without_padding, Local(window).visible(mask[:1], 2, 7, 7, mask.device)[0, 0]
+    )
 
 
 @pytest.mark.parametrize("span", SPANS)
 def test_pairs_are_counted_as_they_meet(span: str) -> None:
     made = SPANS[span](2)
-    for queries, keys, causal in (([7, 3], [5, 4], False), ([7, 3], [7, 3], False), ([7, 3], [7, 3], True)):
+    for queries, keys, causal in (
+        ([7, 3], [5, 4], False),
+        ([7, 3], [7, 3], False),
+        ([7, 3], [7, 3], True),
+    ):
         met = 0
         for t, s in zip(queries, keys, strict=True):
             mask = torch.ones(1, 1, t, s, dtype=torch.bool)
@@ -63,8 +73,13 @@ def test_pairs_are_counted_as_they_meet(span: str) -> None:
 
 
 def test_a_word_outside_the_window_changes_nothing() -> None:
-    """One layer, window 1: an encoded word depends on itself and its neighbours; weights elsewhere are exactly 0."""
-    settings = {"model__attention__span": "local", "model__attention__window": 1, "model__encoder_layers": 1}
+    """One layer, window 1: an encoded word depends on itself and its neighbours; weights elsewhere
+    are exactly 0."""
+    settings = {
+        "model__attention__span": "local",
+        "model__attention__window": 1,
+        "model__encoder_layers": 1,
+    }
     model = small_model(seed=2, **settings)  # one whose softmax is not saturated
     source, changed = torch.tensor([[5, 6, 7, 8, 9, 3]]), torch.tensor([[5, 6, 7, 12, 9, 3]])
     before, after = model.encode(source)[0][0], model.encode(changed)[0][0]
@@ -79,8 +94,10 @@ def test_a_word_outside_the_window_changes_nothing() -> None:
 
 def test_local_attention_by_torchs_kernel_is_that_of_the_formula() -> None:
     config = small_config(model__attention__span="local", model__attention__window=2).model
-    attention, record = Attention(config), []
-    x, mask = torch.randn(2, 9, 32), torch.tensor([[True] * 9, [True] * 4 + [False] * 5])[:, None, None]
+    attention = Attention(config)
+    record = []
+    x = torch.randn(2, 9, 32)
+    mask = torch.tensor([[True] * 9, [True] * 4 + [False] * 5])[:, None, None]
     for causal in (False, True):
         fused = attention(x, mask=mask, causal=causal)
         plain = attention(x, mask=mask, causal=causal, record=record)

@@ -1,4 +1,5 @@
-"""`pretraining/data.py` makes training pairs of others: what goes for one side goes for the other."""
+"""`pretraining/data.py` makes training pairs of others: what goes for one side goes for the
+other."""
 
 import bz2
 import gzip
@@ -18,13 +19,16 @@ def test_names_and_numbers_are_changed_alike_on_both_sides() -> None:
     for _ in range(50):
         a, b = data.renumbered(("Raum 12 hat 345 Stühle.", "Room 12 has 345 chairs."), lots)
         assert sorted(re.findall(r"\d+", a)) == sorted(re.findall(r"\d+", b)) != ["12", "345"]
-        a, b = data.renamed(("Wo ist Tom?", "Where is Tom?"), ["Tom"], ["Anna", "Giovanni", "Karl"], lots)
+        a, b = data.renamed(
+            ("Wo ist Tom?", "Where is Tom?"), ["Tom"], ["Anna", "Giovanni", "Karl"], lots
+        )
         assert a.removeprefix("Wo ist ") == b.removeprefix("Where is ") != "Tom?"
 
 
 @pytest.fixture
 def corpora(tmp_path, monkeypatch):
-    """A little of everything; one sentence of Tatoeba's training pairs is tested in another language."""
+    """A little of everything; one sentence of Tatoeba's training pairs is tested in another
+    language."""
     for name, count in {"ODD_PAIRS": 4, "RENAMED_PAIRS": 50, "VALID_PAIRS": 2}.items():
         monkeypatch.setattr(data, name, count)
     for folder in ("flores", "real", "extra"):
@@ -43,7 +47,9 @@ def corpora(tmp_path, monkeypatch):
         for part in ("dev", "devtest"):
             for side in (language, "en"):
                 text = "".join(f"{part} {number}.\n" for number in range(3))
-                (tmp_path / "flores" / f"{part}.{side}.gz").write_bytes(gzip.compress(text.encode()))
+                (tmp_path / "flores" / f"{part}.{side}.gz").write_bytes(
+                    gzip.compress(text.encode())
+                )
         docs = "Das ist ein Satz.\tThis is a sentence.\nx = f(y) als Code\tx = f(y) as code\n"
         (tmp_path / "real" / f"mdn.{language}-en.tsv.bz2").write_bytes(bz2.compress(docs.encode()))
     return tmp_path
@@ -75,6 +81,9 @@ def test_the_config_has_all_twenty_directions_and_keeps_every_held_out_set_out(c
     assert excluded == {"tatoeba", "flores"}
     assert len(config.data.exclude) == 4 * 4
     for corpus in config.data.corpora:
-        for side, language in ((corpus.source, corpus.source_language), (corpus.target, corpus.target_language)):
+        for side, language in (
+            (corpus.source, corpus.source_language),
+            (corpus.target, corpus.target_language),
+        ):
             assert f".{language}." in side
             assert "europarl" in side or Path(side).exists()

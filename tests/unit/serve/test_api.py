@@ -17,7 +17,9 @@ LIMITS = Limits(max_characters=500, max_body_bytes=20_000)
 
 @pytest.fixture(scope="module")
 def client(trained):
-    with TestClient(create_app(Service([str(trained)], LIMITS, device="cpu")), raise_server_exceptions=False) as client:
+    with TestClient(
+        create_app(Service([str(trained)], LIMITS, device="cpu")), raise_server_exceptions=False
+    ) as client:
         yield client
 
 
@@ -38,8 +40,12 @@ def test_a_text_or_a_list_is_translated(client, trained) -> None:
 def test_the_answers_are_the_translators(client, trained) -> None:
     from dragoman.decode.translator import Request
 
-    found = dragoman.load(trained, device="cpu").translate(["sechs sieben"], Request(nbest=3, alignments=True))[0]
-    shown = translate(client, text="sechs sieben", nbest=3, alignments=True).json()["translations"][0]["candidates"]
+    found = dragoman.load(trained, device="cpu").translate(
+        ["sechs sieben"], Request(nbest=3, alignments=True)
+    )[0]
+    shown = translate(client, text="sechs sieben", nbest=3, alignments=True).json()["translations"][
+        0
+    ]["candidates"]
     for mine, theirs in zip(found.candidates, shown, strict=True):
         assert theirs["text"] == mine.text
         assert theirs["score"] == pytest.approx(mine.score, abs=1e-4)
@@ -87,10 +93,15 @@ def test_models_health_and_figures(client, trained) -> None:
     translate(client, text="eins zwei")
     after = figures(client)
     assert after["dragoman_lines_total"] == before["dragoman_lines_total"] + 1
-    assert after["dragoman_characters_total"] == before["dragoman_characters_total"] + len("eins zwei")
+    assert after["dragoman_characters_total"] == before["dragoman_characters_total"] + len(
+        "eins zwei"
+    )
     counted = 'dragoman_requests_total{path="/v1/translate",status="200"}'
     assert after[counted] == before.get(counted, 0) + 1
-    assert after["dragoman_request_seconds_count"] == after['dragoman_request_seconds_bucket{le="+Inf"}']
+    assert (
+        after["dragoman_request_seconds_count"]
+        == after['dragoman_request_seconds_bucket{le="+Inf"}']
+    )
 
 
 def figures(client) -> dict[str, float]:
@@ -100,7 +111,9 @@ def figures(client) -> dict[str, float]:
 
 def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
     shown = client.post("/v1/attention", json={"text": "eins zwei"}).json()
-    assert shown == json.loads(json.dumps(payload(inspect_sentence(dragoman.load(trained, device="cpu"), "eins zwei"))))
+    assert shown == json.loads(
+        json.dumps(payload(inspect_sentence(dragoman.load(trained, device="cpu"), "eins zwei")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +131,11 @@ def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
         ({"text": "eins", "unknown": 1}, 422, "unknown"),
         ({"text": "eins", "source": "<script>alert(1)</script>"}, 422, "source"),
         ({"text": "eins", "source": "fr"}, 400, "no model here translates 'fr'"),
-        ({"text": "eins", "source": "de", "target": "xx"}, 400, "no model here translates 'de' to 'xx'"),
+        (
+            {"text": "eins", "source": "de", "target": "xx"},
+            400,
+            "no model here translates 'de' to 'xx'",
+        ),
         ({"text": "a\x00b"}, 422, "control character U+0000 at 1"),
         ({"text": "a\x1b[31m"}, 422, "control character U+001B"),
         ({"text": "x" * 501}, 413, "501 characters"),
@@ -134,7 +151,17 @@ def test_mistakes_get_one_clear_line(client, question, status, words) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"nonsense", b"\xff\xfe", b'{"text": "\\ud800"}', b"[" * 10_000, b'{"text": NaN}', b"null", b"[]"],
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b'{"text": "\\ud800"}',
+        b"[" * 10_000,
+        b'{"text": NaN}',
+        b"null",
+        b"[]",
+    ],
 )
 def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> None:
     for path in ("/v1/translate", "/v1/attention", "/translate", "/detect"):
@@ -167,11 +194,17 @@ def test_libretranslates_clients_work_unchanged(client) -> None:
     assert client.post("/translate", files=multipart).json() == {"translatedText": "one two"}
     bare = "q=fünf&source=de&target=en".encode()  # as curl -d sends it
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert client.post("/translate", content=bare, headers=form).json() == {"translatedText": "five"}
-    found = client.post("/translate", json=asked | {"source": "auto", "alternatives": 2, "format": "text"}).json()
+    assert client.post("/translate", content=bare, headers=form).json() == {
+        "translatedText": "five"
+    }
+    found = client.post(
+        "/translate", json=asked | {"source": "auto", "alternatives": 2, "format": "text"}
+    ).json()
     assert found["detectedLanguage"]["language"] == "de"
     assert len(found["alternatives"]) == 2
-    several = client.post("/translate", json=asked | {"q": ["eins", "zwei"], "source": "auto"}).json()
+    several = client.post(
+        "/translate", json=asked | {"q": ["eins", "zwei"], "source": "auto"}
+    ).json()
     assert several["translatedText"] == ["one", "two"]
     assert [entry["language"] for entry in several["detectedLanguage"]] == ["de", "de"]
     detected = client.post("/detect", data={"q": "Wo ist der Hund?"}).json()
@@ -184,7 +217,12 @@ def test_libretranslates_clients_work_unchanged(client) -> None:
 
 
 def test_libretranslates_mistakes_are_400(client) -> None:
-    for wrong in ({}, {"q": "x"}, {"q": "x", "target": "xx"}, {"q": "x", "target": "en", "format": "html"}):
+    for wrong in (
+        {},
+        {"q": "x"},
+        {"q": "x", "target": "xx"},
+        {"q": "x", "target": "en", "format": "html"},
+    ):
         answer = client.post("/translate", json=wrong)
         assert answer.status_code == 400
         assert answer.json()["error"]
@@ -210,7 +248,10 @@ def test_with_a_key_only_those_who_show_it_come_in(trained) -> None:
     with TestClient(create_app(Service([str(trained)], api_key="sesam", device="cpu"))) as client:
         asked = {"text": "eins"}
         assert client.post("/v1/translate", json=asked).status_code == 401
-        assert client.post("/v1/translate", json=asked, headers={"X-API-Key": "Sesam"}).status_code == 401
+        assert (
+            client.post("/v1/translate", json=asked, headers={"X-API-Key": "Sesam"}).status_code
+            == 401
+        )
         assert client.get("/metrics").status_code == 401
         for right in ({"X-API-Key": "sesam"}, {"Authorization": "Bearer sesam"}):
             assert client.post("/v1/translate", json=asked, headers=right).status_code == 200
@@ -251,7 +292,9 @@ def test_two_models_serve_two_directions(trained) -> None:
         def __init__(self, sources, targets):
             self.codec = type("Codec", (), {"languages": Languages(sources, targets)})
 
-    there = Models([Model("a", Reading(("de",), ("en",))), Model("b", Reading(("en", "fr"), ("de", "fr")))])
+    there = Models(
+        [Model("a", Reading(("de",), ("en",))), Model("b", Reading(("en", "fr"), ("de", "fr")))]
+    )
     assert there.languages == {"de": ["en"], "en": ["de", "fr"], "fr": ["de"]}
     assert there.route("", "de", "en").model.name == "a"
     assert there.route("", "en", "").target == "de"

@@ -73,7 +73,9 @@ def test_many_clients_share_a_batch_and_each_gets_its_own() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        answers = await asyncio.gather(*(ask(batcher, shouter, f"a{i}", f"b{i}") for i in range(20)))
+        answers = await asyncio.gather(
+            *(ask(batcher, shouter, f"a{i}", f"b{i}") for i in range(20))
+        )
         assert answers == [[f"A{i}", f"B{i}"] for i in range(20)]
 
     with_batcher(story)
@@ -85,7 +87,9 @@ def test_different_wishes_go_in_different_batches() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        await asyncio.gather(*(ask(batcher, shouter, f"{i}", request=Request(nbest=1 + i % 2)) for i in range(6)))
+        await asyncio.gather(
+            *(ask(batcher, shouter, f"{i}", request=Request(nbest=1 + i % 2)) for i in range(6))
+        )
 
     with_batcher(story)
     assert sorted(map(sorted, shouter.batches)) == [["0", "2", "4"], ["1", "3", "5"]]
@@ -142,7 +146,9 @@ def test_stopping_tells_those_who_wait_and_ends_the_search_under_way() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        asked = [asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "next", "last")]
+        asked = [
+            asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "next", "last")
+        ]
         while not shouter.steps:
             await asyncio.sleep(0.01)
         await batcher.close()
@@ -160,7 +166,9 @@ def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        both = [asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "beside it")]
+        both = [
+            asyncio.create_task(ask(batcher, shouter, text)) for text in ("endless", "beside it")
+        ]
         while not shouter.steps:
             await asyncio.sleep(0.01)
         both[0].cancel()
@@ -177,7 +185,8 @@ def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
 
 
 def test_who_asks_for_little_overtakes_who_asks_for_much() -> None:
-    shouter, answered = Shouter(), []
+    shouter = Shouter()
+    answered = []
 
     async def story(batcher: Batcher) -> None:
         async def client(name: str, *texts: str) -> None:
@@ -202,7 +211,9 @@ def test_requests_of_one_client_take_turns_too() -> None:
 
     async def story(batcher: Batcher) -> None:
         shouter.free.clear()
-        long = asyncio.create_task(ask(batcher, shouter, *(f"long {i}" for i in range(20)), client="one"))
+        long = asyncio.create_task(
+            ask(batcher, shouter, *(f"long {i}" for i in range(20)), client="one")
+        )
         await asyncio.sleep(0.05)
         short = asyncio.create_task(ask(batcher, shouter, "short", client="one"))
         await asyncio.sleep(0.05)

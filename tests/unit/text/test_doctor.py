@@ -7,20 +7,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.doctor import CRLF, MEANINGS, HeldOut, examine, fix, held_out_key, mended, normalised
+from dragoman.text.doctor import (
+    CRLF,
+    MEANINGS,
+    HeldOut,
+    examine,
+    fix,
+    held_out_key,
+    mended,
+    normalised,
+)
 from dragoman.text.parallel import Pair, read_lines, read_pairs
 from dragoman.text.repeats import Repeats, hash_all
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-GERMAN = "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit einem großen Garten."
-ENGLISH = "I do not know why the dog sleeps and the cat does not. This is a beautiful house with a big garden."
+GERMAN = (
+    "Ich weiß nicht, warum der Hund schläft und die Katze nicht. Das ist ein schönes Haus mit "
+    "einem großen Garten."
+)
+ENGLISH = (
+    "I do not know why the dog sleeps and the cat does not. This is a beautiful house with a big "
+    "garden."
+)
 
 
 def healthy(count: int = 200) -> list[Pair]:
     draw = random.Random(1)
-    left, right = GERMAN.rstrip(".").split(), ENGLISH.rstrip(".").split()
+    left = GERMAN.rstrip(".").split()
+    right = ENGLISH.rstrip(".").split()
     return [
-        Pair(i, " ".join(draw.choices(left, k=6)) + f" {i}.", " ".join(draw.choices(right, k=6)) + f" {i}.")
+        Pair(
+            i,
+            " ".join(draw.choices(left, k=6)) + f" {i}.",
+            " ".join(draw.choices(right, k=6)) + f" {i}.",
+        )
         for i in range(1, count + 1)
     ]
 
@@ -33,8 +53,14 @@ TROUBLES = {
     "too long": ("Wort " * 600, "word " * 600),
     "lopsided": ("kurz", "a very long translation of a very short word indeed, is it not"),
     "same on both sides": ("Angela Merkel", "Angela Merkel"),
-    "source in the other language": ("This is the house that I do not know.", "Das ist ein Haus, sagt sie."),
-    "target in the other language": ("Der Hund weiß nicht, warum.", "Ich weiß nicht, warum der Hund schläft."),
+    "source in the other language": (
+        "This is the house that I do not know.",
+        "Das ist ein Haus, sagt sie.",
+    ),
+    "target in the other language": (
+        "Der Hund weiß nicht, warum.",
+        "Ich weiß nicht, warum der Hund schläft.",
+    ),
     "broken encoding": ("Das ist schÃ¶n.", "That is beautiful."),
     "control characters": ("Das ist\x07 gut.", "That is good."),
     "markup on one side": ("Das ist <b>gut</b>.", "That is good."),
@@ -55,12 +81,15 @@ def test_each_trouble_is_found_with_its_line(kind: str) -> None:
 
 def test_every_trouble_has_a_meaning_and_every_meaning_a_test() -> None:
     held_out = {f"{what} in held-out set" for what in ("source", "target", "pair")}
-    assert set(MEANINGS) == set(TROUBLES) | held_out | {CRLF}  # the last has a test of its own, below
+    # the last has a test of its own, below
+    assert set(MEANINGS) == set(TROUBLES) | held_out | {CRLF}
 
 
 def test_held_out_text_is_found_on_either_side_whatever_its_case() -> None:
     pairs = healthy()
-    held = HeldOut.of([[Pair(1, pairs[0].source.lower(), "other"), Pair(2, "anders", pairs[1].target), pairs[2]]])
+    held = HeldOut.of(
+        [[Pair(1, pairs[0].source.lower(), "other"), Pair(2, "anders", pairs[1].target), pairs[2]]]
+    )
     report = examine(pairs, held)
     found = {kind: report.by_kind[kind].lines for kind in report.by_kind}
     assert found == {
@@ -82,12 +111,15 @@ def test_a_fixed_corpus_is_healthy_and_every_change_has_its_reason() -> None:
 
 
 def test_swapped_languages_are_found_in_real_text() -> None:
-    """A twentieth of the examples with both sides swapped: most that are long enough are found, hardly a good one."""
+    """A twentieth of the examples with both sides swapped: most that are long enough are found,
+    hardly a good one."""
     sides = [list(read_lines(EXAMPLES / f"tatoeba.{language}.gz")) for language in ("de", "en")]
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(*sides, strict=True), start=1)]
     swapped = {pair.line for pair in pairs[::20] if min(len(pair.source), len(pair.target)) >= 20}
     mixed = [Pair(p.line, p.target, p.source) if p.line in swapped else p for p in pairs]
-    found = {pair.line for pair, reasons, _ in fix(mixed, examine(mixed)) if "other language" in reasons}
+    found = {
+        pair.line for pair, reasons, _ in fix(mixed, examine(mixed)) if "other language" in reasons
+    }
     assert len(found & swapped) > 0.9 * len(swapped)
     assert len(found - swapped) < 0.002 * len(pairs)
 
@@ -109,7 +141,9 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(text: str, other: str) -> None:
+def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(
+    text: str, other: str
+) -> None:
     forms = [
         text,
         text.upper(),
@@ -134,5 +168,9 @@ def test_lines_that_end_in_cr_lf_are_counted_read_and_mended(tmp_path) -> None:
     pairs = list(read_pairs(tmp_path / "a.de", tmp_path / "a.en"))
     assert [pair[1:3] for pair in pairs] == [("Das ist gut.", "That is good."), ("Nein.", "No.")]
     report = examine(pairs)
-    assert [(finding.kind, finding.count, finding.lines) for finding in report.findings] == [(CRLF, 1, [1])]
-    assert [(kept.source, kept.target) for _, _, kept in fix(pairs, report) if kept] == [pair[1:3] for pair in pairs]
+    assert [(finding.kind, finding.count, finding.lines) for finding in report.findings] == [
+        (CRLF, 1, [1])
+    ]
+    assert [(kept.source, kept.target) for _, _, kept in fix(pairs, report) if kept] == [
+        pair[1:3] for pair in pairs
+    ]

@@ -16,11 +16,16 @@ corpora = st.lists(st.tuples(sentence, sentence), min_size=1, max_size=8)
 
 def model1(pairs: Sentences, batch: int = 100) -> Model1:
     parts = [pairs[i : i + batch] for i in range(0, len(pairs), batch)]
-    return Model1([(pad([s for s, _ in part], 0), pad([t for _, t in part], 0)) for part in parts], 0)
+    return Model1(
+        [(pad([s for s, _ in part], 0), pad([t for _, t in part], 0)) for part in parts], 0
+    )
 
 
 def table(model: Model1) -> dict[tuple[int, int], float]:
-    return {(x, y): t for x, y, t in zip(model.x.tolist(), model.y.tolist(), model.t.tolist(), strict=True)}
+    return {
+        (x, y): t
+        for x, y, t in zip(model.x.tolist(), model.y.tolist(), model.t.tolist(), strict=True)
+    }
 
 
 def by_the_book(pairs: Sentences, rounds: int) -> dict[tuple[int, int], float]:
@@ -43,17 +48,21 @@ def by_the_book(pairs: Sentences, rounds: int) -> dict[tuple[int, int], float]:
 def test_the_textbooks_example_after_one_round() -> None:
     """das Haus / das Buch / ein Buch.
 
-    At first each word is due to all of its sentence alike, nobody's word included: a third each. "das" has two thirds
-    of "the", one of "house", one of "book", so t(the|das) = (2/3) / (4/3).
+    At first each word is due to all of its sentence alike, nobody's word included: a third each.
+    "das" has two thirds of "the", one of "house", one of "book", so t(the|das) = (2/3) / (4/3).
     """
     das, haus, buch, ein = 1, 2, 3, 4
     the, house, book, a = 1, 2, 3, 4
-    model = model1([([das, haus], [the, house]), ([das, buch], [the, book]), ([ein, buch], [a, book])])
+    model = model1(
+        [([das, haus], [the, house]), ([das, buch], [the, book]), ([ein, buch], [a, book])]
+    )
     assert model.improve() == pytest.approx(6 * np.log(1 / 4))  # four words, all alike
     t = table(model)
     assert [t[das, the], t[das, house], t[das, book]] == pytest.approx([1 / 2, 1 / 4, 1 / 4])
     assert [t[haus, the], t[haus, house]] == pytest.approx([1 / 2, 1 / 2])
-    assert [t[0, the], t[0, house], t[0, book], t[0, a]] == pytest.approx([1 / 3, 1 / 6, 1 / 3, 1 / 6])
+    assert [t[0, the], t[0, house], t[0, book], t[0, a]] == pytest.approx(
+        [1 / 3, 1 / 6, 1 / 3, 1 / 6]
+    )
     for _ in range(200):
         model.improve()
     lexicon = model.lexicon(words=5, nobody=0)
@@ -61,7 +70,9 @@ def test_the_textbooks_example_after_one_round() -> None:
 
 
 @given(corpora, st.integers(1, 4), st.integers(1, 3))
-def test_it_is_the_textbooks_model_however_the_pairs_are_batched(pairs: Sentences, rounds: int, batch: int) -> None:
+def test_it_is_the_textbooks_model_however_the_pairs_are_batched(
+    pairs: Sentences, rounds: int, batch: int
+) -> None:
     model = model1(pairs, batch)
     for _ in range(rounds):
         model.improve()
@@ -77,12 +88,16 @@ def test_the_likelihood_never_falls(pairs: Sentences) -> None:
 
 
 @given(corpora)
-def test_a_words_translations_are_probabilities_and_occurrences_are_counted(pairs: Sentences) -> None:
+def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
+    pairs: Sentences,
+) -> None:
     model = model1(pairs)
     model.improve()
     lexicon = model.lexicon(words=8, nobody=0)
     seen = {0, *(x for source, _ in pairs for x in source)}
-    np.testing.assert_allclose(lexicon.probabilities.sum(axis=1), [float(x in seen) for x in range(8)], atol=1e-6)
+    np.testing.assert_allclose(
+        lexicon.probabilities.sum(axis=1), [float(x in seen) for x in range(8)], atol=1e-6
+    )
     said = [y for _, target in pairs for y in target]
     np.testing.assert_allclose(model.occurrences(8), np.bincount(said, minlength=8))
 

@@ -6,7 +6,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import CorpusError
-from dragoman.text.parallel import Pair, language_of, languages_of_tsv, read_blocks, read_lines, read_pairs
+from dragoman.text.parallel import (
+    Pair,
+    language_of,
+    languages_of_tsv,
+    read_blocks,
+    read_lines,
+    read_pairs,
+)
 
 
 def test_lines_end_at_newlines_alone(tmp_path) -> None:
@@ -46,7 +53,9 @@ PARTS = [b"a", b"\n", b"\n", b"\r", "ä".encode(), b"\xef\xbb\xbf", b"xyz"]
 @pytest.mark.parametrize(("parts", "longest"), [([*PARTS, b"\xff"], 999), (PARTS, 9)])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(tmp_path, parts, longest: int, data) -> None:
+def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(
+    tmp_path, parts, longest: int, data
+) -> None:
     file = tmp_path / "a.txt"
     file.write_bytes(b"".join(data.draw(st.lists(st.sampled_from(parts)))))
     results = []
@@ -69,7 +78,9 @@ def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 7, 19])
-def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner(tmp_path, missing: int) -> None:
+def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner(
+    tmp_path, missing: int
+) -> None:
     left = [f"{'Wort ' * (i * 7 % 5 + 1)}{i}." for i in range(20)]
     right = [f"{'word ' * (i * 7 % 5 + 1)}{i}." for i in range(20)]
     del right[missing]
@@ -84,7 +95,11 @@ def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"no tab here\n", "line 1 has no tab"), (None, "no such file"), (b"\x1f\x8b", "cannot be read")],
+    [
+        (b"no tab here\n", "line 1 has no tab"),
+        (None, "no such file"),
+        (b"\x1f\x8b", "cannot be read"),
+    ],
 )
 def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: str) -> None:
     file = tmp_path / ("a.tsv.gz" if content and content[0] == 0x1F else "a.tsv")
@@ -94,11 +109,15 @@ def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: s
         list(read_pairs(file))
 
 
-def test_endless_lines_and_swelling_archives_are_refused_unless_allowed(tmp_path, monkeypatch) -> None:
+def test_endless_lines_and_swelling_archives_are_refused_unless_allowed(
+    tmp_path, monkeypatch
+) -> None:
     file = tmp_path / "bomb.gz"
     file.write_bytes(gzip.compress(b"x" * 3_000_000))
     for read in (read_lines, read_blocks):
-        with pytest.raises(CorpusError, match=r"line 1 has over 1,048,576 bytes.*DRAGOMAN_LONGEST_LINE"):
+        with pytest.raises(
+            CorpusError, match=r"line 1 has over 1,048,576 bytes.*DRAGOMAN_LONGEST_LINE"
+        ):
             list(read(file))
     monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", "4000000")
     assert len(next(read_lines(file))) == 3_000_000

@@ -13,7 +13,11 @@ def test_parts_fit_and_lose_nothing_but_spaces(text: str, limit: int) -> None:
 
 def test_sentence_ends_are_preferred_to_other_spaces() -> None:
     text = "Eins zwei. Drei vier fünf! Sechs?"
-    assert split_to_fit(text, lambda part: len(part) < 20) == ["Eins zwei.", "Drei vier fünf!", "Sechs?"]
+    assert split_to_fit(text, lambda part: len(part) < 20) == [
+        "Eins zwei.",
+        "Drei vier fünf!",
+        "Sechs?",
+    ]
 
 
 @given(st.text(alphabet='aB.!? \n\r"3ß…', max_size=60))
@@ -27,5 +31,6 @@ def test_sentences_and_gaps_make_up_the_text(text: str) -> None:
 def test_a_full_stop_is_not_always_an_end() -> None:
     text = 'Am 3. Mai kam Dr. Roth an, z. B. mit dem Zug. „Gut!" Dann ging er... und schwieg. Ja?'
     assert split_sentences(text)[0] == [
-        "Am 3. Mai kam Dr. Roth an, z. B. mit dem Zug.", '„Gut!"', "Dann ging er... und schwieg.", "Ja?",
+        "Am 3. Mai kam Dr. Roth an, z. B. mit dem "
+        "Zug.", '„Gut!"', "Dann ging er... und schwieg.", "Ja?",
     ]  # fmt: skip

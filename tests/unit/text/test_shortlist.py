@@ -26,7 +26,12 @@ def test_a_sentence_may_say_what_its_pieces_bring_and_what_all_may_say(
     made = shortlist(candidates, always)
     wanted = sorted({*always, *(y for x in source for y in candidates[x])})
     assert made.of(source).tolist() == wanted
-    assert Shortlist.from_tensors(safetensors.numpy.load(made.to_bytes()), PIECES, PIECES).of(source).tolist() == wanted
+    assert (
+        Shortlist.from_tensors(safetensors.numpy.load(made.to_bytes()), PIECES, PIECES)
+        .of(source)
+        .tolist()
+        == wanted
+    )
 
 
 GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
@@ -50,9 +55,14 @@ GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
 )
 def test_a_forged_list_is_refused(change: dict, words: str) -> None:
     def raw(entries: dict) -> bytes:
-        arrays = {k: v if isinstance(v, np.ndarray) else np.array(v, dtype=np.uint32) for k, v in entries.items()}
+        arrays = {
+            k: v if isinstance(v, np.ndarray) else np.array(v, dtype=np.uint32)
+            for k, v in entries.items()
+        }
         return safetensors.numpy.save(arrays)
 
-    assert Shortlist.from_tensors(safetensors.numpy.load(raw(GOOD)), PIECES, PIECES).of([22]).tolist() == [3, 5, 9]
+    assert Shortlist.from_tensors(safetensors.numpy.load(raw(GOOD)), PIECES, PIECES).of(
+        [22]
+    ).tolist() == [3, 5, 9]
     with pytest.raises(BundleError, match=words):
         Shortlist.from_tensors(safetensors.numpy.load(raw(GOOD | change)), PIECES, PIECES)

@@ -47,7 +47,10 @@ awkward = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="
 
 
 @given(
-    st.lists(st.one_of(awkward, st.lists(st.sampled_from([*NUMBERS, "▁", "ﬁ", " ", "½"])).map(" ".join)), max_size=6)
+    st.lists(
+        st.one_of(awkward, st.lists(st.sampled_from([*NUMBERS, "▁", "ﬁ", " ", "½"])).map(" ".join)),
+        max_size=6,
+    )
 )
 def test_word_by_word_is_what_sentencepiece_makes_of_the_whole(texts: list[str]) -> None:
     for learned in (LEARNED, EXACT):
@@ -70,21 +73,27 @@ def test_pieces_that_reach_over_a_space_are_not_cut_word_by_word() -> None:
     """A model from elsewhere may hold such; ours never does."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["eins zwei drei"] * 20), model_writer=model, model_type="bpe", vocab_size=300,
-        hard_vocab_limit=False, byte_fallback=True, split_by_whitespace=False, pad_id=3, minloglevel=2,
+        sentence_iterator=iter(["eins zwei drei"] * 20), model_writer=model, model_type="bpe",
+        vocab_size=300,
+        hard_vocab_limit=False, byte_fallback=True, split_by_whitespace=False, pad_id=3,
+        minloglevel=2,
     )  # fmt: skip
     learned = BytePairs(model.getvalue())
     assert any("▁" in piece[1:] for piece in learned.vocabulary.pieces)
-    assert learned.encode_flat(["eins zwei", "drei"]).lists() == learned.encode(["eins zwei", "drei"])
+    assert learned.encode_flat(["eins zwei", "drei"]).lists() == learned.encode(
+        ["eins zwei", "drei"]
+    )
 
 
 def test_learning_from_counts_of_words_is_learning_from_sentences() -> None:
     """The pieces are those that SentencePiece learns from the whole sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_writer=model, model_type="bpe", vocab_size=330, hard_vocab_limit=False,
+        sentence_iterator=iter(SENTENCES), model_writer=model, model_type="bpe", vocab_size=330,
+        hard_vocab_limit=False,
         byte_fallback=True, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
-        character_coverage=TextConfig().coverage, normalization_rule_name=TextConfig().normalisation,
+        character_coverage=TextConfig().coverage,
+        normalization_rule_name=TextConfig().normalisation,
     )  # fmt: skip
     assert BytePairs(model.getvalue()).vocabulary == LEARNED.vocabulary
 
@@ -93,7 +102,8 @@ def test_each_merge_is_dropped_as_often_as_the_rate_says() -> None:
     """The frequencies of a word's segmentations are those of the algorithm as the paper has it."""
 
     def plainly(word: str, rate: float, draw: random.Random) -> list[str]:
-        parts, pieces = list(word), LEARNED.vocabulary.ids
+        parts = list(word)
+        pieces = LEARNED.vocabulary.ids
         while True:
             kept = [
                 (pieces[a + b], i)
@@ -105,9 +115,12 @@ def test_each_merge_is_dropped_as_often_as_the_rate_says() -> None:
             _, place = min(kept)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
 
-    draw, tries = random.Random(1), 4000
+    draw = random.Random(1)
+    tries = 4000
     expected = Counter(" ".join(plainly("▁sieben", 0.3, draw)) for _ in range(tries))
-    found = Counter(" ".join(LEARNED.merge("▁sieben", 0.3, iter(draw.random, None))) for _ in range(tries))
+    found = Counter(
+        " ".join(LEARNED.merge("▁sieben", 0.3, iter(draw.random, None))) for _ in range(tries)
+    )
     assert len(expected) > 5
     for cut, number in expected.items():
         assert found[cut] == pytest.approx(number, abs=5 * number**0.5 + 5)
@@ -118,10 +131,12 @@ def test_dropout_is_the_same_in_another_process() -> None:
         "from dragoman.config import TextConfig; from dragoman.text.subword import BytePairs; "
         "from tests.conftest import NUMBERS, toy_pairs; import zlib; "
         "learned = BytePairs.learn([s for p in toy_pairs(300) for s in p], TextConfig(size=330)); "
-        "print(zlib.crc32(repr(learned.encode_with_dropout(['eins zwei sieben neun'] * 50, 0.5, 7).lists()).encode()))"
+        "print(zlib.crc32(repr(learned.encode_with_dropout(['eins zwei sieben neun'] * 50, 0.5, "
+        "7).lists()).encode()))"
     )
     printed = {
-        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout for _ in range(2)
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+        for _ in range(2)
     }
     expected = LEARNED.encode_with_dropout(["eins zwei sieben neun"] * 50, 0.5, seed=7).lists()
     assert {int(text) for text in printed} == {zlib.crc32(repr(expected).encode())}
@@ -135,13 +150,16 @@ def test_dropout_is_a_function_of_its_seed() -> None:
 
 
 def test_dropout_changes_pieces_but_not_the_text() -> None:
-    whole, dropped = LEARNED.encode(SENTENCES), LEARNED.encode_with_dropout(SENTENCES, 0.3, seed=3).lists()
+    whole = LEARNED.encode(SENTENCES)
+    dropped = LEARNED.encode_with_dropout(SENTENCES, 0.3, seed=3).lists()
     assert sum(map(len, dropped)) > sum(map(len, whole))
     assert [LEARNED.decode(ids) for ids in dropped] == SENTENCES
 
 
 def test_a_text_cannot_forge_a_language_tag() -> None:
-    codec = Codec.learn(SENTENCES, SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr")))
+    codec = Codec.learn(
+        SENTENCES, SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr"))
+    )
     tag = codec.source.ids[">>fr<<"]
     plain, forged = codec.encode_source(["one", ">>fr<< one"], to="de")
     assert plain[0] == codec.source.ids[">>de<<"]
@@ -151,7 +169,9 @@ def test_a_text_cannot_forge_a_language_tag() -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_codec_survives_its_files(shared: bool) -> None:
     left, right = zip(*toy_pairs(200), strict=True)
-    codec = Codec.learn(left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",)))
+    codec = Codec.learn(
+        left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",))
+    )
     again = Codec.from_files(codec.to_files())
     assert again.shared is shared
     assert again.languages == codec.languages
@@ -162,15 +182,20 @@ def test_a_codec_survives_its_files(shared: bool) -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) -> None:
     marked = [f"<BT> {sentence}" for sentence in SENTENCES]
-    codec = Codec.learn([*SENTENCES, *marked], SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr")))
+    codec = Codec.learn(
+        [*SENTENCES, *marked], SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr"))
+    )
     assert not any("BT" in piece for piece in codec.source.pieces)
 
     def encoded(texts: list[str]) -> list[list[int]]:
         if rate:
-            return codec.encode_with_dropout(texts, texts, ["fr"] * len(texts), rate, seed=3, longest=256)[0]
+            return codec.encode_with_dropout(
+                texts, texts, ["fr"] * len(texts), rate, seed=3, longest=256
+            )[0]
         return codec.encode_source(texts, "fr")
 
-    plain, mark = encoded(SENTENCES), codec.source.bos
+    plain = encoded(SENTENCES)
+    mark = codec.source.bos
     assert not any(mark in ids for ids in plain)
     assert encoded(marked) == [[ids[0], mark, *ids[1:]] for ids in plain]
 
@@ -178,8 +203,12 @@ def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) 
 def test_a_target_that_a_model_made_has_no_mark() -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     for shared in (True, False):
-        codec = Codec.learn(left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",)))
+        codec = Codec.learn(
+            left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",))
+        )
         marked = [f"<BT> {text}" for text in right]
         assert codec.encode_target(marked) == codec.encode_target(right)
         assert codec.encode_sides(marked, target=True).lists() == codec.encode_target(right)
-        assert codec.encode_with_dropout(marked, marked, [""] * 200, 0.0, 1, 99)[1] == codec.encode_target(right)
+        assert codec.encode_with_dropout(marked, marked, [""] * 200, 0.0, 1, 99)[
+            1
+        ] == codec.encode_target(right)

@@ -11,9 +11,14 @@ from dragoman.text.subword import SPECIAL, Characters, Words
 from tests.conftest import toy_pairs
 
 TEXTS = [
-    "Ich bin müde.", 'Er sagte: "Nein, danke!"', "Wie geht\'s (heute)?", "3,5 % – das ist viel …", "नमस्ते दुनिया।",
+    "Ich bin "
+    "müde.", 'Er sagte: "Nein, danke!"', "Wie geht\'s (heute)?", "3,5 % – das ist viel …",
+    "नमस्ते दुनिया।",
 ]  # fmt: skip
-LEARNED = {"word": Words.learn(TEXTS, TextConfig()), "character": Characters.learn(TEXTS, TextConfig())}
+LEARNED = {
+    "word": Words.learn(TEXTS, TextConfig()),
+    "character": Characters.learn(TEXTS, TextConfig()),
+}
 
 
 @pytest.mark.parametrize("kind", LEARNED)
@@ -86,7 +91,9 @@ def test_a_text_cannot_forge_a_tag_or_a_special_piece() -> None:
     assert not {*range(len(SPECIAL)), codec.source.ids[">>fr<<"]} & set(ids[1:-1])
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b'{"pieces": ["a"]}', b'{"normalisation": "nfkc", "pieces": ["a"]}'])
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b'{"pieces": ["a"]}', b'{"normalisation": "nfkc", "pieces": ["a"]}']
+)
 def test_a_broken_list_of_words_is_named(raw: bytes) -> None:
     with pytest.raises(BundleError, match="list of words"):
         Words(raw)

@@ -1,4 +1,5 @@
-"""The audit fails on a vulnerable version, and says so where it could not ask. The service is one of our own."""
+"""The audit fails on a vulnerable version, and says so where it could not ask. The service is one
+of our own."""
 
 import json
 import threading
@@ -12,11 +13,14 @@ KNOWN = {"bad": [{"id": "PYSEC-1", "modified": "2024-01-01T00:00:00Z"}, {"id": "
 
 
 class Service(BaseHTTPRequestHandler):
-    """Answers as osv.dev does: in the order of the queries, an empty object where nothing is known."""
+    """Answers as osv.dev does: in the order of the queries, an empty object where nothing is
+    known."""
 
     def do_POST(self) -> None:
         queries = json.loads(self.rfile.read(int(self.headers["content-length"])))["queries"]
-        assert all(query["package"]["ecosystem"] == "PyPI" and query["version"] for query in queries)
+        assert all(
+            query["package"]["ecosystem"] == "PyPI" and query["version"] for query in queries
+        )
         names = [query["package"]["name"] for query in queries]
         results = [{"vulns": KNOWN[name]} if name in KNOWN else {} for name in names]
         self.send_response(200 if self.path == "/v1/querybatch" else 404)
@@ -50,7 +54,10 @@ def test_good_versions_pass(service, capsys) -> None:
 def test_what_could_not_be_asked_is_told_and_fails_nothing(service, capsys, path) -> None:
     address = f"{service}{path}" if path else "http://127.0.0.1:9"
     assert dependencies.audit([("bad", "1.0")], address) == 0
-    assert capsys.readouterr().out == "audit: no advisories can be had here: none of 1 versions was audited.\n"
+    assert (
+        capsys.readouterr().out
+        == "audit: no advisories can be had here: none of 1 versions was audited.\n"
+    )
 
 
 def test_every_line_of_the_constraints_is_a_pin() -> None:

@@ -9,7 +9,8 @@ from dragoman.training.loss import disagreement, smoothed_cross_entropy
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_the_loss_is_its_closed_form(smoothing: float) -> None:
-    """Σ_v q_v (-log p_v) with q = 1-ε+ε/V on the right word and ε/V elsewhere, summed word by word."""
+    """Σ_v q_v (-log p_v) with q = 1-ε+ε/V on the right word and ε/V elsewhere, summed word by
+    word."""
     logits = torch.randn(6, 9, dtype=torch.float64)
     targets = torch.tensor([0, 8, 3, 3, 1, 5])
     loss, nll = smoothed_cross_entropy(logits, targets, smoothing)
@@ -33,7 +34,8 @@ def test_a_confident_model_is_not_rewarded_without_end() -> None:
 
 
 def test_disagreement_is_half_the_divergence_both_ways_and_skips_padding() -> None:
-    logits, targets = torch.randn(6, 9), torch.tensor([3, -1, 5, 3, -1, 5])
+    logits = torch.randn(6, 9)
+    targets = torch.tensor([3, -1, 5, 3, -1, 5])
     first, second = logits.log_softmax(1).chunk(2)
     both_ways = F.kl_div(first, second, reduction="none", log_target=True) + F.kl_div(
         second, first, reduction="none", log_target=True

@@ -36,14 +36,20 @@ def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
     values = torch.linalg.svdvals(found)
     assert values.min() > 0.6
     assert values.max() < 1.3
-    nearness = (found * (u @ v)).sum((1, 2)) / (torch.linalg.matrix_norm(found) * math.sqrt(s.shape[1]))
+    nearness = (found * (u @ v)).sum((1, 2)) / (
+        torch.linalg.matrix_norm(found) * math.sqrt(s.shape[1])
+    )
     assert nearness.min() > 0.98
 
 
 def test_a_step_is_that_of_torchs_own_muon() -> None:
     torch.manual_seed(1)
-    ours = torch.nn.Sequential(torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False))
-    theirs = torch.nn.Sequential(torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False))
+    ours = torch.nn.Sequential(
+        torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False)
+    )
+    theirs = torch.nn.Sequential(
+        torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False)
+    )
     theirs.load_state_dict(ours.state_dict())
     before = [parameter.detach().clone() for parameter in ours.parameters()]
     muon = Muon(torch.nn.ModuleList([ours, torch.nn.LayerNorm(4)]), MUON, CPU)
@@ -62,7 +68,8 @@ def test_a_step_is_that_of_torchs_own_muon() -> None:
 def test_queries_keys_and_values_are_matrices_of_their_own() -> None:
     model = with_gradients(small_model(), 1)
     weight = model.encoder[0].attention.project.to_qkv.weight
-    before, gradients = weight.detach().clone(), weight.grad.split(model.config.width)
+    before = weight.detach().clone()
+    gradients = weight.grad.split(model.config.width)
     optimiser = Muon(model, TrainingConfig(optimiser="muon", momentum=0.0), CPU)
     set_rate(optimiser, 1.0)
     optimiser.step()
@@ -82,14 +89,19 @@ def test_embeddings_norms_and_biases_stay_with_adam() -> None:
         for (name, one), other in zip(muon.named_parameters(), adam.parameters(), strict=True)
         if torch.equal(one, other)
     }
-    layers = {name for name, p in muon.named_parameters() if p.ndim == 2 and ("encoder." in name or "decoder." in name)}
+    layers = {
+        name
+        for name, p in muon.named_parameters()
+        if p.ndim == 2 and ("encoder." in name or "decoder." in name)
+    }
     assert layers
     assert same == {name for name, _ in muon.named_parameters()} - layers
 
 
 def test_operations_of_a_step_are_counted() -> None:
     layer = torch.nn.ModuleList([torch.nn.Linear(10, 30, bias=False), torch.nn.LayerNorm(4)])
-    per_iteration = 2 * (10 * 30 * 10 + 10 * 10 * 10 + 10 * 10 * 30)  # X X', its square, the product with X
+    # X X', its square, the product with X
+    per_iteration = 2 * (10 * 30 * 10 + 10 * 10 * 10 + 10 * 10 * 30)
     assert Muon(layer, MUON, CPU).flops == 5 * per_iteration
 
 

@@ -20,7 +20,9 @@ BATCH = collate([[5, 6, 3], [7, 3]], [[5, 6], [8]], WORDS, WORDS)
 
 
 def risk_config(**settings: object):
-    return small_config(**{"training__objective": "risk", "training__init": "somewhere", **settings})
+    return small_config(
+        **{"training__objective": "risk", "training__init": "somewhere", **settings}
+    )
 
 
 def risk_gradients(model, **settings: object) -> RiskGradients:
@@ -31,7 +33,12 @@ def test_gleu_is_the_smaller_of_precision_and_recall() -> None:
     """`a b c` against `a b d e`: a, b and `a b` in common, of 6 runs here and 10 there."""
     assert gleu("abc", "abde") == gleu("abde", "abc") == 3 / 10
     assert gleu("aaa", "a") == 1 / 6  # a repeated word counts as often as the reference has it
-    assert (gleu("abcde", "abcde"), gleu("ab", "cd"), gleu("", "ab"), gleu("", "")) == (1.0, 0.0, 0.0, 1.0)
+    assert (gleu("abcde", "abcde"), gleu("ab", "cd"), gleu("", "ab"), gleu("", "")) == (
+        1.0,
+        0.0,
+        0.0,
+        1.0,
+    )
 
 
 def test_the_expected_cost_is_the_one_computed_by_hand() -> None:
@@ -54,7 +61,8 @@ def test_the_gradient_of_the_expected_cost_is_its_formula_and_its_difference() -
 
 
 def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
-    """Summed up by hand: log p from a pass over each translation alone, costs from GLEU, a weight for each token."""
+    """Summed up by hand: log p from a pass over each translation alone, costs from GLEU, a weight
+    for each token."""
     model = small_model(9)
     gradients = risk_gradients(
         model, training__risk_sharpness=0.3, training__risk_likelihood=0.0, training__risk_samples=3
@@ -68,8 +76,12 @@ def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
         weights = []
         for words in of_one:
             one = collate([source], [words], WORDS, WORDS)
-            log_probs = torch.log_softmax(model.logits(model(*map(torch.from_numpy, (one.source, one.target_in)))), -1)
-            log_prob = sum(log_probs[0, t, word].item() for t, word in enumerate([*words, WORDS.eos]))
+            log_probs = torch.log_softmax(
+                model.logits(model(*map(torch.from_numpy, (one.source, one.target_in)))), -1
+            )
+            log_prob = sum(
+                log_probs[0, t, word].item() for t, word in enumerate([*words, WORDS.eos])
+            )
             weights.append(math.exp(0.3 * log_prob))
         costs = [1 - gleu(words, reference) for words in of_one]
         expected += (len(reference) + 1) * np.average(costs, weights=weights)
@@ -77,7 +89,8 @@ def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
 
 
 def test_the_gradient_makes_better_translations_likelier() -> None:
-    """A small step against it lowers the exact expectation, here over all translations of one word or none."""
+    """A small step against it lowers the exact expectation, here over all translations of one word
+    or none."""
     model = small_model(9)
     batch = collate([[5, 3]], [[6]], WORDS, WORDS)
     gradients = risk_gradients(
@@ -86,7 +99,9 @@ def test_the_gradient_makes_better_translations_likelier() -> None:
     )  # fmt: skip
 
     def probability_of_the_reference() -> float:
-        first = torch.log_softmax(model.eval().logits(model(torch.tensor([[5, 3]]), torch.tensor([[WORDS.bos]]))), -1)
+        first = torch.log_softmax(
+            model.eval().logits(model(torch.tensor([[5, 3]]), torch.tensor([[WORDS.bos]]))), -1
+        )
         return first[0, 0, 6].exp().item()
 
     before = probability_of_the_reference()
@@ -107,13 +122,16 @@ def test_likelihood_is_mixed_in_with_its_weight() -> None:
     for weight in (0.0, 0.25):
         torch.manual_seed(1)
         losses.append(
-            risk_gradients(model, training__risk_likelihood=weight, training__risk_sharpness=0.5).losses(BATCH)[0]
+            risk_gradients(
+                model, training__risk_likelihood=weight, training__risk_sharpness=0.5
+            ).losses(BATCH)[0]
         )
     assert (losses[1] - losses[0]).item() == pytest.approx(0.5 * 0.25 * likelihood.item(), rel=1e-4)
 
 
 def test_draws_follow_the_model_and_the_seed() -> None:
-    model, source = small_model(9), torch.tensor([[5, 6, 3], [7, 3, 0]])
+    model = small_model(9)
+    source = torch.tensor([[5, 6, 3], [7, 3, 0]])
     torch.manual_seed(3)
     said = draw(model, source, 2000, 5, WORDS)
     assert not {WORDS.pad, WORDS.unk, WORDS.bos, WORDS.eos} & {token for y in said for token in y}
@@ -135,7 +153,8 @@ def test_the_work_on_what_was_drawn_is_counted() -> None:
     gradients = risk_gradients(model, training__risk_samples=4)
     gradients.clear()
     gradients.add(BATCH, BATCH.tokens)
-    plain, once = training_flops(model, BATCH), gradients.flops([BATCH])
+    plain = training_flops(model, BATCH)
+    once = gradients.flops([BATCH])
     assert once > 3 * plain
     gradients.clear()
     assert gradients.flops([BATCH]) == plain
@@ -153,4 +172,6 @@ def test_the_work_on_what_was_drawn_is_counted() -> None:
 )
 def test_risk_where_it_makes_no_sense_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        make_config(settings={"training.objective": "risk", "training.init": "somewhere", **settings})
+        make_config(
+            settings={"training.objective": "risk", "training.init": "somewhere", **settings}
+        )

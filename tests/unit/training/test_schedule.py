@@ -6,12 +6,16 @@ from dragoman.training.schedule import learning_rate, noam
 
 def test_noam_is_the_papers_formula() -> None:
     for step in (1, 4000, 100_000):
-        assert noam(step, 1.0, 4000, 512) == pytest.approx(512**-0.5 * min(step**-0.5, step * 4000**-1.5))
+        assert noam(step, 1.0, 4000, 512) == pytest.approx(
+            512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        )
 
 
 @pytest.mark.parametrize("schedule", ["inverse-sqrt", "noam", "linear", "constant"])
 def test_the_rate_rises_to_the_end_of_the_warm_up_and_never_after(schedule: str) -> None:
-    training = make_config(settings={"training.schedule": schedule, "training.warmup_steps": 50}).training
+    training = make_config(
+        settings={"training.schedule": schedule, "training.warmup_steps": 50}
+    ).training
     rates = [learning_rate(step, training, 512) for step in range(1, 500)]
     assert rates[:50] == sorted(rates[:50])
     assert rates[49:] == sorted(rates[49:], reverse=True)

@@ -51,7 +51,9 @@ def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
     average, steps = checkpoints.average()
     assert steps == [2, 3]
     for name, weight in average.items():
-        expected = (get_weights(models[1])[name].double() + get_weights(models[2])[name].double()) / 2
+        expected = (
+            get_weights(models[1])[name].double() + get_weights(models[2])[name].double()
+        ) / 2
         torch.testing.assert_close(weight, expected.float())
 
 
