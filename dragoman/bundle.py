@@ -14,7 +14,8 @@ file are checked before anything is made of it, then what it says, then whether 
 together. The graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them.
 Those that older bundles list are never opened.
 
-A model is named by its folder, or by the name of one that comes with the package (`pretrained/`).
+A model is named by its folder, or by the name of one that comes with the package (`pretrained/`);
+`hub` adds the names of the Hugging Face hub.
 """
 
 import hashlib
@@ -145,6 +146,16 @@ def read_bundle(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: {error}") from None
     except MemoryError:
         raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """A bundle's card, without the rest of it."""
+    files = read_manifest(folder).files
+    try:
+        facts = files.get(CARD)
+        return _card(_verified(folder / CARD, facts, LARGEST[CARD]) if facts else b"{}")
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_tensors(raw: bytes) -> dict[str, np.ndarray]:

@@ -19,8 +19,8 @@ import ray
 
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import model_folders
 from dragoman.errors import ConfigError, RunError
+from dragoman.hub import model_folders
 
 OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
 

@@ -21,6 +21,7 @@ from dragoman.cli import (
     embed,
     evaluate,
     info,
+    models,
     prepare,
     score,
     serve,
@@ -52,6 +53,7 @@ app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)
 app.add_typer(convert.app, name="convert")
+app.add_typer(models.app, name="models")
 
 
 def _show_version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import ConversionError, needs_torch
+from dragoman.hub import model_folder
 from dragoman.text.parallel import language_of, read_pairs
 
 app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
@@ -39,7 +40,7 @@ def to_onnx(
     from dragoman.convert.to_onnx import to_onnx
 
     folder = _new(model, out)
-    bundle = read_bundle(model)
+    bundle = read_bundle(model_folder(model))
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
         bundle = replace(bundle, shortlist=learned)
@@ -54,7 +55,7 @@ def to_ctranslate2(model: In, out: Out) -> None:
     """
     from dragoman.convert.ctranslate2 import to_ctranslate2
 
-    to_ctranslate2(read_bundle(model), _new(model, out))
+    to_ctranslate2(read_bundle(model_folder(model)), _new(model, out))
 
 
 @app.command("to-huggingface")
@@ -66,7 +67,7 @@ def to_huggingface(model: In, out: Out) -> None:
     """
     with needs_torch():
         from dragoman.convert.to_huggingface import to_huggingface
-    to_huggingface(read_bundle(model), _new(model, out))
+    to_huggingface(read_bundle(model_folder(model)), _new(model, out))
 
 
 @app.command("from-huggingface")

@@ -11,6 +11,7 @@ from dragoman.bundle import BUNDLED, CARD, Bundle, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import describe_settings
 from dragoman.errors import BundleError, escaped
+from dragoman.hub import model_folder
 from dragoman.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
@@ -42,7 +43,7 @@ def command(
 
 
 def _model(name: str) -> dict[str, Any]:
-    bundle = read_bundle(name)
+    bundle = read_bundle(model_folder(name))
     try:
         return _facts(name, bundle)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

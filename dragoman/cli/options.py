@@ -15,7 +15,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Folder of a trained model, or the package's own; a comma joins several.",
+        help="Folder of a model, its name on the Hugging Face hub, or the package's own; a comma "
+        "joins several.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

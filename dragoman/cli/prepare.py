@@ -41,6 +41,7 @@ def command(
     from dragoman.bundle import read_bundle
     from dragoman.data.prepare import name_languages, prepare
     from dragoman.files import storage_errors
+    from dragoman.hub import model_folder
 
     if not out:
         raise typer.BadParameter("give a folder for the data.", param_hint="--out")
@@ -58,7 +59,9 @@ def command(
             "file."
         )
     started = time.monotonic()
-    codec = read_bundle(settings.training.init).codec if settings.training.init else None
+    codec = (
+        read_bundle(model_folder(settings.training.init)).codec if settings.training.init else None
+    )
     with storage_errors(f"preparing the data in {out}"):
         data = prepare(settings, Path(out), codec)
     for note in data.notes:

@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.run import translate_file
-from dragoman.bundle import Bundle, model_folders, read_bundle
+from dragoman.bundle import Bundle, read_bundle
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -40,6 +40,7 @@ from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import WINDOW_LINES, Request
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, writing
+from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 

@@ -1,5 +1,7 @@
 """MarianMT's names and order of features, and ours.
 
+M2M-100 and NLLB have the same names, and a norm behind each stack of layers.
+
 MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines
 in the second; here they take turns. A model does not care about the order of its features, so they
 are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
@@ -34,8 +36,10 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
-    for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
+def parts(config: ModelConfig) -> Iterator[Part]:
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        if config.norm == "pre":
+            yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
             for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
@@ -56,7 +60,7 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     """The shapes of the layers' weights there."""
     ours = dict(plain_weights(config, 0, 0, shared=True))
     theirs = dict[str, Shape]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in parts(config):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
@@ -64,24 +68,23 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
 
 
 def layers_from_marian(
-    theirs: Mapping[str, np.ndarray], config: ModelConfig
+    theirs: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
-    order = interleaved(config.width)
+    """Our weights from theirs, which have the shapes that `layers_of_marian` tells. Our feature i
+    is theirs of number `order[i]`."""
     ours = dict[str, list[np.ndarray]]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in parts(config):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
     return {name: np.concatenate(arrays) for name, arrays in ours.items()}
 
 
-def layers_to_marian(
-    ours: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
-) -> dict[str, np.ndarray]:
+def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+    width = config.width
     order = np.argsort(interleaved(width))
     theirs = {}
-    for part in parts(encoder_layers, decoder_layers):
+    for part in parts(config):
         rows = (
             slice(None)
             if part.third is None

@@ -26,7 +26,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
     config = bundle.config.model
     target = bundle.codec.target
     weights = bundle.float_weights()
-    theirs = layers_to_marian(weights, config.encoder_layers, config.decoder_layers, config.width)
+    theirs = layers_to_marian(weights, config)
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
     theirs["final_logits_bias"] = weights.get(
         "output.bias", np.zeros(len(target), dtype=np.float32)

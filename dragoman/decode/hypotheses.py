@@ -19,6 +19,10 @@ OnStep = Callable[[], None]
 search."""
 
 
+CERTAIN = 0.0
+"""The log-probability of a forced piece that a model never says by itself, such as a language."""
+
+
 class Hypothesis(NamedTuple):
     """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of
     its end."""

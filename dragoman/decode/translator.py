@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 import numpy as np
 
-from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
+from dragoman.bundle import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
@@ -27,7 +27,9 @@ from dragoman.decode.words import align_words, count_words
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine, without_shortlist
 from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.hub import model_folders
 from dragoman.text.codec import Codec
+from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences, split_to_fit
 
@@ -166,10 +168,10 @@ class Translator:
         """Some of the `search_work` for the parts of these lines, counted without splitting
         them."""
         settings = self._settings(request)
+        source = request.source_language or next(iter(self.codec.languages.sources), "")
         to = request.to or self.codec.languages.default_target(request.source_language)
-        pieces = sum(
-            map(len, self.codec.encode_source([line for line in lines if line.strip()], to))
-        )
+        texts = [line for line in lines if line.strip()]
+        pieces = sum(map(len, self.codec.encode_source(texts, to, source)))
         return int(
             pieces * (1 + max(settings.beam, request.nbest) * min(1.0, settings.max_length_ratio))
         )
@@ -188,16 +190,18 @@ class Translator:
         )
 
     def score(
-        self, sources: Sequence[str], targets: Sequence[str], to: str = ""
+        self, sources: Sequence[str], targets: Sequence[str], to: str = "", source: str = ""
     ) -> list[np.ndarray]:
         """Log-probability of each piece of each target, its end included, given its source."""
         if len(sources) != len(targets):
             raise TranslationError(
                 f"there are {len(sources)} sources and {len(targets)} targets to score."
             )
-        self._check(Request(to=to))
-        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
-        right = self.codec.encode_target(targets)
+        self._check(Request(to=to, source_language=source))
+        to = to or self.codec.languages.default_target(source)
+        left = self.codec.encode_source(sources, to, source)
+        start = self.codec.forced_start(to)
+        right = [[*start, *ids] for ids in self.codec.encode_target(targets)]
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
             if limit is not None and len(ids) >= limit:
@@ -214,7 +218,7 @@ class Translator:
                 self.engine.score([left[r] for r in rows], [right[r] for r in rows]),
                 strict=True,
             ):
-                scores[row] = found
+                scores[row] = found[len(start) :]
         return scores
 
     def attention(
@@ -244,6 +248,7 @@ class Translator:
             if isinstance(translation, str)
             else [vocabulary.ids[piece] for piece in translation]
         )
+        target = [*self.codec.forced_start(self._target(text, request)), *target]
         return {
             "source": [self.codec.source.pieces[i] for i in source],
             "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
@@ -282,10 +287,16 @@ class Translator:
             return self.engine
         return make_engine(self._bundle, "cpu", "torch")
 
+    def forced_pieces(self, text: str, request: Request = Request()) -> tuple[str, ...]:
+        """What the translation of a text must begin with in this model; no candidate shows it."""
+        ids = self.codec.forced_start(self._target(text, request))
+        return tuple(self.codec.target.pieces[i] for i in ids)
+
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
         self._check(request)
-        ids = self.codec.encode_source([text], self._target(text, request))[0]
+        to, source = self._target(text, request), self._source(text, request)
+        ids = self.codec.encode_source([text], to, source)[0]
         longest = self._longest(request)
         if len(ids) > longest:
             raise TranslationError(
@@ -332,6 +343,13 @@ class Translator:
         if languages.tagged and not (request.to or source):
             source = detect(text, languages.sources)[0].language
         return request.to or languages.default_target(source)
+
+    def _source(self, text: str, request: Request) -> str:
+        """The language of a text, where the model must be told it."""
+        if request.source_language or not self.codec.framing.names_source:
+            return request.source_language
+        known = [code for code in self.codec.languages.sources if code in DETECTED]
+        return detect(text, known)[0].language if known else ""
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
         parts = self._parts(lines, request)
@@ -386,7 +404,7 @@ class Translator:
         )  # fmt: skip
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
+                found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
         return found
 
     def _keep_numbers(
@@ -425,7 +443,7 @@ class Translator:
         for row in rows:
             for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
                 text = with_others(parts[row].text, others)
-                ids = self.codec.encode_source([text], parts[row].to)[0]
+                ids = self.codec.encode_source([text], parts[row].to, parts[row].source)[0]
                 if others and len(ids) <= self._longest(request):
                     tries.append((row, others, parts[row]._replace(ids=ids, text=text)))
         right: dict[int, str] = {}
@@ -445,31 +463,33 @@ class Translator:
         longest = self._longest(request)
         encode = self.codec.encode_source
         by_sentence = self._settings(request).by_sentence
-        rows_into: dict[str, list[int]] = {}
+        rows_of_pair: dict[tuple[str, str], list[int]] = {}
         for row, text in enumerate(lines):
             if text.strip():
-                rows_into.setdefault(self._target(text, request), []).append(row)
+                pair = self._target(text, request), self._source(text, request)
+                rows_of_pair.setdefault(pair, []).append(row)
         parts: list[Part] = []
-        for to, rows in rows_into.items():
-            for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
+        for (to, source), rows in rows_of_pair.items():
+            encoded = encode([lines[row] for row in rows], to, source)
+            for row, ids in zip(rows, encoded, strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(Part(row, 0, ids, to, lines[row]))
+                    parts.append(Part(row, 0, ids, to, lines[row], source))
                     continue
-                fits = partial(self._fits, to=to, longest=longest)
+                fits = partial(self._fits, to=to, source=source, longest=longest)
                 fitting = [
                     part for text in texts for part in split_to_fit(text, fits) if part.strip()
                 ]
                 parts += [
-                    Part(row, number, part, to, text)
+                    Part(row, number, part, to, text, source)
                     for number, (part, text) in enumerate(
-                        zip(encode(fitting, to), fitting, strict=True)
+                        zip(encode(fitting, to, source), fitting, strict=True)
                     )
                 ]
         return parts
 
-    def _fits(self, text: str, to: str, longest: int) -> bool:
-        return len(self.codec.encode_source([text], to)[0]) <= longest
+    def _fits(self, text: str, to: str, source: str, longest: int) -> bool:
+        return len(self.codec.encode_source([text], to, source)[0]) <= longest
 
     def _search(
         self, engine: Engine, parts: Sequence["Part"], first: int, request: Request
@@ -477,7 +497,11 @@ class Translator:
         sources = [part.ids for part in parts]
         settings = self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
-        prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
+        forced = [
+            self.codec.forced_start(part.to) + (prefix if part.number == 0 else [])
+            for part in parts
+        ]
+        prefixes = forced if any(forced) else None
         if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
             engine = without_shortlist(engine)
         if request.sampling is not None:
@@ -511,15 +535,16 @@ class Translator:
             )
         return self._device_searches[settings, nbest]
 
-    def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
-        pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
+    def _candidate(self, part: "Part", hypothesis: Hypothesis, request: Request) -> Candidate:
+        forced = len(self.codec.forced_start(part.to))
+        tokens, log_probs = hypothesis.tokens[forced:], hypothesis.log_probs[forced:]
+        pieces = tuple(self.codec.target.pieces[i] for i in tokens)
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
-            alignment = align_words(
-                [self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention
-            )
-        text = self.codec.decode_target(hypothesis.tokens)
-        return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
+            source = [self.codec.source.pieces[i] for i in part.ids]
+            alignment = align_words(source, pieces, hypothesis.attention[forced:])
+        text = self.codec.decode_target(tokens)
+        return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
 
 
 class Part(NamedTuple):
@@ -530,12 +555,14 @@ class Part(NamedTuple):
     ids: list[int]
     to: str
     text: str
+    source: str = ""  # its language, where the model must be told
 
 
 def load(
     model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0
 ) -> Translator:
-    """A translator from a bundle's folder; several, joined by commas, make an ensemble.
+    """A translator from a bundle's folder, or from the hub by name; several, joined by commas, make
+    an ensemble.
 
     `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a
     GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.

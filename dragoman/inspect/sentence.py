@@ -62,7 +62,7 @@ def inspect_sentence(
     found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[
         0
     ].candidates[0]
-    tree.mark_best(found.pieces)
+    tree.mark_best((*translator.forced_pieces(text, request), *found.pieces))
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )

@@ -403,22 +403,35 @@ def _words_and_marks(text: str) -> Iterator[str]:
 
 
 class MarianPieces:
-    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for
-    both languages."""
+    """SentencePiece with a vocabulary from elsewhere, as the models of other systems have it.
+
+    `start` is the piece that the decoder is given first. `barred` are pieces that no translation
+    holds, such as the names of languages.
+    """
 
     suffix = "spm"
 
-    def __init__(self, model: bytes, pieces: Sequence[str]):
+    def __init__(
+        self,
+        model: bytes,
+        pieces: Sequence[str],
+        start: str = "<pad>",
+        barred: Sequence[str] = (),
+    ):
         self._model = model
         self._processor = _processor(model)
         _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
         try:
-            pad, unk, eos = ids["<pad>"], ids["<unk>"], ids["</s>"]
+            unk, eos, bos = ids["<unk>"], ids["</s>"], ids[start]
+            # What fills up a batch must not occur in a text. OpenNMT's vocabularies call it
+            # <blank>; some have none, and there the start serves, which is never said either.
+            pad = next(ids[name] for name in ("<pad>", "<blank>", start) if name in ids)
         except KeyError as error:
             raise BundleError(f"the vocabulary has no piece {error}.") from None
-        # a target begins with <pad>
-        self.vocabulary = Vocabulary(tuple(pieces), pad=pad, unk=unk, bos=pad, eos=eos)
+        self.vocabulary = Vocabulary(
+            tuple(pieces), pad, unk, bos, eos, tuple(ids[piece] for piece in barred if piece in ids)
+        )
 
     @classmethod
     def learn(

@@ -28,6 +28,7 @@ from dragoman.config import (
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
+from dragoman.hub import model_folder
 from dragoman.presets import PRESETS
 from dragoman.settings import read_toml, to_tree
 from dragoman.text.parallel import open_bytes
@@ -97,7 +98,12 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         shutil.rmtree(folder / name, ignore_errors=True)
     config = make_config(wishes.preset, wishes.file, wishes.settings)
     if config.training.init:  # the model and its pieces are the bundle's, but for what was named
-        bundle = read_bundle(config.training.init)
+        bundle = read_bundle(model_folder(config.training.init))
+        if not bundle.codec.framing.is_own:
+            raise ConfigError(
+                f"training.init={config.training.init}: sentences of this model are framed in "
+                f"another way than train does it; use dragoman adapt."
+            )
         named = wishes.explicit
         inherited = {
             k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))

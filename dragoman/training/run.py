@@ -22,6 +22,7 @@ from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepa
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
 from dragoman.files import storage_errors
+from dragoman.hub import model_folder
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
@@ -108,7 +109,7 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
-    codec = read_bundle(config.training.init).codec if config.training.init else None
+    codec = read_bundle(model_folder(config.training.init)).codec if config.training.init else None
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():
@@ -171,7 +172,7 @@ def _make_trainer(
             config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
         )
     if config.training.init:
-        _take_weights(model, read_bundle(config.training.init))
+        _take_weights(model, read_bundle(model_folder(config.training.init)))
     progress = Progress(
         micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device))
     )
