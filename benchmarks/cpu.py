@@ -26,7 +26,7 @@ import numpy as np
 
 from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig, make_config
-from dragoman.convert.ctranslate2 import to_ctranslate2
+from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.search import beam_search

@@ -38,6 +38,7 @@ PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
 LONGEST_CODE = 99  # characters of a language's code
 SHARED, SOURCE, TARGET = "shared", "source", "target"
 MOST_FRAMING = 4  # pieces before a sentence, or behind it
+ZEROS = "<zeros>"  # what is given first to a decoder that begins with a vector of zeros
 UNUSED = "<free "  # begins the names of ids that another system's vocabulary has no piece for
 CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"

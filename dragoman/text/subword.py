@@ -476,6 +476,11 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return processor
 
 
+def pieces_of_model(model: bytes) -> tuple[str, ...]:
+    """The pieces of a SentencePiece model in the order of their ids."""
+    return _pieces(_processor(model))
+
+
 def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
     try:
         pieces = tuple(processor.id_to_piece(list(range(processor.get_piece_size()))))
