@@ -8,6 +8,7 @@
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
+    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, added when it is read
 
 Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
 file are checked before anything is made of it, then what it says, then whether all files go
@@ -33,6 +34,7 @@ from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise, misfit
+from dragoman.low_rank import adapted
 from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
 from dragoman.text.shortlist import Shortlist
@@ -50,7 +52,8 @@ OUTPUT_MATRICES = (
 )
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES
+ADAPTER = "adapter.safetensors"
+KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST, ADAPTER} | CODEC_FILES
 ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
 MIB = 2**20
 LARGEST = {MANIFEST: MIB, CONFIG: 4 * MIB, CARD: 4 * MIB, LANGUAGES_FILE: MIB}  # bytes
@@ -72,6 +75,8 @@ class Bundle:
     shortlist: Shortlist | None = None
     # "onnx": what it was made for, and what runs it where nobody asks for another
     engine: str = "auto"
+    # what is to be stored beside the weights; those that were read have it added already
+    adapter: Mapping[str, np.ndarray] | None = None
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -99,6 +104,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
+        **({ADAPTER: safetensors.numpy.save(dict(bundle.adapter))} if bundle.adapter else {}),
     }
     facts = {
         name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
@@ -134,6 +140,8 @@ def read_bundle(folder: str | Path) -> Bundle:
             _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
+        if ADAPTER in files:
+            weights = adapted(weights, read_tensors(files[ADAPTER]))
         shortlist = None
         if SHORTLIST in files:
             shortlist = Shortlist.from_tensors(

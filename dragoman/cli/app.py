@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli import (
+    adapt,
     attend,
     check,
     compare,
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 app.command("train")(train.command)
 app.command("prepare")(prepare.command)
+app.command("adapt")(adapt.command)
 app.command("translate")(translate.command)
 app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
