@@ -41,7 +41,8 @@ from dragoman.decode.translator import WINDOW_LINES, Request
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.hub import model_folders
-from dragoman.text.parallel import read_lines
+from dragoman.text.memory import EXACT, Match, Memory
+from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 
 
 def command(
@@ -73,6 +74,14 @@ def command(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="F",
+            help="What was translated before (.tmx, .xliff, .po, .tsv): exact matches are taken "
+            "over, near ones shown behind a TAB.",
+        ),
+    ] = "",
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",
@@ -91,6 +100,8 @@ def command(
         raise ConfigError(
             "--workers needs a file to read and one to write: give --input F and --output F."
         )
+    if workers and memory:
+        raise ConfigError("--memory and --workers do not go together.")
     translator = (
         read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
     )
@@ -102,8 +113,9 @@ def command(
         prefix=prefix,
         alignments=alignments,
         sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
+        memory=_memory(memory, from_, to),
     )
-    show = Shown(nbest, alignments, json_)
+    show = Shown(nbest, alignments, json_, matches=bool(memory))
     if isinstance(translator, Bundle):
         job = Job(model, request, show, device, engine)
         translate_file(
@@ -128,6 +140,7 @@ class Shown:
     alignments: bool
     as_json: bool
     terminal: bool = False
+    matches: bool = False
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
@@ -137,8 +150,28 @@ class Shown:
             text = escaped(candidate.text) if self.terminal else candidate.text
             columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
             columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
+            columns += [_shown_match(translation.match)] * self.matches
             rows.append("\t".join(columns) + "\n")
         return "".join(rows)
+
+
+def _shown_match(match: Match | None) -> str:
+    """
+    >>> _shown_match(Match("Datei öffnen", "Open file", 0.75))
+    '75% Datei öffnen = Open file'
+    """
+    if match is None:
+        return ""
+    near = f"{match.similarity:.0%} {match.source} = {match.target}"
+    return "exact" if match.similarity == EXACT else escaped(near)
+
+
+def _memory(name: str, source: str, target: str) -> Memory | None:
+    if not name:
+        return None
+    if not holds_both_sides(name):
+        raise ConfigError(f"--memory {name}: give a .tmx, .xliff, .po or .tsv file.")
+    return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
 
 
 def _as_json(translation: Translation) -> dict[str, object]:
@@ -151,10 +184,11 @@ def _as_json(translation: Translation) -> dict[str, object]:
             "alignment": candidate.alignment,
         }
 
-    return {
+    told: dict[str, object] = {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
     }
+    return told | ({"match": translation.match._asdict()} if translation.match else {})
 
 
 @contextmanager

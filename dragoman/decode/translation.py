@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dragoman.decode.words import count_words
+from dragoman.text.memory import Match
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Translation:
 
     source: str
     candidates: tuple[Candidate, ...]
+    match: Match | None = None  # in a translation memory; an exact one is the candidate itself
 
     @property
     def text(self) -> str:

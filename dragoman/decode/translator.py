@@ -31,6 +31,7 @@ from dragoman.hub import model_folders
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
+from dragoman.text.memory import EXACT, Memory
 from dragoman.text.segments import split_sentences, split_to_fit
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Request:
     observer: Observer | None = None
     # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
+    # what was translated before: exact matches are taken over, near ones are shown
+    memory: Memory | None = field(default=None, compare=False)
 
 
 class Translator:
@@ -352,9 +355,24 @@ class Translator:
         return detect(text, known)[0].language if known else ""
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        parts = self._parts(lines, request)
+        memory = request.memory
+        matches = [memory.find(line) if memory and line.strip() else None for line in lines]
+        exact = [bool(match and match.similarity == EXACT) for match in matches]
+        # an empty line is nothing to translate
+        unknown = ["" if known else line for line, known in zip(lines, exact, strict=True)]
+        parts = self._parts(unknown, request)
         found = self._found_once(parts, first, request)
-        return self.join(lines, parts, found)
+        joined = self.join(lines, parts, found)
+        return [
+            replace(
+                translation,
+                match=match,
+                candidates=(Candidate(match.target, 0.0),)
+                if match and known
+                else translation.candidates,
+            )
+            for translation, match, known in zip(joined, matches, exact, strict=True)
+        ]
 
     def _keeps_numbers(self, request: Request) -> bool:
         return self._settings(request).keep_numbers and not (request.sampling or request.observer)

@@ -16,8 +16,8 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><f
 <trans-unit id="1"><source>Open <g id="1">file</g><x id="2"/></source><target>Datei öffnen</target>
 </trans-unit><trans-unit id="2"><source>Not yet</source></trans-unit></body></file></xliff>"""
 XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0"><file><unit>
-<segment><source>Open <pc id="1">file</pc></source><target>Datei öffnen</target></segment></unit></file>
-</xliff>"""
+<segment><source>Open <pc id="1">file</pc></source><target>Datei öffnen</target></segment>
+</unit></file></xliff>"""
 PO = """# A head
 msgid ""
 msgstr "Language: de"
