@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--model", default="")
     parser.add_argument("--pairs", default="100,1000,10000")
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
     parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     bundle = read_bundle(model_folders(given.model)[0])
@@ -50,7 +51,8 @@ def main() -> None:
     sets = {"LibreOffice": test}
     for name, stem in (("FLORES dev", "flores/dev"), ("Tatoeba valid", "tatoeba/de-en/valid")):
         files = [str(given.data / f"{stem}.{code}.gz") for code in ("de", "en")]
-        sets[name] = [(p.source, p.target) for p in read_pairs(*files)][:TEST]
+        sets[name] = [(p.source, p.target) for p in read_pairs(*files)]
+    sets = {name: pairs[: given.test] for name, pairs in sets.items()}
     request = Request(to="en", source_language="de")
 
     def scores(weights) -> dict[str, float]:

@@ -21,6 +21,7 @@ from dragoman.cli import (
     convert,
     embed,
     evaluate,
+    extend,
     info,
     models,
     prepare,
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("train")(train.command)
 app.command("prepare")(prepare.command)
 app.command("adapt")(adapt.command)
+app.command("extend")(extend.command)
 app.command("translate")(translate.command)
 app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)

@@ -20,6 +20,7 @@ import io
 import json
 import random
 import re
+import struct
 import zlib
 from array import array
 from collections import Counter
@@ -44,6 +45,7 @@ VARIANTS_REMEMBERED = 1_000_000
 LONGEST_REMEMBERED = 30  # characters
 # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
 LONGEST_REPLACEMENT = 256
+_NORMAL, _CONTROL = 1, 3  # kinds of pieces in SentencePiece's format
 LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
@@ -206,6 +208,26 @@ class BytePairs:
                 f"text.vocabulary={settings.vocabulary} could not be learned ({error})."
             ) from None
         return cls(model.getvalue())
+
+    def extended(self, pieces: Sequence[str], tags: Sequence[str] = ()) -> Self:
+        """The same model with further pieces behind its own, and tags, which no text holds.
+
+        Old merges come first, so a text is cut as before unless a new piece can be made of what
+        it was cut into.
+        """
+        scores = [self._processor.get_score(i) for i in range(len(self.vocabulary))]
+        lowest = min(scores)
+        added = [(piece, _NORMAL) for piece in pieces] + [(tag, _CONTROL) for tag in tags]
+        # What is repeated in a protocol-buffer message may stand anywhere: it is appended.
+        more = [
+            _piece_message(piece, lowest - 1 - number, kind)
+            for number, (piece, kind) in enumerate(added)
+        ]
+        return type(self)(self._model + b"".join(more))
+
+    def ids_of_pieces(self, text: str) -> list[int]:
+        """What a normalised text without spaces is cut into: the text of another model's piece."""
+        return self._spell(self.merge(text))
 
     def _is_text(self, i: int) -> bool:
         p = self._processor
@@ -523,6 +545,25 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         elif not size:
             raise ValueError("it is no protocol-buffer message")
         place += size
+
+
+def _piece_message(piece: str, score: float, kind: int) -> bytes:
+    """A SentencePiece as field 1 of a ModelProto: its text, its score, its kind."""
+    text = piece.encode()
+    inside = b"\x0a" + _as_varint(len(text)) + text
+    inside += b"\x15" + struct.pack("<f", score) + b"\x18" + _as_varint(kind)
+    return b"\x0a" + _as_varint(len(inside)) + inside
+
+
+def _as_varint(number: int) -> bytes:
+    """
+    >>> _as_varint(300).hex()
+    'ac02'
+    """
+    seven = [number & 0x7F]
+    while number := number >> 7:
+        seven.append(number & 0x7F)
+    return bytes([byte | 0x80 for byte in seven[:-1]] + seven[-1:])
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
