@@ -3,8 +3,8 @@
 Only thin matrices beside those of the layers are learned (`dragoman/low_rank.py`); the model itself
 stays as it is, in int8 too. Beside the pairs stands replay: sentences from elsewhere with the
 model's own translations of them, so that it goes on saying these. Where nobody gives such
-sentences, the model makes them up: a model that also writes the source language is asked to
-translate nothing into it, and what it then says is drawn at random.
+sentences, the model makes them up: a model that also writes the source language is given random
+words of its vocabulary to translate into it.
 
 A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
 or when the time is up, and the best state is kept. The adapter is then made weaker until the
@@ -24,7 +24,7 @@ from torch.nn.utils import parametrize
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, cut, rng
-from dragoman.decode.sampling import Sampling, sample
+from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import Request, Translator
 from dragoman.engine.choose import make_engine
 from dragoman.errors import ConfigError, CorpusError
@@ -34,6 +34,7 @@ from dragoman.model.build import Model, build_model
 from dragoman.model.linear import Linear
 from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
+from dragoman.text.subword import WORD_START
 from dragoman.training.loss import vocabulary_loss
 
 MIB = 2**20
@@ -47,14 +48,14 @@ class Recipe:
     minutes: float = 5.0  # of every core; the clock stands still while others have the cores
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
     most_rank: int = 16
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
     least_steps: int = 400
     check_every: int = 25  # steps at least, or an epoch, between looks at the held-out pairs
-    batch_tokens: int = 1000
+    batch_tokens: int = 600
     label_smoothing: float = 0.1
-    replay: int = 1000  # sentences at least; as many as there are pairs, up to five times that
+    replay: int = 600  # sentences at least; as many as there are pairs, up to five times that
     held_out: float = 0.1  # of the pairs, at most 200
     patience: int = 2  # checks without a lower negative log-likelihood
     forgetting: float = 0.02  # nats that a piece of replayed sentences may lose, at most
@@ -199,18 +200,15 @@ def _outside(
     languages = bundle.codec.languages
     if source not in languages.targets or not languages.tagged:
         return []
-    nothing = bundle.codec.encode_source([""], source, source)[0]
-    start = bundle.codec.forced_start(source)
-    settings = replace(bundle.config.decoding, max_length_ratio=0.0, max_length_extra=40)
-    texts = list[str]()
-    for first in range(0, wanted, 50):
-        found = sample(
-            translator.engine, [nothing] * 50, settings, Sampling(0.9, seed=seed),
-            keys=range(first, first + 50), prefixes=[start] * 50 if start else None,
-        )  # fmt: skip
-        complete = [h[0].tokens[len(start) :] for h in found if h[0].complete]
-        texts += [bundle.codec.decode_target(tokens) for tokens in complete]
-    return list(dict.fromkeys(text for text in texts if text.strip()))
+    pieces = bundle.codec.source.pieces
+    words = [p[1:] for p in pieces if p[0] == WORD_START and len(p) > 2 and p[1:].isalpha()]
+    if not words:
+        return []
+    draw = rng(seed, 2)
+    salads = [" ".join(draw.choice(words, draw.integers(3, 12))) for _ in range(wanted)]
+    settings = replace(bundle.config.decoding, max_length_ratio=1.5, max_length_extra=10)
+    request = Request(to=source, decoding=settings, sampling=Sampling(0.8, seed=seed))
+    return list(dict.fromkeys(text for text in translator(salads, request) if text.strip()))
 
 
 def _replayed(
@@ -269,6 +267,7 @@ class _Learner:
     def __init__(self, model: Model, codec: Codec, factors: dict[str, LowRank], recipe: Recipe):
         self._model, self._codec, self._recipe = model, codec, recipe
         self._factors = factors
+        self._bf16 = False
         self._parameters = [p for factor in factors.values() for p in factor.parameters()]
 
     def learn(self, examples: list[Example], valid: list[Example], clock: _Clock, say: Say) -> int:
@@ -277,6 +276,7 @@ class _Learner:
         adam = torch.optim.Adam(self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.98))
         best, kept = self.nll(valid), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
+        self._choose_precision(next(self._batches(examples, 0)))
         an_epoch = len(list(self._batches(examples, 0)))
         most = max(recipe.epochs * an_epoch, recipe.least_steps)
         check_every = max(an_epoch, recipe.check_every)
@@ -300,6 +300,16 @@ class _Learner:
             for parameter, value in zip(self._parameters, kept, strict=True):
                 parameter.copy_(value)
         return step
+
+    def _choose_precision(self, batch: list[Example]) -> None:
+        """bf16, if this CPU computes in it at least half again as fast; many only emulate it."""
+        seconds = dict[bool, float]()
+        for self._bf16 in (False, True, False, True):  # the first time each way is slower
+            started = time.process_time()
+            loss, _ = self._losses(batch, 0.0)
+            loss.backward()  # type: ignore[no-untyped-call]
+            seconds[self._bf16] = time.process_time() - started
+        self._bf16 = seconds[False] > 1.5 * seconds[True]
 
     def _step(self, adam: torch.optim.Optimizer, batch: list[Example], rate: float) -> None:
         self._model.train()
@@ -360,8 +370,9 @@ class _Learner:
             torch.from_numpy(array)
             for array in (made.source, made.target_in, made.target_out, made.real)
         )
-        hidden = self._model(source, target_in).flatten(0, 1)[real]
-        return vocabulary_loss(self._model, hidden, target_out.flatten()[real], smoothing)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            hidden = self._model(source, target_in).flatten(0, 1)[real]
+            return vocabulary_loss(self._model, hidden, target_out.flatten()[real], smoothing)
 
 
 def _gain(

@@ -69,7 +69,15 @@ def random_model(size: int, end: float, seed: int = 4) -> M2M100ForConditionalGe
 
 @pytest.fixture(scope="module")
 def m2m(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("m2m")
+    return m2m_folder(tmp_path_factory.mktemp("m2m"))
+
+
+@pytest.fixture(scope="module")
+def nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nllb_folder(tmp_path_factory.mktemp("nllb"))
+
+
+def m2m_folder(folder: Path) -> Path:
     raw = spm()
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of_spm(raw)[3:]]
     (folder / "sentencepiece.bpe.model").write_bytes(raw)
@@ -80,9 +88,7 @@ def m2m(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("nllb")
+def nllb_folder(folder: Path) -> Path:
     raw = spm()
     (folder / "sentencepiece.bpe.model").write_bytes(raw)
     settings = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": NLLB_CODES}
