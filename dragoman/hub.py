@@ -80,9 +80,8 @@ def fetch(name: str, again: bool = False) -> Path:
     folder = cached(name)
     if (folder / MANIFEST).exists() and not again:
         return folder
-    with needs_package("huggingface_hub", "hub"):
+    with needs_package("filelock", "hub"):
         from filelock import FileLock
-        from huggingface_hub import hf_hub_download  # noqa: F401  (here it is asked for by name)
     with storage_errors(f"writing into {cache_folder()}"):
         cache_folder().mkdir(parents=True, exist_ok=True)
         with FileLock(str(cache_folder() / f".{folder.name}.lock")):
@@ -160,9 +159,9 @@ def _named(name: str) -> Iterator[None]:
 def _download(name: str, file: str, revision: str | None = None) -> Path | None:
     """A file of a model, where `huggingface_hub` keeps it; None if a revision is known to lack
     it."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
-
+    with needs_package("huggingface_hub", "hub"):
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
     try:
         return Path(hf_hub_download(name, file, revision=revision))
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
