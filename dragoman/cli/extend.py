@@ -12,6 +12,8 @@ from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, needs_torch
 from dragoman.files import storage_errors, writing
 from dragoman.hub import model_folders
+from dragoman.text.codec import Languages
+from dragoman.text.detect import detect
 from dragoman.text.parallel import language_of, read_lines, read_pairs
 
 
@@ -60,10 +62,17 @@ def command(
         for into in known.targets or ("",):
             kept = beside / f"replay-{into or 'all'}.tsv"
             with writing(str(kept)) as file:
-                for said in translator.stream(old, Request(to=into)):
+                for said in translator.stream(_others(old, into, known), Request(to=into)):
                     line = said.source.replace("\t", " "), said.text.replace("\t", " ")
                     print(*line, sep="\t", file=file)
             first = known.sources[0] if known.sources else ""
             corpora.append(Corpus(str(kept), "", first, into))
     settings = parse_set(set_ or [])
     train(out, corpora=tuple(corpora), init=beside / "model", settings=settings, device=device)
+
+
+def _others(sentences: list[str], into: str, known: Languages) -> list[str]:
+    """Sentences that are not in the language that they would be translated into."""
+    if not known.tagged:
+        return sentences
+    return [text for text in sentences if detect(text, known.sources)[0].language != into]
