@@ -95,7 +95,7 @@ class LowRank(nn.Module):
 
     def __init__(self, weight: Tensor, rank: int):
         super().__init__()
-        self.down = nn.Parameter(torch.randn(rank, weight.shape[1]) * rank**-0.5)
+        self.down = nn.Parameter(torch.randn(rank, weight.shape[1]) * weight.shape[1] ** -0.5)
         self.up = nn.Parameter(torch.zeros(len(weight), rank))  # so that nothing changes at first
 
     def forward(self, weight: Tensor) -> Tensor:
