@@ -148,7 +148,9 @@ def adapt(
     if replayed[:kept]:
         known = [pair for pair in general if pair[1]][:200]
         where = "outside" if known else "outside, against what it said before"
-        gains.append(_gain(where, translator, changed, known or replayed[:kept], request))
+        # replay was made by greedy search, so that is how it is compared
+        how = request if known else _greedy(translator, request)
+        gains.append(_gain(where, translator, changed, known or replayed[:kept], how))
     return Adapted(adapter, gains, steps)
 
 
@@ -215,9 +217,12 @@ def _replayed(
     translator: Translator, sentences: Sequence[str], request: Request
 ) -> list[tuple[str, str]]:
     """Sentences and the model's own translations."""
-    quick = replace(request, decoding=replace(translator.config.decoding, beam=1))
-    said = translator(list(sentences), quick)
+    said = translator(list(sentences), _greedy(translator, request))
     return [pair for pair in zip(sentences, said, strict=True) if pair[1].strip()]
+
+
+def _greedy(translator: Translator, request: Request) -> Request:
+    return replace(request, decoding=replace(translator.config.decoding, beam=1))
 
 
 def _model(bundle: Bundle) -> Model:
