@@ -33,7 +33,8 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise, misfit
 from dragoman.plain_weights import check_plain_weights, plain_weights
-from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
+from dragoman.text.codec import CODEC_FILES, Codec
+from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
 from dragoman.text.shortlist import Shortlist
 from dragoman.untrusted import leads_out, memory_bytes, parsed_json, parsed_toml, read_regular
 from dragoman.version import __version__
@@ -58,8 +59,7 @@ LARGEST_HEADER = 16 * MIB  # of the weights
 UNFINISHED = "unfinished"
 """Says on a card how far the training has come, while it goes on."""
 PRETRAINED = Path(__file__).parent / "pretrained"
-BUNDLED = "tatoeba"
-"""The model of the package, for whoever names none."""
+"""Holds the models that come with the package, a folder each."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,37 @@ class Bundle:
         return dequantise(self.weights)
 
 
-def model_folders(model: str | Path) -> list[str]:
-    """The folders that a comma joins, that of the package's own model where none is named."""
-    return [_folder(part) for part in str(model).split(",") if part] or [_folder(BUNDLED)]
+def bundled_models() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.name for path in PRETRAINED.iterdir() if (path / MANIFEST).exists())
+
+
+def model_folders(
+    model: str | Path, source: str = "", target: str = "", text: str = ""
+) -> list[str]:
+    """The folders that a comma joins; without any, that of a bundled model for these languages.
+
+    If no source language is given, it is detected from the text.
+    """
+    if named := [_folder(part) for part in str(model).split(",") if part]:
+        return named
+    names = bundled_models()
+    if not names:
+        raise BundleError(f"{PRETRAINED} holds no model: name one.")
+    if len(names) == 1:  # whether it knows the languages is asked later, with its own words
+        return [_folder(names[0])]
+    languages = [_read_languages(PRETRAINED / name) for name in names]
+    source = source or (AUTO if text else "")
+    return [_folder(names[choose_model(languages, text, source, target).number])]
+
+
+def _read_languages(folder: Path) -> Languages:
+    facts = read_manifest(folder).files.get(LANGUAGES_FILE, {})
+    try:
+        raw = _verified(folder / LANGUAGES_FILE, facts, LARGEST[LANGUAGES_FILE])
+        return Languages.from_bytes(raw)
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
 
 
 def _folder(name: str) -> str:

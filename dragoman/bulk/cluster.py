@@ -19,7 +19,6 @@ import ray
 
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import model_folders
 from dragoman.errors import ConfigError, RunError
 
 OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
@@ -30,9 +29,7 @@ def scatter(
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
     """Each shard with its part, in the order in which they are done; with the last error where no
     retry helped."""
-    job = replace(
-        job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model))
-    )
+    job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in job.folders))
     gpus = int(job.device == "cuda")
     with _cluster(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

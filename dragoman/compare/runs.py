@@ -27,10 +27,10 @@ from dragoman.compare.texts import Texts
 from dragoman.config import Config, make_config, replace
 from dragoman.data.batches import BatchPlan
 from dragoman.data.prepare import Prepared, open_prepared, prepare
-from dragoman.decode.translator import Translator, load
 from dragoman.errors import RunError
 from dragoman.evaluate.metrics import score
 from dragoman.files import storage_errors, write_atomically
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import build_model
 from dragoman.settings import to_tree
 from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
@@ -77,8 +77,8 @@ class Workshop:
     def result(self, system: System) -> Result:
         return Result(**json.loads((self.run_of(system) / RESULT).read_text(encoding="utf-8")))
 
-    def translator(self, system: System) -> Translator:
-        return load(self.run_of(system), self.device, "torch")
+    def translator(self, system: System) -> InspectableTranslator:
+        return InspectableTranslator.load(self.run_of(system), self.device, "torch")
 
     def config(self, system: System) -> Config:
         """Without what depends on the number of steps."""

@@ -9,7 +9,7 @@ from dragoman.compare.figures import Finding, Lines, Series, Table
 from dragoman.compare.probe import seconds
 from dragoman.compare.runs import Result, Workshop
 from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture, variant
-from dragoman.decode.translator import Translator, load
+from dragoman.decode.translator import Translator
 from dragoman.engine.torch_engine import pick_device
 from dragoman.evaluate.metrics import score
 
@@ -166,7 +166,9 @@ def ensemble(shop: Workshop, members: Sequence[System]) -> Row:
     """Their probabilities averaged, their costs summed."""
     test = shop.texts.test_of("all")
     results = [shop.result(member) for member in members]
-    together = load(",".join(str(shop.run_of(member)) for member in members), shop.device, "torch")
+    together = Translator.load(
+        ",".join(str(shop.run_of(member)) for member in members), shop.device, "torch"
+    )
     outputs = together(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     total = Result(

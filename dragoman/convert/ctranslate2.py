@@ -16,7 +16,7 @@ from dragoman.convert.known import refuse_unknown
 from dragoman.errors import needs_package
 from dragoman.files import storage_errors, write_atomically
 from dragoman.model.sinusoids import sinusoids
-from dragoman.text.codec import LANGUAGES_FILE
+from dragoman.text.languages import LANGUAGES_FILE
 
 LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer
 

@@ -24,7 +24,8 @@ from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_m
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
 from dragoman.model.sinusoids import sinusoids
 from dragoman.plain_weights import Shape, check_plain_weights
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import MarianPieces
 from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
 

@@ -55,7 +55,7 @@ from dragoman.data.store import (
 )
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
     Report,
@@ -66,6 +66,7 @@ from dragoman.text.doctor import (
     normalised,
     observe,
 )
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import (
     language_of,
     languages_of_tsv,

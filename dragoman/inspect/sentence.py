@@ -3,14 +3,15 @@
 L layers, H heads, S source pieces, T target pieces (the end included), D features.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
 from dragoman.inspect.beam import Node, Tree
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 
 
@@ -47,30 +48,30 @@ class Inspection:
 
 
 def inspect_sentence(
-    translator: Translator, text: str, translation: str | None = None, request: Request = Request()
+    translator: InspectableTranslator,
+    text: str,
+    translation: str | None = None,
+    request: Request = Request(),
 ) -> Inspection:
-    """Translate a text and keep all that can be seen; with a translation given, attention is that
-    of saying it."""
+    """Translate a text and keep all that can be seen.
+
+    With a translation given, attention is that of predicting it.
+    """
     if not text.strip():
         raise TranslationError("there is no text to look at.")
     settings = request.decoding or translator.config.decoding
-    request = replace(
-        request, decoding=replace(settings, by_sentence=False)
-    )  # a text in parts would have several trees
+    # A text in parts would have several trees.
+    request = replace(request, decoding=replace(settings, by_sentence=False))
     translator.encode_whole(text, request)
     tree = Tree(translator.engine.target)
-    found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[
-        0
-    ].candidates[0]
+    (translated,) = translator.translate([text], replace(request, observer=tree.add, nbest=1))
+    found = translated.candidates[0]
     tree.mark_best(found.pieces)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
-    positions_of: Callable[[int], np.ndarray | None] | None = getattr(
-        translator.inside, "position_vectors", None
-    )
     return Inspection(
         text,
         found.text if translation is None else translation,
@@ -81,7 +82,7 @@ def inspect_sentence(
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
         tree.nodes,
-        positions_of(max(len(source), len(target))) if positions_of is not None else None,
+        translator.position_vectors(max(len(source), len(target))),
     )
 
 

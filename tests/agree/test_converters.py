@@ -24,7 +24,8 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
 from tests.conftest import SMALL, toy_pairs, write_corpus
 
