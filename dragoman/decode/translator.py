@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, cast, overload
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
-from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import Observer, beam_search, is_simple
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.search import Observer
+from dragoman.decode.searches import SEARCHES, Task
 from dragoman.decode.translation import Candidate, Translation, joined
 from dragoman.decode.words import align_words, count_words
 from dragoman.engine.choose import make_engine
@@ -29,9 +30,6 @@ from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences, split_to_fit
-
-if TYPE_CHECKING:
-    from dragoman.decode.device_search import DeviceSearch
 
 WINDOW_LINES = 2048
 WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
@@ -73,7 +71,7 @@ class Translator:
     ):
         self.engine, self.codec, self.config, self.bundle = engine, codec, config, bundle
         self.notes = notes
-        self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
+        self._searches = [make() for make in SEARCHES.values()]
 
     @classmethod
     def load(
@@ -423,36 +421,18 @@ class Translator:
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
             engine = engine.without_shortlist
-        if request.sampling is not None:
-            keys = [(first + part.line) * 2**16 + part.number for part in parts]
-            return sample(
-                engine, sources, settings, request.sampling,
-                nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
-                on_step=request.on_step,
-            )  # fmt: skip
-        host_is_needed = prefixes or request.alignments or request.observer
-        if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
-            return self._device_search(settings, request.nbest)(sources, request.on_step)
-        return beam_search(
-            engine, sources, settings,
-            nbest=request.nbest, prefixes=prefixes, attention=request.alignments,
+        task = Task(
+            settings,
+            request.nbest,
+            prefixes,
+            attention=request.alignments,
+            sampling=request.sampling,
+            keys=[(first + part.line) * 2**16 + part.number for part in parts],
             observer=request.observer,
             on_step=request.on_step,
-        )  # fmt: skip
-
-    def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
-        """Kept for the last settings, and the last but one: what it has recorded is worth more the
-        second time."""
-        if (settings, nbest) not in self._device_searches:
-            from dragoman.decode.device_search import DeviceSearch
-            from dragoman.engine.torch_engine import TorchEngine
-
-            while len(self._device_searches) > 1:
-                del self._device_searches[next(iter(self._device_searches))]
-            self._device_searches[settings, nbest] = DeviceSearch(
-                cast(TorchEngine, self.engine), settings, nbest
-            )
-        return self._device_searches[settings, nbest]
+        )
+        search = next(search for search in self._searches if search.fits(engine, task))
+        return search(engine, sources, task)
 
     def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)

@@ -30,6 +30,7 @@ TORCH = "tests/unit/decode/test_search.py"
 STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_left_out"
 EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
 GRID = "tests/unit/engine/test_grid.py"
+DEVICE = "tests/agree/test_device_search.py"
 
 SEARCH = "dragoman/decode/search.py"
 HYPOTHESES = "dragoman/decode/hypotheses.py"
@@ -37,6 +38,7 @@ PENALTIES = "dragoman/decode/penalties.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
 TORCH_STATE = "dragoman/model/interface.py"
 GRID_CODE = "dragoman/engine/grid.py"
+KERNEL = "dragoman/kernels/search.py"
 
 
 class Mutant(NamedTuple):
@@ -137,7 +139,7 @@ MUTANTS = [
     ),
     Mutant(
         "the observer is told that every candidate continues the first row",
-        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,",
+        SEARCH, "            parents,\n            flat", "            0 * parents,\n            flat",
         (OBSERVER,),
     ),
     Mutant(
@@ -176,6 +178,42 @@ MUTANTS = [
         "a grid that grows loses the order of its rows",
         GRID_CODE, "= old[sources, :, : self.length]",
         "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
+    ),
+    Mutant("the search kernel ignores patience", KERNEL, "(count >= enough)", "(count >= 1000)",
+    (DEVICE,)),
+    Mutant(
+        "the bound of the search kernel takes the length penalty of today",
+        KERNEL, "tl.load(penalties_at + longest)", "penalty", (DEVICE,),
+    ),
+    Mutant(
+        "the bound of the search kernel looks at the best hypothesis alone",
+        KERNEL, "<= _kth_best(scores, nbest)", "<= tl.max(scores, 0)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel completes hypotheses outside the beam",
+        KERNEL, "(its_word == end) & (rank < hypotheses)", "(its_word == end)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel goes one step beyond the largest length",
+        KERNEL, "(steps + 1 >= longest)", "(steps + 1 > longest)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel lets no hypothesis inherit its parent's ancestors",
+        KERNEL, "theirs = (sentence * hypotheses + new_parent)", "theirs = (hypothesis_at)",
+        (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel notes each hypothesis as its own parent",
+        KERNEL, "new_parent[:, None], origin)", "index[:, None], origin)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel notes a wrong parent in the history",
+        KERNEL, "tl.store(parents_at + history_at, new_parent,",
+        "tl.store(parents_at + history_at, 0 * new_parent,", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel lets a sentence end too early",
+        KERNEL, "(word == end) & too_early", "(word == end) & (too_early & False)", (DEVICE,),
     ),
 ]  # fmt: skip
 
