@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from dragoman.compare.claim import Claim, listed, named
-from dragoman.compare.figures import Bars, Finding
-from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.figures import Bars, Finding, listed, named
+from dragoman.compare.runs import Claim, Result, Workshop
 from dragoman.compare.systems import Scale, System, variant
 from dragoman.compare.table import BASE
 

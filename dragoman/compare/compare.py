@@ -16,10 +16,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.compare.claims import CLAIMS
+from dragoman.compare import (
+    block,
+    corpus_size,
+    growth,
+    heads,
+    length,
+    positions,
+    recency,
+    scaling,
+    table,
+    vocabulary,
+)
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Workshop, run_all
+from dragoman.compare.runs import Claim, Workshop, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
 from dragoman.compare.texts import Given
 from dragoman.engine.torch_engine import pick_device
@@ -29,6 +40,21 @@ from dragoman.settings import near_miss
 
 FACTS, REPORT = "compare.json", "report.html"
 JOBS_ON_GPU, MOST_JOBS = 6, 8
+
+
+CLAIMS: dict[str, Claim] = {
+    "C1": length.CLAIM,
+    "C2": recency.CLAIM,
+    "C3": growth.STEPS,
+    "C4": growth.COST,
+    "C5": scaling.CLAIM,
+    "C6": positions.CLAIM,
+    "C7": table.CLAIM,
+    "C8": heads.CLAIM,
+    "C9": corpus_size.CLAIM,
+    "C10": vocabulary.CLAIM,
+    "C11": block.CLAIM,
+}
 
 
 def compare(

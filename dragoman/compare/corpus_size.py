@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.claim import Claim
 from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture
 
 

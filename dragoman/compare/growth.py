@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.figures import Finding, Lines, Series, named
 from dragoman.compare.probe import seconds, wait
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import architecture
 from dragoman.config import ModelConfig
 from dragoman.engine.torch_engine import pick_device

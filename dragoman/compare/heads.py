@@ -11,9 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Map
-from dragoman.compare.runs import Workshop
+from dragoman.compare.figures import Bars, Finding, Map, named
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 from dragoman.data.prepare import Sentences
 from dragoman.inspect.words import piece_label

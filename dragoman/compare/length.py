@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, listed
-from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.figures import Finding, Lines, Series, listed
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import architecture
 from dragoman.data.prepare import Sentences
 from dragoman.evaluate.metrics import bleu

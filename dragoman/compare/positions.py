@@ -11,11 +11,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Lines, Series
+from dragoman.compare.figures import Bars, Finding, Lines, Series, named
 from dragoman.compare.length import bleu_by_length, mean_words
 from dragoman.compare.probe import model_of
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import architecture, variant
 from dragoman.decode.translator import Translator
 

@@ -7,11 +7,10 @@ large where a word is not learned yet, and tells less about the way back.
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.figures import Finding, Lines, Series, named
 from dragoman.compare.language import LONGEST_COPY, copy_pairs
 from dragoman.compare.probe import gradient_by_position, model_of, right_by_position, teacher_forced
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 from dragoman.model.build import build_model
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from dragoman.compare.figures import Finding
 from dragoman.compare.systems import COMMON, Scale, System
 from dragoman.compare.texts import Texts
 from dragoman.config import Config, make_config, replace
@@ -251,3 +252,14 @@ def _one_by_one(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterat
     for system in systems:
         work(shop, system)
         yield system
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a claim is: words, the systems that it needs trained, and a function that looks at
+    them."""
+
+    title: str
+    words: str
+    show: Callable[[Workshop], Finding]
+    systems: Callable[[Scale], Sequence[System]] = lambda scale: ()

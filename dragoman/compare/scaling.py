@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dragoman.compare.claim import Claim
 from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.data.batches import rng
 
 SCALES: dict[str, Callable[[int], float]] = {

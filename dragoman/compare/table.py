@@ -4,10 +4,9 @@ ablations, small."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman.compare.claim import Claim, listed
-from dragoman.compare.figures import Finding, Lines, Series, Table
+from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.probe import seconds
-from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.runs import Claim, Result, Workshop
 from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture, variant
 from dragoman.decode.translator import Translator
 from dragoman.engine.torch_engine import pick_device

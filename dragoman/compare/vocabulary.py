@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Lines, Series
+from dragoman.compare.figures import Bars, Finding, Lines, Series, named
 from dragoman.compare.length import bleu_by_length
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Workshop
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 
 CUTS = {

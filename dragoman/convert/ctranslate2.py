@@ -12,10 +12,10 @@ import numpy as np
 
 from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
-from dragoman.convert.known import refuse_unknown
+from dragoman.convert.marian import refuse_unknown
 from dragoman.errors import needs_package
 from dragoman.files import storage_errors, write_atomically
-from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import sinusoids
 from dragoman.text.languages import LANGUAGES_FILE
 
 LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer

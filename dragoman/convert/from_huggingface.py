@@ -22,8 +22,7 @@ from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
 from dragoman.config import Config, make_config
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.model.sinusoids import sinusoids
-from dragoman.plain_weights import Shape, check_plain_weights
+from dragoman.plain_weights import Shape, check_plain_weights, sinusoids
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.subword import MarianPieces

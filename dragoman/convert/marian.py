@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.errors import ConversionError
 from dragoman.plain_weights import Shape, plain_weights
 
 
@@ -91,3 +92,11 @@ def layers_to_marian(
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
     return theirs
+
+
+def refuse_unknown(config: ModelConfig, system: str) -> None:
+    """Let only the plain Transformer through: nobody else has the variants."""
+    if reasons := beyond_plain(config):
+        raise ConversionError(
+            f"{system} knows the plain Transformer alone; this model has {', '.join(reasons)}."
+        )

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from dragoman.bundle import Bundle
-from dragoman.convert.known import refuse_unknown
-from dragoman.convert.marian import interleaved, layers_to_marian
+from dragoman.convert.marian import interleaved, layers_to_marian, refuse_unknown
 from dragoman.errors import ConversionError, needs_package
 from dragoman.files import storage_errors, write_atomically
 

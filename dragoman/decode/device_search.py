@@ -20,12 +20,11 @@ from torch import Tensor
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import pad
-from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES, Hypothesis, Limits, OnStep
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.kernels.search import choose
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.linear import linear
+from dragoman.model.layers import linear
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 

@@ -22,8 +22,7 @@ from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.search import Observer
 from dragoman.decode.searches import SEARCHES, Task
-from dragoman.decode.translation import Candidate, Translation, joined
-from dragoman.decode.words import align_words, count_words
+from dragoman.decode.translation import Candidate, Translation, align_words, count_words, joined
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError

@@ -24,7 +24,7 @@ from dragoman.engine.listed import LANES, Lists
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
 from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import ZERO
-from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import sinusoids
 
 MASKED = -1e9
 ENCODER, STEP, LISTED_STEP = "encoder", "step", "listed step"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.linear import Linear, linear
+from dragoman.model.layers import Linear, linear
 
 
 class KeysValues(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
-from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import sinusoids
 
 
 class Add(nn.Module):

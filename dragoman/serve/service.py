@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from fastapi import HTTPException
 
 from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
-from dragoman.decode.words import word_probabilities
 from dragoman.errors import ConfigError
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence

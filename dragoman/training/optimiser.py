@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainingConfig
 from dragoman.model.interface import Model
-from dragoman.model.linear import Linear
+from dragoman.model.layers import Linear
 
 ITERATIONS = 5
 # Jordan's: they pull small singular values up as fast as possible

@@ -34,7 +34,6 @@ DEVICE = "tests/agree/test_device_search.py"
 
 SEARCH = "dragoman/decode/search.py"
 HYPOTHESES = "dragoman/decode/hypotheses.py"
-PENALTIES = "dragoman/decode/penalties.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
 TORCH_STATE = "dragoman/model/interface.py"
 GRID_CODE = "dragoman/engine/grid.py"
@@ -73,9 +72,9 @@ MUTANTS = [
         HYPOTHESES, "self._penalty(len(tokens),", "self._penalty(max(1, len(tokens) - complete),",
         (LOOPS,),
     ),
-    Mutant("the GNMT length penalty has another constant", PENALTIES, "(5.0 + n)", "(4.0 + n)",
+    Mutant("the GNMT length penalty has another constant", HYPOTHESES, "(5.0 + n)", "(4.0 + n)",
     (LOOPS,)),
-    Mutant("the length penalty n^alpha has no alpha", PENALTIES, "n**alpha", "n", (LOOPS,)),
+    Mutant("the length penalty n^alpha has no alpha", HYPOTHESES, "n**alpha", "n", (LOOPS,)),
     Mutant(
         "there is no coverage penalty",
         HYPOTHESES, "score += coverage_penalty(", "score += 0 * coverage_penalty(", (LOOPS,),
@@ -85,7 +84,7 @@ MUTANTS = [
         HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]",
         "attention", (LOOPS,),
     ),
-    Mutant("coverage has no upper limit", PENALTIES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
+    Mutant("coverage has no upper limit", HYPOTHESES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
     Mutant("runs of words may occur twice", HYPOTHESES, "if self.ngram and t", "if False and t",
     (LOOPS,)),
     Mutant("repeated runs are noticed one word late", HYPOTHESES, "t >= self.ngram",
@@ -139,7 +138,7 @@ MUTANTS = [
     ),
     Mutant(
         "the observer is told that every candidate continues the first row",
-        SEARCH, "            parents,\n            flat", "            0 * parents,\n            flat",
+        SEARCH, " parents,\n            flat,", " 0 * parents,\n            flat,",
         (OBSERVER,),
     ),
     Mutant(

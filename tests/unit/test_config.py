@@ -16,7 +16,7 @@ from dragoman.config import (
     parse_set,
     write_toml,
 )
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.distances import DISTANCES

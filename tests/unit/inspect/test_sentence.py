@@ -123,7 +123,7 @@ def test_the_tree_holds_the_search(translator, seen) -> None:
 
 
 def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
-    from dragoman.model.sinusoids import sinusoids
+    from dragoman.plain_weights import sinusoids
 
     rows, width = seen.positions.shape
     np.testing.assert_allclose(seen.positions, sinusoids(rows, width), atol=1e-6)
