@@ -15,7 +15,7 @@ Given = Mapping[str, Any]
 """Settings by dotted name: given["model.width"]."""
 
 
-def nothing(given: Given) -> Iterator[str]:
+def _nothing(given: Given) -> Iterator[str]:
     """Goes with any other setting."""
     return iter(())
 
@@ -30,7 +30,7 @@ class Variant:
     help: str
     plain: bool = False
     fused: bool = True
-    needs: Callable[[Given], Iterator[str]] = nothing
+    needs: Callable[[Given], Iterator[str]] = _nothing
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,13 @@ def _reaches(given: Given) -> Iterator[str]:
     if given["model.architecture"] == "decoder-only" and places <= 2 * longest:
         yield (
             f"model.positions.max_length={places} does not hold two sentences of "
-            f"data.max_length={longest} and their "
-            f"ends, one behind the other: raise the one or lower the other."
+            f"data.max_length={longest} and their ends, one behind the other: raise the one or "
+            "lower the other."
         )
     elif places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
-            f"(a sentence and its "
-            f"end): raise the one or lower the other."
+            "(a sentence and its end): raise the one or lower the other."
         )
 
 
@@ -83,7 +82,7 @@ def _even_features(given: Given) -> Iterator[str]:
     if features % 2:
         yield (
             f"rotary positions turn pairs of features, and a head has {features}: change "
-            f"model.width or model.heads."
+            "model.width or model.heads."
         )
 
 
@@ -92,8 +91,7 @@ def _as_many_layers(given: Given) -> Iterator[str]:
     if encoder != decoder:
         yield (
             f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the "
-            f"encoder, "
-            f"{decoder} in the decoder: set model.encoder_layers={decoder}."
+            f"encoder, {decoder} in the decoder: set model.encoder_layers={decoder}."
         )
 
 
@@ -101,8 +99,8 @@ def _projections(given: Given) -> Iterator[str]:
     if not given["model.attention.projections"]:
         yield (
             f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of "
-            f"projections, and "
-            f"model.attention.projections=false leaves none: set heads_layout=paper."
+            "projections, and model.attention.projections=false leaves none: set "
+            "heads_layout=paper."
         )
 
 

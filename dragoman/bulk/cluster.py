@@ -21,7 +21,7 @@ from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
 from dragoman.errors import ConfigError, RunError
 
-OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
+_OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
 
 
 def scatter(
@@ -76,7 +76,7 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
     room = sum(min(node) for node in nodes)
     raise ConfigError(
         f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device "
-        f"cuda)."
+        "cuda)."
     )
 
 
@@ -88,7 +88,7 @@ def _cluster(address: str) -> Iterator[None]:
     own = {
         "address": "local",
         "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE_BYTES,
+        "object_store_memory": _OBJECT_STORE_BYTES,
     }
     with redirect_stdout(sys.stderr):
         try:

@@ -68,6 +68,6 @@ class Worker:
         if job.fingerprint() != self._fingerprint:
             raise BundleError(
                 f"{job.model} on {platform.node()} is another model, or dragoman another version, "
-                f"there."
+                "there."
             )
         return Translator.load(",".join(job.folders), job.device, job.engine, self._threads)

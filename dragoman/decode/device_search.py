@@ -32,7 +32,7 @@ STEPS_BETWEEN_LOOKS = 8
 FEWEST = 16  # sentences that a recording is made for
 # sentences still searched go on in a smaller recording when so many times fewer are left
 SHRINK = 4
-SHARE_OF_MEMORY = 0.25
+_SHARE_OF_MEMORY = 0.25
 
 
 class Room(NamedTuple):
@@ -114,7 +114,7 @@ class DeviceSearch:
             )
             if self._engine.device.type == "cuda":
                 limit = (
-                    SHARE_OF_MEMORY
+                    _SHARE_OF_MEMORY
                     * torch.cuda.get_device_properties(self._engine.device).total_memory
                 )
                 while (
@@ -292,7 +292,7 @@ class Beams:
         steps, parent, last_word = np.moveaxis(
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
-        words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
+        words, values = _walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
         columns = (
             array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
         )
@@ -312,7 +312,7 @@ class Beams:
         ]
 
 
-def walk_back(
+def _walk_back(
     steps: np.ndarray,
     parent: np.ndarray,
     said: np.ndarray,

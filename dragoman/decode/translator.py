@@ -31,11 +31,11 @@ from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences, split_to_fit
 
 WINDOW_LINES = 2048
-WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
-USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+_WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
+_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
-WIDER = 4  # times the beam, where numbers went astray
-STAND_INS = 3  # other sets of numbers that are tried where that does not help
+_WIDER = 4  # times the beam, where numbers went astray
+_STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Translator:
         for folder, bundle in zip(folders, bundles, strict=True):
             if bundle.codec.to_files() != codec.to_files():
                 raise BundleError(
-                    f"{folder} and {folders[0]} have different vocabularies: "
-                    f"they cannot vote together."
+                    f"{folder} and {folders[0]} have different vocabularies: they cannot vote "
+                    "together."
                 )
             if UNFINISHED in bundle.card:
                 notes.append(
@@ -215,10 +215,11 @@ class Translator:
         if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
             return 0
         beam = self._settings(request).beam
-        wider = replace(request, nbest=WIDER * max(beam, request.nbest))
+        wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
         once = replace(request, nbest=1)  # each stand-in, and the forced translation
         return (
-            self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
+            self.search_work([part], wider)[0]
+            + (_STAND_INS + 1) * self.search_work([part], once)[0]
         )
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
@@ -315,7 +316,7 @@ class Translator:
         tokens = settings.batch_tokens or self.engine.batch_tokens
         beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
         room = 1 if self.engine.searches_on_device else LEAST_ROOM
-        limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
+        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
         batches = list(batches_by_length(lengths, tokens, limit))
@@ -338,7 +339,7 @@ class Translator:
             row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)
         ]
         settings = self._settings(request)
-        beam = min(WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        beam = min(_WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
         for row, more in zip(
             wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
@@ -363,7 +364,7 @@ class Translator:
         numbers put back."""
         tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
-            for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
+            for others in [stand_ins(parts[row].text, seed) for seed in range(_STAND_INS)]:
                 text = with_others(parts[row].text, others)
                 ids = self.codec.encode_source([text], parts[row].to)[0]
                 if others and len(ids) <= self._longest(request):
@@ -461,7 +462,7 @@ def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     for line in lines:
         window.append(line)
         characters += len(line)
-        if len(window) == most or characters >= WINDOW_CHARACTERS:
+        if len(window) == most or characters >= _WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
     if window:

@@ -157,8 +157,8 @@ class Learned(_Rows, _Vectors):
         if end > len(self.table):
             raise TranslationError(
                 f"a sentence reaches position {end}, but the learned positions end at "
-                f"{len(self.table)} "
-                f"(model.positions.max_length): split it, or train with a larger one."
+                f"{len(self.table)} (model.positions.max_length): split it, or train with a "
+                "larger one."
             )
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:

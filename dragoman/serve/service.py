@@ -201,7 +201,7 @@ class Service:
             raise HTTPException(
                 413,
                 f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
-                f"send a shorter text.",
+                "send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
@@ -220,10 +220,9 @@ class Service:
         if work > (most := self.limits.max_work):
             raise HTTPException(
                 413,
-                f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
-                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask "
-                f"for a "
-                "smaller beam and nbest.",
+                f"this takes up to {work:,} positions of the model (pieces of the text, and of "
+                f"the translation for each hypothesis), {most:,} are allowed: send less text, or "
+                "ask for a smaller beam and nbest.",
             )
 
 

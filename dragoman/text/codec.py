@@ -32,11 +32,11 @@ from dragoman.text.subword import (
 from dragoman.text.vocabulary import Vocabulary, language_tag
 from dragoman.untrusted import parsed_json
 
-PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
-SHARED, SOURCE, TARGET = "shared", "source", "target"
-CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
+_PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+_SHARED, _SOURCE, _TARGET = "shared", "source", "target"
+CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"
-    for side in (SHARED, SOURCE, TARGET)
+    for side in (_SHARED, _SOURCE, _TARGET)
     for segmenter in SEGMENTERS.values()
 }
 
@@ -142,9 +142,9 @@ class Codec:
         """What a bundle keeps of this."""
         files = {LANGUAGES_FILE: self.languages.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
-            files[PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
-        sides = {SOURCE: self.source_segmenter, TARGET: self.target_segmenter}
-        sides = {SHARED: self.source_segmenter} if self.shared else sides
+            files[_PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
+        sides = {_SOURCE: self.source_segmenter, _TARGET: self.target_segmenter}
+        sides = {_SHARED: self.source_segmenter} if self.shared else sides
         return files | {
             f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()
         }
@@ -154,7 +154,7 @@ class Codec:
         try:
             read = _reader(files, kind)
             shared_file, source_file, target_file = (
-                f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET)
+                f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
             languages = Languages.from_bytes(files[LANGUAGES_FILE])
             if shared_file in files:
@@ -203,11 +203,11 @@ def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmente
     if kind != "marian":
         return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
     try:
-        pieces = parsed_json(files[PIECES_FILE])
+        pieces = parsed_json(files[_PIECES_FILE])
     except ValueError as error:
-        raise BundleError(f"{PIECES_FILE} cannot be read ({error}).") from None
+        raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise BundleError(f"{PIECES_FILE} is no list of texts.")
+        raise BundleError(f"{_PIECES_FILE} is no list of texts.")
     return lambda model: MarianPieces(model, pieces)
 
 
