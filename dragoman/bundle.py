@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from dragoman.config import Config, beyond_plain, from_tree, write_toml
+from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import dequantise, misfit
@@ -253,7 +253,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
 def _config(raw: bytes) -> Config:
     try:
-        return from_tree(parsed_toml(raw))
+        return from_saved(parsed_toml(raw))
     except ValueError as error:
         raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
 

@@ -120,7 +120,7 @@ HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "shared": Variant("heads share keys and values (multi-query attention)", needs=_projections),
+    "multi-query": Variant("heads share keys and values", needs=_projections),
 }
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),

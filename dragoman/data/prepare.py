@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
 from dragoman.data.encoding import (
     Lines,
     Span,
@@ -219,7 +219,7 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}."
         )
-    settings = flatten(from_tree(read_toml(folder / _SETTINGS)))
+    settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 

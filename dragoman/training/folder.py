@@ -20,7 +20,7 @@ from dragoman.config import (
     Config,
     explicit_settings,
     flatten,
-    from_tree,
+    from_saved,
     make_config,
     replace,
     write_toml,
@@ -136,7 +136,7 @@ def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
     """The run's own settings, with those changed that may change; any other difference is
     refused."""
-    saved = from_tree(read_toml(folder / _SETTINGS))
+    saved = from_saved(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one

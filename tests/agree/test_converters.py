@@ -326,7 +326,7 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("attention.similarity", "cosine"), ("attention.span", "local"),
-    ("attention.heads_layout", "shared"),
+    ("attention.heads_layout", "multi-query"),
      ("attention.projections", False), ("attention.memory", "same-layer"),
      ("positions.kind", "rotary"),
      ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False),

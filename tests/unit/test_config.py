@@ -11,9 +11,11 @@ from dragoman.config import (
     DataConfig,
     describe_settings,
     flatten,
+    from_saved,
     from_tree,
     make_config,
     parse_set,
+    replace,
     write_toml,
 )
 from dragoman.decode.hypotheses import LENGTH_PENALTIES
@@ -134,7 +136,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             "shape of projections",
         ),
         (
-            {"model.attention.projections": False, "model.attention.heads_layout": "shared"},
+            {"model.attention.projections": False, "model.attention.heads_layout": "multi-query"},
             "shape of projections",
         ),
         ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
@@ -162,3 +164,15 @@ def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: i
     pieces = vocabulary(37_000)
     count = parameter_count(build_model(make_config(preset).model, pieces, pieces, shared=True))
     assert count / 1e6 == pytest.approx(millions, rel=0.035)
+
+
+def test_a_value_that_was_renamed_is_refused_by_its_new_name_but_read_from_what_was_saved() -> None:
+    old = {"model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4}}
+    with pytest.raises(ConfigError, match="heads_layout=shared is called multi-query now"):
+        from_tree(old)
+    assert from_saved(old) == replace(
+        Config(),
+        {"model.attention.heads_layout": "multi-query", "model.width": 64, "model.heads": 4},
+    )
+    with pytest.raises(ConfigError, match=r"model\.attention is 3"):
+        from_saved({"model": {"attention": 3}})
