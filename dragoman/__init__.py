@@ -55,8 +55,10 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in
-    `out`."""
+    """Train on two text files (or one `.tsv`) and return the translator.
+
+    Its bundle is left in `out`.
+    """
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
 

@@ -227,8 +227,10 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
-    """What a file holds, if it is what the manifest says. Size and kind are looked at before it is
-    read."""
+    """What a file holds, if it is what the manifest says.
+
+    Size and kind are looked at before it is read.
+    """
     if leads_out(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
@@ -259,8 +261,10 @@ def _config(raw: bytes) -> Config:
 
 
 def _most_weights(config: Config, codec: Codec) -> int:
-    """The most bytes that the weights may have: what the settings call for, and what fits into
-    memory beside a copy."""
+    """The most bytes that the weights may have.
+
+    That is what the settings call for, and what fits into memory beside a copy.
+    """
     if beyond_plain(config.model):
         return memory_bytes() // 2
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
@@ -270,8 +274,10 @@ def _most_weights(config: Config, codec: Codec) -> int:
 
 
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
-    """All that can be said without torch, which checks the names and shapes of other
-    architectures."""
+    """All checks that need no torch.
+
+    Torch checks the names and shapes of other architectures.
+    """
     if wrong := misfit(weights):
         raise BundleError(f"{wrong}.")
     if not beyond_plain(config.model):

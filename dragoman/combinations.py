@@ -1,5 +1,6 @@
-"""Which settings do not go together: they are refused, with the reason, before anything is
-computed.
+"""Which settings do not go together.
+
+They are refused, with the reason, before anything is computed.
 
 Settings come by dotted name: `given["model.width"]`.
 """
@@ -123,8 +124,8 @@ def _variants(given: Mapping[str, Any]) -> Iterator[str]:
     if not POSITIONS[kind].vector and join == "concat":
         yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
     if not POSITIONS[kind].vector and every_layer:
-        told = "acts in every layer anyway" if POSITIONS[kind].in_attention else "tells nothing"
-        yield f"model.positions.kind={kind} {told}: leave model.positions.every_layer=false."
+        reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
+        yield f"model.positions.kind={kind} {reason}: leave model.positions.every_layer=false."
 
 
 def _text(given: Mapping[str, Any]) -> Iterator[str]:

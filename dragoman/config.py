@@ -1,5 +1,6 @@
-"""All settings, as frozen dataclasses: `[section]` and `key` of a TOML file, `section.key=value` on
-the command line.
+"""All settings, as frozen dataclasses.
+
+`[section]` and `key` of a TOML file are `section.key=value` on the command line.
 
 Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
 `--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
@@ -41,8 +42,9 @@ MOST_HYPOTHESES = 1000
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is
-    empty).
+    """Two files of the same number of lines, or one `.tsv` file with both sides.
+
+    The `target` of a `.tsv` file is empty.
 
     A name with a * stands for many files: `train.*.de.gz`.
     """
@@ -130,12 +132,12 @@ class AttentionConfig:
 
 @dataclass(frozen=True)
 class PositionsConfig:
-    kind: str = setting("sinusoidal", "how a position is told", choices=POSITIONS)
+    kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
     join: str = setting(
         "add", "how a position's vector joins the word's", choices=("add", "concat")
     )
     every_layer: bool = setting(
-        False, "positions are told again to the queries, keys and values of every layer"
+        False, "positions are added again to the queries, keys and values of every layer"
     )
     base: float = setting(
         10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
@@ -388,8 +390,9 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file (which may name its own `preset`), then dotted
-    settings.
+    """Defaults, then a preset, then a TOML file, then dotted settings.
+
+    The file may name its own `preset`.
 
     >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
     0.3

@@ -19,8 +19,10 @@ Shape = tuple[int, ...]
 def plain_weights(
     config: ModelConfig, source: int, target: int, shared: bool
 ) -> Iterator[tuple[str, Shape]]:
-    """Names and shapes; `source` and `target` are sizes of vocabularies, `shared` if they are
-    one."""
+    """Names and shapes of the weights.
+
+    `source` and `target` are sizes of vocabularies, `shared` if they are one.
+    """
     width, tied = config.width, config.tied
     if tied == "auto":
         tied = "all" if shared else "target"
@@ -64,8 +66,10 @@ def _affine(name: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
 def check_plain_weights(
     weights: Mapping[str, np.ndarray], config: ModelConfig, source: int, target: int, shared: bool
 ) -> None:
-    """Refuse weights that are not those of this Transformer: missing, left over, of another shape
-    or kind."""
+    """Refuse weights that are not those of this Transformer.
+
+    Some are missing, left over, of another shape or of another kind.
+    """
     known = set()
     # ends with the first that is missing
     for name, shape in plain_weights(config, source, target, shared):

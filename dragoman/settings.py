@@ -1,5 +1,6 @@
-"""Settings as documented fields of frozen dataclasses: built from nested tables, checked, written
-as TOML.
+"""Settings as documented fields of frozen dataclasses.
+
+They are built from nested tables, checked, and written as TOML.
 
 Nothing here knows which settings there are; `config.py` says that.
 """
@@ -31,8 +32,10 @@ def setting(default: Any, doc: str, **rules: Any) -> Any:
 
 
 def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
-    """A dataclass from a table, its fields checked; `root` is the outermost, where a misplaced name
-    may belong."""
+    """A dataclass from a table, its fields checked.
+
+    `root` is the outermost one, where a misplaced name may belong.
+    """
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
     root = root or kind
@@ -68,8 +71,7 @@ def with_new_names(kind: type, tree: Any) -> Any:
 
 
 def to_tree(value: Any) -> Any:
-    """The reverse of `from_tree`: nested dictionaries of plain values, every setting spelled
-    out."""
+    """The reverse of `from_tree`: nested dictionaries with every setting in them."""
     if is_dataclass(value):
         return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
@@ -107,8 +109,10 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def nesting_errors(where: str) -> Iterator[None]:
-    """Around code that follows tables into tables: nobody nests settings as deep as Python's
-    stack."""
+    """Around code that follows tables into tables.
+
+    Nobody nests settings as deep as Python's stack.
+    """
     try:
         yield
     except RecursionError:
@@ -179,8 +183,10 @@ def near_miss(name: Any, names: Any) -> str:
 
 
 def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
-    """A hint from the same table first, then from anywhere: `model.warmup` means
-    `training.warmup_steps`."""
+    """A hint from the same table first, then from anywhere.
+
+    `model.warmup` means `training.warmup_steps`.
+    """
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"

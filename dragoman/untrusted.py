@@ -53,8 +53,9 @@ def memory_bytes() -> int:
 
 
 def parsed_json(raw: bytes) -> Any:
-    """What JSON says; a ValueError if it is none, nested too deeply, or has text that no file can
-    hold.
+    """What JSON says.
+
+    A ValueError if it is none, nested too deeply, or has text that no file can hold.
 
     >>> parsed_json(b'{"a": [1]}')
     {'a': [1]}

@@ -1,5 +1,4 @@
-"""The variants of the Transformer's parts: one entry each, with all that is known of it without
-torch.
+"""The variants of the Transformer's parts: one entry each, without torch.
 
 Settings take their choices and help texts from these tables, refusals their reasons, and the fast
 code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
@@ -22,7 +21,9 @@ def _nothing(given: Given) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Variant:
-    """`plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    """A variant of a part.
+
+    `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given
     settings do not go with it.
     """
@@ -35,8 +36,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Position(Variant):
-    """`vector`: joined to the words (`model/positions.py`). `in_attention`: acts on how far apart
-    query and key are (`model/distances.py`)."""
+    """`vector`: joined to the words (`model/positions.py`).
+
+    `in_attention`: acts on how far apart query and key are (`model/distances.py`).
+    """
 
     vector: bool = False
     in_attention: bool = False

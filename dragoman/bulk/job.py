@@ -20,8 +20,10 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """`show` gives the lines that stand for a translation, if any; its repr tells all that it
-    depends on."""
+    """What to translate with, how, and how to write it.
+
+    `show` gives the lines for a translation, if any. Its repr names all that it depends on.
+    """
 
     model: str
     request: Request
@@ -35,16 +37,20 @@ class Job:
         return model_folders(self.model, self.request.source_language, self.request.to)
 
     def fingerprint(self) -> str:
-        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write
-        equal parts."""
+        """A hash of all that decides what a shard becomes.
+
+        Two jobs of equal fingerprints write equal parts.
+        """
         models = [read_manifest(Path(folder)) for folder in self.folders]
-        told = (__version__, models, self.request, self.show, self.device, self.engine)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        parts = (__version__, models, self.request, self.show, self.device, self.engine)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 class Worker:
-    """Translates shards, in this process or in one of its own; the model is loaded with the
-    first."""
+    """Translates shards, in this process or in one of its own.
+
+    The model is loaded with the first shard.
+    """
 
     def __init__(self, job: Job, fingerprint: str, threads: int = 0):
         self._job, self._fingerprint, self._threads = job, fingerprint, threads
@@ -55,8 +61,10 @@ class Worker:
         return "".join(map(self._job.show, translations))
 
     def attempt(self, shard: Shard) -> str | DragomanError:
-        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go
-        away."""
+        """The same, but a user's mistake is returned, not raised.
+
+        Ray would try again, and the mistake would not go away.
+        """
         try:
             return self.translate(shard)
         except DragomanError as error:

@@ -1,5 +1,7 @@
-"""From a file to its translation, in shards: those done before are kept, the others made here or by
-workers on Ray."""
+"""From a file to its translation, in shards.
+
+Shards that are done are kept. The others are made here or by workers on Ray.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
@@ -27,8 +29,10 @@ def translate_file(
     address: str = "",
     shard_lines: int = WINDOW_LINES,
 ) -> int:
-    """Write a file's translation and give its number of lines; run again after a kill, it goes on
-    where it was."""
+    """Write a file's translation and return its number of lines.
+
+    Run again after a kill, it goes on where it was.
+    """
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
@@ -71,8 +75,10 @@ def _maker(
 
 
 def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
-    """The shards whose parts were written; those that failed are told of in the end, unless they
-    are too many."""
+    """The shards whose parts were written.
+
+    Those that failed are reported at the end, unless they are too many.
+    """
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:

@@ -68,8 +68,10 @@ def compare(
     jobs: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Finding]:
-    """Run the claims (all of them, where none is named); the report tells these and what earlier
-    calls found."""
+    """Run the claims: all of them if none is named.
+
+    The report shows these and what earlier calls found.
+    """
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL

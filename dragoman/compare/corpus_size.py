@@ -8,8 +8,10 @@ from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture
 
 
 def systems(scale: Scale) -> dict[str, list[System]]:
-    """Each architecture on parts of the corpus, smallest first, then on all of it; smaller parts at
-    a smaller cost."""
+    """Each architecture on parts of the corpus, smallest first, then on all of it.
+
+    Smaller parts get a smaller budget.
+    """
     parts = sorted(scale.parts, reverse=True)
     return {
         name: [*(architecture(name, 1 / n**0.5, f"all-{n}") for n in parts), architecture(name)]

@@ -1,5 +1,4 @@
-"""What a claim shows, as plain data: curves, bars, maps, tables; and the finding that they belong
-to.
+"""What a claim shows, as plain data: curves, bars, maps, tables, and their finding.
 
 All of it goes through JSON, so that a report can be written again without running anything.
 """

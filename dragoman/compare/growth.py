@@ -35,7 +35,7 @@ _WORDS_SAID, _SENTENCES_SAID = 24, 16
 def _in_a_row(kind: str, n: int, layers: int) -> int:
     """Operations of which each has to wait for the one before.
 
-    >>> [_in_a_row(kind, 100, 6) for kind in KINDS]
+    >>> [_in_a_row(kind, 100, 6) for kind in _KINDS]
     [105, 6, 6]
     """
     return n + layers - 1 if kind == "recurrence" else layers
@@ -44,7 +44,7 @@ def _in_a_row(kind: str, n: int, layers: int) -> int:
 def _path(kind: str, n: int, kernel: int) -> int:
     """Layers or steps that lie between the first word and the last.
 
-    >>> [_path(kind, 100, 3) for kind in KINDS]
+    >>> [_path(kind, 100, 3) for kind in _KINDS]
     [99, 99, 1]
     """
     return {
@@ -113,8 +113,10 @@ def steps_finding(
     steps: Mapping[str, Sequence[float]],
     said: Mapping[str, float],
 ) -> Finding:
-    """`steps`: milliseconds of a training step by length; `said`: milliseconds for each word in
-    translation."""
+    """`steps`: milliseconds of a training step by length.
+
+    `said`: milliseconds for each word in translation.
+    """
     counted = {kind: [_in_a_row(kind, n, layers) for n in lengths] for kind in _KINDS}
     paths = {kind: [_path(kind, n, kernel) for n in lengths] for kind in _KINDS}
     slower = {kind: values[-1] / values[0] for kind, values in steps.items()}
@@ -148,8 +150,10 @@ def steps_finding(
 
 
 class _Layer(nn.Module):
-    """One layer over a sequence (1, n, D): attention that writes its weights, attention that does
-    not, or an LSTM."""
+    """One layer over a sequence (1, n, D).
+
+    It is attention that writes its weights, attention that does not, or an LSTM.
+    """
 
     def __init__(self, kind: str, config: ModelConfig):
         super().__init__()

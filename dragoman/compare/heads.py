@@ -1,5 +1,6 @@
-"""C8: what heads look at, and one head against several where two words have to be looked up at
-once.
+"""C8: what heads look at, and one head against several.
+
+The task needs two words to be looked up at once.
 
 The task: of nine digits, each target word names one digit together with those three places before
 and behind it. From the middle one's place, one head would have to look both ways and still tell the

@@ -1,5 +1,6 @@
-"""Languages made by a function of a seed: something to compare systems on where there is no corpus,
-and small tasks.
+"""Languages made by a function of a seed, and small tasks.
+
+Systems are compared on these if there is no corpus.
 
 `toy_pairs` is a language of clauses, small enough to be learned in seconds and built so that word
 by word will not do:
@@ -85,8 +86,7 @@ def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tup
 
 
 def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_COPY) -> Pairs:
-    """Random words to be said again in the same order: what is said at position i stood at position
-    i."""
+    """Random words to be copied in the same order: output i is input i."""
     draw = random.Random(seed)
     rows = [
         [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
@@ -96,8 +96,10 @@ def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_
 
 
 def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
-    """Nine digits; each of three target words names one of them and those three places before and
-    behind it."""
+    """Nine digits, and three target words, each of three digits.
+
+    A word is one of the digits and those three places before and behind it.
+    """
     draw = random.Random(seed)
     rows = [[draw.randrange(digits) for _ in range(9)] for _ in range(count)]
     return [

@@ -1,5 +1,6 @@
-"""Figures as SVG that stands in a page: it takes its colours from the page, light or dark, and
-needs no script.
+"""Figures as SVG inside a page.
+
+They take their colours from the page, light or dark, and need no script.
 
 Curves differ in colour, dash and marker at once, in an order that stays apart for every kind of
 colour vision (the colours are Okabe and Ito's, defined in the page as --series-1, ...).
@@ -141,7 +142,7 @@ class Axis:
 def _short(value: float) -> str:
     """A number as an axis or a bar shows it.
 
-    >>> _short(0.25), short(31.4159), short(1024), short(2.5e12), _short(0.00001)
+    >>> _short(0.25), _short(31.4159), _short(1024), _short(2.5e12), _short(0.00001)
     ('0.25', '31.4', '1024', '2.5e12', '1e-5')
     """
     if not math.isfinite(value):
@@ -162,8 +163,10 @@ def _round_steps(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten between the ends, or of two where that gives too few; at most about six of
-    them."""
+    """Powers of ten between the ends, or of two if that gives too few.
+
+    There are at most about six of them.
+    """
     for base in (10.0, 2.0):
         first = math.ceil(math.log(low, base) - 1e-9)
         last = math.floor(math.log(high, base) + 1e-9)
@@ -210,8 +213,10 @@ def _end_of(shape: str) -> str:
 
 
 def _legend(entries: Sequence[tuple[str, int]], y: float) -> tuple[list[str], float]:
-    """Names with their marks in as many rows as they need, and where the drawing may end below
-    them."""
+    """Names with their marks in as many rows as they need.
+
+    Also where the drawing may end below them.
+    """
     parts = []
     x = float(_LEFT)
     for name, number in entries:

@@ -28,8 +28,10 @@ _PHRASES = 40
 
 @torch.no_grad()
 def _likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> float:
-    """Mean cosine between the vectors of A's pieces in "A B" and in "B A", for neighbours A, B of a
-    list."""
+    """Mean cosine between the vectors of A's pieces in "A B" and in "B A".
+
+    A and B are neighbours in a list.
+    """
     model, device = model_of(translator)
     eos = translator.codec.source.eos
     encoded = [ids[:-1] for ids in translator.codec.encode_source(sentences)]
@@ -43,8 +45,10 @@ def _likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> fl
 
 
 def groups(sources: Sequence[str], trained: int) -> list[np.ndarray]:
-    """Rows in four groups by length: the shorter and the longer half within what was trained, the
-    same beyond it."""
+    """Rows in four groups by length.
+
+    These are the shorter and the longer half within what was trained, and the same beyond it.
+    """
     lengths = np.array([len(source.split()) for source in sources])
     rows = []
     for side in (np.flatnonzero(lengths <= trained), np.flatnonzero(lengths > trained)):
@@ -60,8 +64,10 @@ def finding(
     all_lengths: Sequence[float],
     moved: Mapping[str, float],
 ) -> Finding:
-    """BLEU by length for systems trained up to `trained` words and for one trained on all; likeness
-    when moved."""
+    """BLEU by length, and likeness when moved.
+
+    The systems are trained up to `trained` words, one of them on all.
+    """
     kept = {kind: values[-1] / max(values[0], 1e-9) for kind, values in scores.items()}
     reference = all_lengths[-1] / max(all_lengths[0], 1e-9)
     seen = kept["learned"] < kept["sinusoidal"] < reference

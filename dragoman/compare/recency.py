@@ -1,5 +1,6 @@
-"""C2: what a recurrent network still knows of words that stood far back, on the task of saying a
-sequence again.
+"""C2: what a recurrent network still knows of words that stood far back.
+
+The task is to copy a sequence.
 
 The gradient is that of the first step of training, when all words are equally unknown; later it is
 large where a word is not learned yet, and tells less about the way back.
@@ -28,8 +29,7 @@ _PEERS = {name: _copier(name) for name in ("rnn", "rnn-attention", "transformer"
 def finding(
     gradients: Mapping[str, Sequence[float]], accuracies: Mapping[str, Sequence[float]]
 ) -> Finding:
-    """For each system, by position in the source: the gradient's norm, and the share of words said
-    rightly."""
+    """For each system, by position in the source: gradient norm and share of correct words."""
     words = range(1, LONGEST_COPY + 1)
     far = {name: values[0] / values[-1] for name, values in gradients.items()}
     third = LONGEST_COPY // 3

@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Study:
-    """A comparison's folder; small, so that processes can be told of it."""
+    """A comparison's folder; small, so that it can be sent to other processes."""
 
     folder: Path
     scale: Scale
@@ -212,11 +212,11 @@ def run_all(study: Study, systems: Iterable[System], jobs: int, console: Console
                 )
             result = study.result(system)
             elapsed = time.monotonic() - started
-            told = (
+            outcome = (
                 result.failure
                 or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
             )
-            console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {told}")
+            console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {outcome}")
 
 
 Work = Callable[[Study, System], None]
@@ -225,8 +225,10 @@ _AtOnce = Callable[[Work, Study, Iterable[System]], Iterator[System]]
 
 @contextmanager
 def _crew(jobs: int) -> Iterator[_AtOnce]:
-    """Something that does a work for many systems and gives each as it is done; with one job, in
-    this process."""
+    """Something that does a work for many systems and yields each as it is done.
+
+    With one job, it works in this process.
+    """
     if jobs == 1:
         yield _one_by_one
         return
@@ -236,7 +238,7 @@ def _crew(jobs: int) -> Iterator[_AtOnce]:
         def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
             waiting = {pool.submit(work, study, system): system for system in systems}
             for future in as_completed(waiting):
-                if future.exception() is None:  # what fails is told when all others are done
+                if future.exception() is None:  # a failure is reported when all others are done
                     yield waiting[future]
             for future in waiting:
                 future.result()
@@ -256,8 +258,7 @@ def _one_by_one(work: Work, study: Study, systems: Iterable[System]) -> Iterator
 
 @dataclass(frozen=True)
 class Claim:
-    """What a claim is: words, the systems that it needs trained, and a function that looks at
-    them."""
+    """A claim: words, the systems that it needs trained, and a function that looks at them."""
 
     title: str
     words: str

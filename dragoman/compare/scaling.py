@@ -24,8 +24,10 @@ KEYS, _QUERIES = 32, 200
 
 
 def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:
-    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian, over random
-    queries."""
+    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian.
+
+    The queries are random.
+    """
     draw = rng(5, d)
     queries, keys = (
         draw.standard_normal((_QUERIES, 1, d)),

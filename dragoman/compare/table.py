@@ -1,5 +1,7 @@
-"""C7: score against training cost, as in table 2 of "Attention Is All You Need", and table 3's
-ablations, small."""
+"""C7: score against training cost, and ablations.
+
+As in tables 2 and 3 of "Attention Is All You Need", small.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,8 +88,10 @@ def _target_of(rows: Mapping[str, Row]) -> float:
 
 
 def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]) -> Finding:
-    """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one
-    thing changed."""
+    """`rows`: the architectures by name, then "ensemble" and "larger".
+
+    `ablated`: the base with one thing changed.
+    """
     bleu = {name: row.result.bleu for name, row in rows.items()}
     singles = {name: bleu[name] for name in ARCHITECTURES}
     best = max(singles, key=lambda name: singles[name])

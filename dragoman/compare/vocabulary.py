@@ -19,8 +19,10 @@ _CUTS = {
 def finding(
     scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]], unknown: float
 ) -> Finding:
-    """BLEU over all; of sources without and with a word that the word vocabulary lacks, whose share
-    is `unknown`."""
+    """BLEU over all sources, and over those without and with an unknown word.
+
+    `unknown` is the share of sources with a word that the word vocabulary lacks.
+    """
     lost = {name: without - with_ for name, (without, with_) in apart.items()}
     seen = scores["BPE"] > scores["words"] and lost["words"] > lost["BPE"]
     return Finding(

@@ -1,5 +1,6 @@
-"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens, the SentencePiece models
-beside it.
+"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens.
+
+The SentencePiece models are beside it.
 
 Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as
 `Codec.encode_source` makes them.

@@ -131,8 +131,10 @@ def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
-    """In the order of their ids; numbers that no piece has are kept free. `count`: how many have an
-    embedding."""
+    """In the order of their ids; numbers that no piece has are kept free.
+
+    `count`: how many have an embedding.
+    """
     if settings.get("vocab_size") != count:
         raise ConversionError(
             f"{folder}: vocab_size is {settings.get('vocab_size')}, there are {count} embeddings."
@@ -148,15 +150,17 @@ def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
 
 
 def _languages(folder: Path, pieces: list[str]) -> Languages:
-    """From the tags, where a model has several targets; else from the tokenizer's settings, which
-    may say nothing."""
+    """From the tags if a model has several targets, else from the tokenizer's settings.
+
+    These may name no language.
+    """
     tags = tuple(piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<"))
-    told = (
+    named = (
         _read_json(folder, "tokenizer_config.json")
         if (folder / "tokenizer_config.json").exists()
         else {}
     )
-    source, target = (told.get(key) or "" for key in ("source_lang", "target_lang"))
+    source, target = (named.get(key) or "" for key in ("source_lang", "target_lang"))
     return Languages(
         (source,) if source else (), tags if len(tags) > 1 else ((target,) if target else ())
     )
@@ -210,8 +214,10 @@ def _of_shape(folder: Path, name: str, array: np.ndarray | None, shape: Shape) -
 
 
 def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a pickle. Nothing else is made of it, and no tensor is larger than the
-    file."""
+    """The tensors of a pickle.
+
+    Nothing else is made of it, and no tensor is larger than the file.
+    """
     with needs_torch():
         import torch
     try:
@@ -266,8 +272,10 @@ def _read(folder: Path, name: str, limit: int) -> bytes:
 
 
 def _in_cache(path: Path, folder: Path) -> bool:
-    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x ->
-    MODEL/blobs/y."""
+    """Whether a link leads to where Hugging Face's cache keeps files.
+
+    That is MODEL/snapshots/REVISION/x -> MODEL/blobs/y.
+    """
     revisions = Path(os.path.realpath(folder)).parent
     target = Path(os.path.realpath(path))
     return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"

@@ -51,8 +51,7 @@ def learn_shortlist(
 
 
 def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
-    """As many pairs as are learned from, each of the corpus as likely as another (Vitter's
-    algorithm R)."""
+    """As many pairs as are learned from, drawn with equal chances (Vitter's algorithm R)."""
     draw = random.Random(1)
     kept: list[Pair] = []
     for number, pair in enumerate(pairs):
@@ -70,8 +69,10 @@ def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
 def _batches(
     sources: list[list[int]], targets: list[list[int]], nobody: int, eos: int
 ) -> Iterator[Pairs]:
-    """Padded, pairs of similar lengths together; the end of a source has one translation and is not
-    counted."""
+    """Padded, pairs of similar lengths together.
+
+    The end of a source has one translation and is not counted.
+    """
     rows = sorted(range(len(sources)), key=lambda row: (len(sources[row]), len(targets[row])))
     for start in range(0, len(rows), _BATCH):
         group = rows[start : start + _BATCH]

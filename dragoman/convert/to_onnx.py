@@ -1,5 +1,6 @@
-"""A bundle made for the ONNX engine: checked to be one that it runs, with its matrices in int8
-where wanted.
+"""A bundle made for the ONNX engine, with its matrices in int8 if asked for.
+
+It is checked to be one that the engine runs.
 
 The engine runs any bundle of a plain Transformer; this one says that it is meant for it.
 """

@@ -1,5 +1,6 @@
-"""What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words,
-text to ids.
+"""What `prepare` does to sentences, on all cores.
+
+It copies lines, looks at them, counts words, and turns text into ids.
 
 Each step is a function of a range of sentences, whose text it finds in the folder of the store. So
 hardly anything but results travels between processes, and memory holds the ranges under way and
@@ -46,8 +47,10 @@ class Span(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A file to copy, and where its lines go: as they are into one place, or the columns of a .tsv
-    into several."""
+    """A file to copy, and where its lines go.
+
+    A plain file goes to one place, the columns of a .tsv to several.
+    """
 
     file: str
     places: tuple[Path, ...]
@@ -92,8 +95,10 @@ def _copy_lines(lines: Lines) -> int:
 
 
 def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The first two columns of some lines, each as lines of its own; the second keeps a carriage
-    return at the end."""
+    """The first two columns of some lines, each as lines of its own.
+
+    The second keeps a carriage return at the end.
+    """
     rows = [line.split(b"\t") for line in block.split(b"\n")[:-1]]
     for number, row in enumerate(rows, start=before + 1):
         if len(row) < 2:
@@ -128,8 +133,10 @@ def encode(span: Span, codec: Codec, target: bool) -> Flat:
 
 
 class Workers:
-    """Calls functions on all cores, as processes, and gives their results in order; or here, one
-    after the other."""
+    """Calls functions on all cores, as processes, and yields their results in order.
+
+    Without processes it calls them here, one after the other.
+    """
 
     def __init__(self, processes: bool):
         self._cores = os.cpu_count() or 1
@@ -168,8 +175,10 @@ class Workers:
             ) from None
 
     def copy(self, files: Iterable[Lines]) -> Iterator[int]:
-        """Copy lines; how many each file has. What is not a plain file may be open in this process
-        alone."""
+        """Copy lines; how many each file has.
+
+        What is not a plain file may be open in this process alone.
+        """
         for here, some in groupby(files, key=lambda lines: not Path(lines.file).is_file()):
             calls = ((lines,) for lines in some)
             yield from starmap(_copy_lines, calls) if here else self.map(_copy_lines, calls)
@@ -177,8 +186,10 @@ class Workers:
     def encode(
         self, spans: Iterable[Span], codec: Codec, target: bool, folder: Path, kind: str
     ) -> Iterator[Flat]:
-        """The ids of sentences. Processes read the codec (of that kind) from its files in the
-        folder, once."""
+        """The ids of sentences.
+
+        Processes read the codec (of that kind) from its files in the folder, once.
+        """
         if self._executor is None:
             return self.map(encode, ((span, codec, target) for span in spans))
         return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))

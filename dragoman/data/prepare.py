@@ -1,5 +1,6 @@
-"""From text files to what training reads: languages, a held-out validation set, a codec, a store of
-ids.
+"""From text files to what training reads.
+
+That is languages, a held-out validation set, a codec, and a store of ids.
 
 Each file is read, looked at and encoded once, however many corpora it is part of. In order:
 
@@ -82,7 +83,7 @@ SENTENCES_TO_LEARN_FROM = 1_000_000
 _BLOCK = 2**20  # sentences or pairs at once
 _SETTINGS = "prepared.toml"
 _BYTE = np.dtype(np.uint8)
-_DRAWN = np.dtype([("lot", np.float64), ("corpus", np.int64), ("line", np.int64)])
+_DRAWN = np.dtype([("draw", np.float64), ("corpus", np.int64), ("line", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,10 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
-    """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what
-    was written."""
+    """Read, check, hold out, learn pieces (unless a codec is given), encode, write.
+
+    Then open what was written.
+    """
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -193,8 +196,10 @@ def _notes(
     drawn: int,
     config: Config,
 ) -> list[str]:
-    """What is wrong with the corpora, and how many pairs of each were held out, of which so many
-    for validation."""
+    """What is wrong with the corpora, and how many pairs of each were held out.
+
+    Also how many of these are for validation.
+    """
     notes = [
         f"{c.source}: {finding}"
         for c, r in zip(corpora, reports, strict=True)
@@ -270,8 +275,10 @@ def _languages_of(corpora: Iterable[Corpus]) -> Languages:
 
 @dataclass(frozen=True)
 class _Text:
-    """The sentences of a store on its way: its folder, its sides, and which two of them each corpus
-    joins."""
+    """The sentences of a store in the making.
+
+    That is its folder, its sides, and which two of them each corpus joins.
+    """
 
     folder: Path
     sides: list[Side]
@@ -285,8 +292,7 @@ class _Text:
         return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
 
     def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The pairs of a corpus, many at once: the numbers of their two sentences, and their
-        lines."""
+        """The pairs of a corpus, many at once: the numbers of their sentences, and their lines."""
         source, target = (self.sides[side] for side in self.joined[corpus])
         for start in range(0, source.sentences, _BLOCK):
             lines = np.arange(start, min(start + _BLOCK, source.sentences)) + 1
@@ -297,8 +303,10 @@ _Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its colum
 
 
 def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
-    """The lines of all files into a store, each side once. The sides of a corpus must end
-    together."""
+    """The lines of all files into a store, each side once.
+
+    The sides of a corpus must end together.
+    """
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
     work: list[Lines] = []
@@ -371,9 +379,8 @@ def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
 def _examine(
     corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
 ) -> tuple[list[Report], Sentences]:
-    """What is wrong with each corpus, and pairs drawn for validation: those with the lowest
-    lots."""
-    lots = random.Random(config.training.seed)
+    """What is wrong with each corpus, and pairs drawn for validation: the lowest random numbers."""
+    rng = random.Random(config.training.seed)
     wanted = 0 if config.data.valid else config.data.valid_size
     drawn = np.zeros(0, dtype=_DRAWN)
     reports = [Report() for _ in corpora]
@@ -384,10 +391,10 @@ def _examine(
                 observe(report, repeats, left, right, lines)
                 if wanted:
                     here = np.empty(len(lines), dtype=_DRAWN)
-                    here["lot"] = [lots.random() for _ in lines]
+                    here["draw"] = [rng.random() for _ in lines]
                     here["corpus"], here["line"] = number, lines
                     drawn = np.concatenate([drawn, here[are_usable(left, right)]])
-                    drawn = drawn[np.argsort(drawn["lot"], kind="stable")[:wanted]]
+                    drawn = drawn[np.argsort(drawn["draw"], kind="stable")[:wanted]]
             add_repeats(report, repeats)
     size = min(wanted, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
     held = np.sort(drawn[:size], order=["corpus", "line"])
@@ -439,8 +446,10 @@ def _learn(
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if
-    it has them."""
+    """Pieces from sentences of training pairs, all or one in so many.
+
+    Each language gives as many, if it has them.
+    """
     sources = {
         source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)
     }
@@ -469,8 +478,10 @@ def _learn(
 def _sampled(
     text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
 ) -> Iterator[tuple[Span, np.ndarray, str]]:
-    """Which sentences of some sides, whose languages are given, to learn from: about so many, none
-    twice."""
+    """Which sentences to learn from: about so many, none twice.
+
+    They come from some sides, whose languages are given.
+    """
     sentences = Counter[str]()
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences
@@ -507,8 +518,10 @@ def _pair(
     codec: Codec,
     max_length: int,
 ) -> tuple[list[int], int, int]:
-    """Write the pairs; how many of each corpus were held out, how many were too long, the longest
-    of them."""
+    """Write the pairs.
+
+    Returns how many of each corpus were held out, how many were too long, and the longest of them.
+    """
     kept_out = [0] * len(corpora)
     too_long = 0
     longest = 0

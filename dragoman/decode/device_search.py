@@ -1,5 +1,4 @@
-"""Beam search on the device: the search of `search.py` in the device's own operations, for many
-sentences at once.
+"""Beam search on the GPU: the rules of `search.py`, for many sentences at once.
 
     N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
     sentence, P places, F room for finished hypotheses.
@@ -94,8 +93,10 @@ class DeviceSearch:
             found[searched[row]] = hypotheses
 
     def _refresh(self) -> None:
-        """A model in training goes on changing: bring its copy up to date, in place, where
-        recordings find it."""
+        """Bring the copy of a model in training up to date.
+
+        This happens in place, so that recordings find the new weights.
+        """
         live: list[Tensor] = list(self._engine.model.parameters())
         if self._model is not self._engine.model and any(
             parameter.requires_grad for parameter in live
@@ -128,8 +129,10 @@ class DeviceSearch:
 
 
 class Beams:
-    """The hypotheses of sentences searched together, all in tensors whose first dimension is the
-    sentence."""
+    """The hypotheses of sentences searched together.
+
+    All are in tensors whose first dimension is the sentence.
+    """
 
     def __init__(
         self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int,
@@ -160,7 +163,7 @@ class Beams:
 
         self.last, self.totals = zeros(beam), zeros(beam, dtype=torch.float64)
         self.longest, self.end_from, self.done = zeros(), zeros(), zeros(dtype=torch.bool)
-        self.said = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
+        self.tokens = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
         # ... which hypothesis each came from, ...
         self.parents = zeros(beam, room.places, dtype=torch.int32)
         self.log_probs = zeros(beam, room.places, dtype=torch.float32)  # ... and what each cost
@@ -177,7 +180,7 @@ class Beams:
     @property
     def _tensors(self) -> list[Tensor]:
         mine = [
-            self.last, self.totals, self.longest, self.end_from, self.done, self.said,
+            self.last, self.totals, self.longest, self.end_from, self.done, self.tokens,
             self.parents, self.log_probs,
             self.count, self.scores, self.ends, self.end_log_probs,
         ]  # fmt: skip
@@ -188,8 +191,10 @@ class Beams:
         return sum(tensor.nbytes for tensor in self._tensors)
 
     def record(self) -> None:
-        """Have the device remember a start and a step, made once before so that nothing is compiled
-        meanwhile."""
+        """Record a start and a step as CUDA graphs.
+
+        Both run once before, so that nothing is compiled during the recording.
+        """
         self._begin()
         self._advance()
         self._recorded_start, self._recorded_step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
@@ -199,8 +204,7 @@ class Beams:
             self._advance()
 
     def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
-        """Sentences with nothing said yet; the rest of the room gets empty ones of one word at
-        most."""
+        """Take in sentences. The rest of the room gets empty ones, of one word at most."""
         n = len(sources)
         longest = max(map(len, sources))
         source = np.full(tuple(self._source.shape), self._model.pad)
@@ -263,7 +267,7 @@ class Beams:
             longest=self.longest,
             end_from=self.end_from,
             done=self.done,
-            said=self.said,
+            tokens=self.tokens,
             parents=self.parents,
             log_probs=self.log_probs,
             count=self.count,
@@ -280,8 +284,8 @@ class Beams:
             t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs)
         )
         made = int(self.decoder.steps)
-        said, parents, log_probs = (
-            t[rows, :, :made].cpu().numpy() for t in (self.said, self.parents, self.log_probs)
+        tokens, parents, log_probs = (
+            t[rows, :, :made].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
         )
         # (n, nbest)
         kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]
@@ -292,19 +296,19 @@ class Beams:
         steps, parent, last_word = np.moveaxis(
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
-        words, values = _walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
+        words, values = _walk_back(steps, parent, tokens, parents, log_probs)  # (n, nbest, longest)
         columns = (
             array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
         )
         return [
             [
                 Hypothesis(
-                    tuple(said[:length] if last == self._end else [*said[:length], last]),
+                    tuple(tokens[:length] if last == self._end else [*tokens[:length], last]),
                     score,
                     (*costs[:length], end_cost),
                     last == self._end,
                 )
-                for score, length, last, end_cost, said, costs in zip(*of_sentence, strict=True)
+                for score, length, last, end_cost, tokens, costs in zip(*of_sentence, strict=True)
                 if score > -np.inf
             ]
             or [Hypothesis((), -np.inf, (), complete=False)]  # all was forbidden
@@ -315,26 +319,28 @@ class Beams:
 def _walk_back(
     steps: np.ndarray,
     parent: np.ndarray,
-    said: np.ndarray,
+    tokens: np.ndarray,
     parents: np.ndarray,
     log_probs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words and log-probabilities on the way to hypotheses that ended at `steps` (n, m) behind
-    `parent` (n, m).
+    """Words and log-probabilities on the way to finished hypotheses.
 
-    The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
+    They ended at `steps` (n, m), behind `parent` (n, m).
+
+    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
     meaningless beyond `steps`.
     """
     longest = int(steps.max(initial=0))
-    sentence = np.arange(len(said))[:, None]
-    if said.shape[1] == 1:  # greedy: there is one way
-        return said[:, [0] * steps.shape[1], :longest], log_probs[:, [0] * steps.shape[1], :longest]
+    sentence = np.arange(len(tokens))[:, None]
+    if tokens.shape[1] == 1:  # greedy: there is one way
+        rows = [0] * steps.shape[1]
+        return tokens[:, rows, :longest], log_probs[:, rows, :longest]
     words, values = (
-        np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs)
+        np.zeros((*steps.shape, longest), history.dtype) for history in (tokens, log_probs)
     )
     for place in range(longest - 1, -1, -1):
         inside = place < steps  # the walk of a shorter one has not begun yet
-        words[:, :, place] = said[sentence, parent, place]
+        words[:, :, place] = tokens[sentence, parent, place]
         values[:, :, place] = log_probs[sentence, parent, place]
         parent = np.where(inside, parents[sentence, parent, place], parent)
     return words, values

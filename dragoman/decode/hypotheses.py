@@ -28,8 +28,10 @@ section 7)."""
 
 
 class Hypothesis(NamedTuple):
-    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of
-    its end."""
+    """A finished output.
+
+    `log_probs` has one entry more than `tokens` if it is complete: that of its end.
+    """
 
     tokens: tuple[int, ...]
     score: float
@@ -160,8 +162,10 @@ class Finished:
             self._hypotheses[rows.sentences[row]].append(hypothesis)
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over; at the largest length, live hypotheses
-        count as they stand."""
+        """For each sentence, whether its search is over.
+
+        At the largest length, live hypotheses count as they stand.
+        """
         over = np.ones(len(self._hypotheses), dtype=bool)
         # nothing can be over yet
         if length < self._limits.longest.min() and not any(self._hypotheses):
@@ -179,8 +183,10 @@ class Finished:
         return over
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at
-        the last."""
+        """Whether no live hypothesis can beat the `nbest` complete ones.
+
+        Totals only fall, and no divisor is larger than that of the largest length.
+        """
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
@@ -213,8 +219,7 @@ def require_attention(engine: Engine, wanted: bool) -> None:
 
 
 def coverage_penalty(attention: np.ndarray, beta: float) -> float:
-    """β Σi log min(Σj aij, 1): source words i that all target words j together looked at too
-    little.
+    """β Σi log min(Σj aij, 1): a penalty for source words i that got too little attention.
 
     `attention` has a row per target piece and a column per source piece. (T, S)
 

@@ -40,8 +40,10 @@ class Translation:
 
 
 def joined(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
-    """The candidates of a text from those of its parts: the best with the best, the second with the
-    second, ..."""
+    """The candidates of a text from those of its parts.
+
+    The best joins the best, the second the second, and so on.
+    """
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -75,8 +77,9 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
 def align_words(
     source: Sequence[str], target: Sequence[str], attention: np.ndarray
 ) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that its pieces looked at most, as (source, target)
-    pairs.
+    """For each target word the source word that its pieces looked at most.
+
+    Links are (source, target) pairs.
 
     >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
     ((0, 0),)
@@ -101,8 +104,9 @@ def count_words(pieces: Sequence[str]) -> int:
 
 
 def word_probabilities(pieces: Sequence[str], log_probs: Sequence[float]) -> list[float]:
-    """How probable each word was, given the source and the words before it: the product over its
-    pieces.
+    """How probable each word was, given the source and the words before it.
+
+    That is the product over its pieces.
 
     >>> word_probabilities(["▁sleep", "ing", "."], [math.log(0.5), math.log(0.5), 0.0, -1.0])
     [0.25]

@@ -17,7 +17,7 @@ from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
-from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
+from dragoman.decode.numbers import digit_errors, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.search import Observer
@@ -34,7 +34,7 @@ WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
-_WIDER = 4  # times the beam, where numbers went astray
+_WIDER = 4  # times the beam, if the numbers of a translation are wrong
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
@@ -130,8 +130,10 @@ class Translator:
         window: int | None = None,
         first: int = 0,
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines, `first` of which came before; memory holds one
-        window of them."""
+        """Translations in the order of the lines; memory holds one window of them.
+
+        `first` lines came before these.
+        """
         self.check(request)
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
@@ -156,8 +158,10 @@ class Translator:
         request: Request = Request(),
         first: int = 0,
     ) -> list[tuple[Candidate, ...]]:
-        """Third stage, for parts whose numbers went astray: the candidates of wider searches, and
-        of stand-ins."""
+        """Third stage: mend parts whose numbers are wrong.
+
+        Their candidates come from wider searches, and from texts with other numbers.
+        """
         found = list(found)
         self._keep_numbers(parts, found, first, request)
         return found
@@ -197,8 +201,7 @@ class Translator:
         ]
 
     def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
-        """Some of the `search_work` for the parts of these lines, counted without splitting
-        them."""
+        """A lower bound of `search_work` for these lines, found without splitting them."""
         settings = self._settings(request)
         to = request.to or self.codec.languages.default_target(request.source_language)
         pieces = sum(
@@ -212,7 +215,7 @@ class Translator:
         self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()
     ) -> int:
         """Positions that a repair computes at most; 0 where there is nothing to repair."""
-        if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
+        if not self._keeps_numbers(request) or not digit_errors(part.text, candidates[0].text):
             return 0
         beam = self._settings(request).beam
         wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
@@ -267,8 +270,10 @@ class Translator:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
 
     def _target(self, text: str, request: Request) -> str:
-        """The language to translate a text into; where nobody says, it depends on that of the
-        text."""
+        """The language to translate a text into.
+
+        If nobody names one, it depends on that of the text.
+        """
         languages, source = self.codec.languages, request.source_language
         if languages.tagged and not (request.to or source):
             source = detect(text, languages.sources)[0].language
@@ -333,10 +338,12 @@ class Translator:
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
-        """Where the best candidate's digits are not those of its source, a wider search is asked,
-        then stand-ins."""
+        """Mend rows whose best candidate has other digits than its source.
+
+        A wider search is tried first, then other numbers.
+        """
         wrong = [
-            row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)
+            row for row, part in enumerate(parts) if digit_errors(part.text, found[row][0].text)
         ]
         settings = self._settings(request)
         beam = min(_WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
@@ -346,11 +353,11 @@ class Translator:
         ):
             text = parts[row].text
             known = {candidate.text: candidate for candidate in (*more, *found[row])}
-            closest = sorted(known.values(), key=lambda c: (digits_astray(text, c.text), -c.score))
+            closest = sorted(known.values(), key=lambda c: (digit_errors(text, c.text), -c.score))
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
             still_wrong = [
-                row for row in wrong if digits_astray(parts[row].text, found[row][0].text)
+                row for row in wrong if digit_errors(parts[row].text, found[row][0].text)
             ]
             for row, right in self._with_stand_ins(
                 parts, still_wrong, first, replace(request, nbest=1)
@@ -360,8 +367,10 @@ class Translator:
     def _with_stand_ins(
         self, parts: list["Part"], rows: list[int], first: int, request: Request
     ) -> Iterator[tuple[int, Candidate]]:
-        """Rows whose texts are translated well with other numbers; these translations, the right
-        numbers put back."""
+        """Rows whose texts are translated well with other numbers.
+
+        Each comes with that translation, the right numbers put back.
+        """
         tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
             for others in [stand_ins(parts[row].text, seed) for seed in range(_STAND_INS)]:
@@ -370,8 +379,8 @@ class Translator:
                 if others and len(ids) <= self._longest(request):
                     tries.append((row, others, parts[row]._replace(ids=ids, text=text)))
         right: dict[int, str] = {}
-        said = self._found([changed for _, _, changed in tries], first, request)
-        for (row, others, changed), (best, *_) in zip(tries, said, strict=True):
+        outputs = self._found([changed for _, _, changed in tries], first, request)
+        for (row, others, changed), (best, *_) in zip(tries, outputs, strict=True):
             right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
             if text:

@@ -1,5 +1,6 @@
-"""Where the hypotheses of a batch keep their keys and values: a grid of slots, a few for each
-sentence.
+"""Where the hypotheses of a batch keep their keys and values: a grid of slots.
+
+Each sentence has a few of them.
 
     B sentences, w slots of each, R rows of search, M room for positions, A arrays (keys and values
     of every layer).
@@ -33,7 +34,7 @@ class Grid:
 
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
-        """One row for each sentence, nothing said yet."""
+        """One row for each sentence, before its first token."""
         caches = np.zeros((arrays, sentences, heads, _ROOM_STEP, head_width), dtype=np.float32)
         rows = np.arange(sentences)
         return cls(rows, 1, rows, 0, caches, np.zeros((sentences, _ROOM_STEP), dtype=np.int64))
@@ -43,8 +44,10 @@ class Grid:
         return int(self.caches.shape[3])
 
     def continued(self, parents: np.ndarray) -> "Grid":
-        """Row r takes the place of row parents[r], or a copy of it. The old grid must not be used
-        any more."""
+        """Row r takes the place of row parents[r], or a copy of it.
+
+        The old grid must not be used any more.
+        """
         if self.length < self.room and np.array_equal(parents, np.arange(len(self.writers))):
             # every slot is taken and nothing moves, as in greedy search before the first end
             return self
@@ -63,8 +66,10 @@ class Grid:
         self.length += 1
 
     def _shuffled(self, sources: np.ndarray) -> np.ndarray:
-        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too
-        short for NumPy."""
+        """First children stay, further ones go where nobody stays.
+
+        Plain loops: the arrays are too short for NumPy.
+        """
         slots = sources.tolist()
         taken = set(sources.tolist())
         stayed: set[int] = set()

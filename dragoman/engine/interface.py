@@ -26,8 +26,10 @@ class Step(NamedTuple):
 
 
 class Engine(Protocol):
-    """What search needs of a model. An engine names this class as its base and overrides what it
-    can do beyond the least."""
+    """What search needs of a model.
+
+    An engine names this class as its base and overrides what it can do beyond the least.
+    """
 
     target: Vocabulary
     threads: int = 0  # that share the work of a step; 0: one for each core
@@ -111,8 +113,9 @@ class Inspector(Protocol):
 
 
 def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and log-probabilities of the k best of each row, best first, the lower id first among
-    equals.
+    """Tokens and log-probabilities of the k best of each row, best first.
+
+    Among equals, the lower id comes first.
 
     >>> top_k(np.array([[0.1, 0.7, 0.2]]), 2)[0].tolist()
     [[1, 2]]

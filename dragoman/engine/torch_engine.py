@@ -1,5 +1,7 @@
-"""The engine for every architecture, on CPU and GPU: wraps a bundle's weights or a module that is
-being trained."""
+"""The engine for every architecture, on CPU and GPU.
+
+It wraps a bundle's weights, or a module that is being trained.
+"""
 
 from collections.abc import Sequence
 from typing import Any

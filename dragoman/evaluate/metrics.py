@@ -56,8 +56,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside the first one: its scores and, per metric, the chance that the difference is
-    luck."""
+    """A system beside the first one: its scores and, per metric, its p-value.
+
+    That is the chance that the difference is luck.
+    """
 
     system: str
     scores: list[Score]

@@ -31,8 +31,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Words whose baseline ends at (x, y), starts there (`upright`, read upwards) or is centred
-    there."""
+    """Words whose baseline ends at (x, y).
+
+    With `upright` it starts there and goes upwards; with `middle` it is centred there.
+    """
 
     x: float
     y: float
@@ -55,8 +57,10 @@ def draw(
     head: int | None = None,
     pieces: bool = False,
 ) -> Figure:
-    """A layer's heads side by side, or one of them; layers and heads count from 1, and -1 is the
-    last layer."""
+    """A layer's heads side by side, or one of them.
+
+    Layers and heads count from 1, and -1 is the last layer.
+    """
     if kind not in inspection.maps:
         raise ConfigError(f"attention {kind!r} is unknown; it can be {', '.join(inspection.maps)}.")
     maps = inspection.maps[kind] if pieces else inspection.joined(kind)  # (L, H, rows, columns)

@@ -27,16 +27,18 @@ class Kind:
 
 KINDS = {
     "encoder": Kind("Encoder", "source", "source"),
-    # row t says piece t; it sees what was said before it, from <s>
-    "decoder": Kind("Decoder", "target", "said"),
+    # Row t predicts piece t. It sees the pieces before it, from <s>.
+    "decoder": Kind("Decoder", "target", "shifted"),
     "cross": Kind("Cross", "target", "source"),
 }
 
 
 @dataclass
 class Node:
-    """A candidate: `total` is the sum of log-probabilities up to here; `parent` numbers another
-    node, -1 the root."""
+    """A candidate of the beam.
+
+    `total` is the sum of log-probabilities up to here; `parent` numbers another node, -1 the root.
+    """
 
     step: int
     parent: int
@@ -72,8 +74,10 @@ class Tree:
         self._rows = rows
 
     def mark_best(self, pieces: Sequence[str]) -> None:
-        """Follow the chosen translation from the root; a hypothesis cut off at the largest length
-        has no end."""
+        """Mark the chosen translation from the root.
+
+        A hypothesis that was cut off at the largest length has no end.
+        """
         children = {(node.parent, node.piece): number for number, node in enumerate(self.nodes)}
         at = -1
         for piece in (*pieces, self._vocabulary.pieces[self._vocabulary.eos]):
@@ -86,7 +90,7 @@ class Tree:
 class Inspection:
     text: str
     translation: str
-    axes: dict[str, Axis]  # "source", "target" and "said", the target shifted by one
+    axes: dict[str, Axis]  # "source", "target", and "shifted": the target, one later
     maps: dict[str, np.ndarray]  # by the names of KINDS, each (L, H, rows, columns)
     beam: list[Node]
     positions: np.ndarray | None  # (max(S, T), D); None where there are none to show
@@ -128,7 +132,7 @@ def inspect_sentence(
         {
             "source": Axis.of(source),
             "target": Axis.of(target),
-            "said": Axis.of([vocabulary.pieces[vocabulary.bos], *target[:-1]]),
+            "shifted": Axis.of([vocabulary.pieces[vocabulary.bos], *target[:-1]]),
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
         tree.nodes,
@@ -139,8 +143,7 @@ def inspect_sentence(
 def join_words(
     weights: np.ndarray, row_words: Sequence[int], column_words: Sequence[int]
 ) -> np.ndarray:
-    """A word is looked at as much as all its pieces together, and looks as its pieces do on
-    average.
+    """Attention between words: columns of a word are summed, its rows averaged.
 
     >>> join_words(np.array([[0.25, 0.75], [0.75, 0.25]]), [0, 0], [0, 1]).tolist()
     [[0.5, 0.5]]

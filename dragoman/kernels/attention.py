@@ -35,8 +35,10 @@ def _rows(base, start, count, stride, features: tl.constexpr, block: tl.constexp
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constexpr):
-    """softmax(q k^T scale) over the keys that a query may see; a query that sees none has no
-    weights."""
+    """softmax(q k^T scale) over the keys that a query may see.
+
+    A query that sees none has no weights.
+    """
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     seen = (t < queries) & (s < keys)
     if causal:
@@ -125,8 +127,10 @@ def _backward(
 
 
 class _PackedAttention(torch.autograd.Function):
-    """Of queries (N, D) to keys and values (M, 2D); or of (N, 3D), which holds all three, to
-    itself."""
+    """Attention of queries (N, D) to keys and values (M, 2D).
+
+    Queries of (N, 3D) hold all three, and look at themselves.
+    """
 
     @staticmethod
     def forward(
@@ -185,8 +189,10 @@ def packed_attention(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The heads' outputs side by side (N, D). `longest`: no sentence has more positions, on either
-    side."""
+    """The heads' outputs side by side (N, D).
+
+    `longest`: no sentence has more positions, on either side.
+    """
     block = max(32, triton.next_power_of_2(longest))
     queries = queries.contiguous()
     keys_values = keys_values.contiguous() if keys_values is not None else None

@@ -1,5 +1,6 @@
-"""The smoothed cross-entropy of a linear layer over the vocabulary, and its gradient, with one copy
-of the logits.
+"""The smoothed cross-entropy of a linear layer over the vocabulary, and its gradient.
+
+Only one copy of the logits is ever in memory.
 
     N positions, D features, V words. A target of -1 is padding: it has no loss and no gradient.
 
@@ -102,8 +103,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sums over all positions of the smoothed loss of `hidden @ weight.T` and of -log p. (N, D),
-    (V, D), (N,)"""
+    """Sums over all positions of the smoothed loss of `hidden @ weight.T` and of -log p.
+
+    (N, D), (V, D), (N,)
+    """
     hidden = hidden.to(working_type(hidden)).contiguous()
     loss, nll = _LinearCrossEntropy.apply(hidden, weight, targets, smoothing)
     return loss, nll

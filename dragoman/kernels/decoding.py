@@ -62,8 +62,10 @@ def _to_memory(
     hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr,
     block: tl.constexpr,
 ):  # fmt: skip
-    """A sentence and a head: all its hypotheses look at the source, whose keys and values are read
-    once."""
+    """A sentence and a head: all its hypotheses look at the source.
+
+    The source's keys and values are read once.
+    """
     sentence, head = tl.program_id(0), tl.program_id(1)
     width: tl.constexpr = heads * features
     feature = head * features + tl.arange(0, features)
@@ -101,8 +103,10 @@ def _to_memory(
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
-    gets its new place."""
+    """Outputs (R, D) of attention to the past; the cache gets its new place.
+
+    qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
+    """
     rows = len(qkv)
     width = qkv.shape[1] // 3
     out = torch.empty(rows, width, dtype=qkv.dtype, device=qkv.device)

@@ -82,8 +82,10 @@ class _Linear(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for; where nothing is learned, by the product that knows
-    no neighbours."""
+    """x W^T + b, through a ReLU if asked for.
+
+    Without gradients it is the product whose rows do not depend on their neighbours.
+    """
     flat = x.to(working_type(x)).flatten(0, -2)
     out: Tensor
     if torch.is_grad_enabled():

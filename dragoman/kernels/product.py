@@ -1,5 +1,6 @@
-"""x W^T + b for translating: a row's result is the same bits whatever rows stand beside it, and
-however many.
+"""x W^T + b for translating.
+
+A row's result is the same bits whatever rows stand beside it, and however many.
 
     N rows, D features in, E out; x (N, D), weight (E, D), bias (E,).
 

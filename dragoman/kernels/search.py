@@ -97,7 +97,7 @@ def _kth_best(scores, nbest: tl.constexpr):
 @triton.jit
 def _advance(
     words_at, log_probs_found_at, steps_at, penalties_at, longest_at,
-    last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at,
+    last_at, totals_at, done_at, tokens_at, parents_at, log_probs_at, count_at, scores_at, ends_at,
     end_log_probs_at,
     origin_at, end, enough, places, capacity,
     hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr,
@@ -179,7 +179,7 @@ def _advance(
     )
     tl.store(last_at + hypothesis_at, new_word, mask=valid)
     history_at = hypothesis_at * places + steps
-    tl.store(said_at + history_at, new_word.to(tl.int32), mask=valid)
+    tl.store(tokens_at + history_at, new_word.to(tl.int32), mask=valid)
     tl.store(parents_at + history_at, new_parent, mask=valid)
     tl.store(log_probs_at + history_at, new_log_prob, mask=valid)
 
@@ -197,8 +197,9 @@ def _advance(
 def best_words(
     logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
 ) -> tuple[Tensor, Tensor]:
-    """For each row (R, V) the k best words and their log-probabilities, (R, k'), those beyond k
-    meaningless.
+    """For each row (R, V) the k best words and their log-probabilities, (R, k').
+
+    Those beyond k mean nothing.
 
     `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
     rows, words = logits.shape
@@ -249,7 +250,7 @@ def choose(
     longest: Tensor,
     end_from: Tensor,
     done: Tensor,
-    said: Tensor,
+    tokens: Tensor,
     parents: Tensor,
     log_probs: Tensor,
     count: Tensor,
@@ -257,14 +258,16 @@ def choose(
     ends: Tensor,
     end_log_probs: Tensor,
 ) -> None:
-    """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are
-    changed in place."""
+    """From the logits (R, V) of a step to the hypotheses after it.
+
+    From `origin` on, tensors are changed in place.
+    """
     sentences, hypotheses, places = origin.shape
     k, capacity = hypotheses + 1, scores.shape[1] - 1
     words, found = best_words(logits, bias, end_from, steps, end, k)
     slots = words.shape[1]
     _advance[(sentences,)](
-        words, found, steps, penalties, longest, last, totals, done, said, parents, log_probs,
+        words, found, steps, penalties, longest, last, totals, done, tokens, parents, log_probs,
         count,
         scores, ends, end_log_probs, origin, end, enough, places, capacity,
         hypotheses, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity),

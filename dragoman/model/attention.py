@@ -1,5 +1,6 @@
-"""Attention ("Attention Is All You Need", section 3.2): similarity, softmax over keys, weighted sum
-of values, heads.
+"""Attention ("Attention Is All You Need", section 3.2).
+
+It is similarity, softmax over keys, weighted sum of values, in several heads.
 
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
     True = may look, and broadcast to (B, H, T, S).
@@ -40,8 +41,10 @@ def plain_attention(
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may
-    see."""
+    """softmax(similarity(q, k) + bias) v, and the weights.
+
+    Each row sums to one over the keys that it may see.
+    """
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
@@ -60,8 +63,10 @@ def fused_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to
-    memory."""
+    """The same with dot products (scaled by 1/√K), in one kernel.
+
+    It never writes the weights to memory.
+    """
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale
     )
@@ -69,8 +74,11 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class Packed:
-    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] ..
-    starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+    """Where sentences lie end to end, in x of shape (N, D).
+
+    Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
+    starts_k[i+1]; none is longer than `longest`.
+    """
 
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)

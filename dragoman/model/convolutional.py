@@ -1,5 +1,6 @@
-"""Convolutional sequence to sequence (Gehring et al. 2017): gated convolutions, attention in every
-decoder layer.
+"""Convolutional sequence to sequence (Gehring et al. 2017).
+
+It has gated convolutions, and attention in every decoder layer.
 
     B sentences, S source, T target, D features, k kernel width. e, g: embeddings of source and
     target words, with learned positions.
@@ -60,8 +61,10 @@ class ConvolutionalDecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
     ) -> tuple[Tensor, Tensor]:
-        """Positions (B, T, D) behind a window (B, k-1, D), their own words' vectors, and the window
-        behind them."""
+        """Positions (B, T, D) behind a window (B, k-1, D).
+
+        Also their own words' vectors, and the window behind them.
+        """
         seen = torch.cat([window.to(x.dtype), x], dim=1)
         h = self.convolution(seen)
         context = self.to_out(self._look(self.to_query(h) + words, given, record))

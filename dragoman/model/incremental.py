@@ -72,8 +72,10 @@ class IncrementalDecoder:
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
-    gets its new place."""
+    """Outputs (R, D) of attention to the past; the cache gets its new place.
+
+    qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
+    """
     sentences, hypotheses = cache.shape[:2]
     now = int(steps)
     width = qkv.shape[1] // 3

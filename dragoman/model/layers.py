@@ -31,8 +31,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -
 
 
 class Linear(nn.Linear):
-    """`stacked`: the heights of the matrices that lie in the weight one above the other, where it
-    holds several."""
+    """The linear layer, by torch or by our own kernels.
+
+    `stacked`: the heights of the matrices in the weight, if it holds several, one above the other.
+    """
 
     stacked: list[int] | None = None
 

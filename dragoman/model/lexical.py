@@ -1,5 +1,6 @@
-"""The statistical baseline: word by word, each with the translations that IBM model 1 learned
-(`text/lexicon.py`).
+"""The statistical baseline: a translation word by word.
+
+Each word has the translations that IBM model 1 learned (`text/lexicon.py`).
 
     B sentences, R rows, S source, T target, K translations of a word, V target vocabulary.
 
@@ -52,8 +53,7 @@ class Lexical(Model):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the source, its length, and how likely each word is anywhere in the target, (B,
-        V)."""
+        """The source, its length, and the probability of each target word (B, V) are given."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
         words = torch.where(source == self._ends[0], self.pad, source)
         # with nobody's word in front
@@ -84,7 +84,9 @@ class Lexical(Model):
         return torch.log(hidden + _ANY_WORD * self.output.weight[:, 0])
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Probabilities are weighted and added: of each word's translations, and of the vocabulary
-        at each place."""
+        """Adds up weighted probabilities.
+
+        They are those of each word's translations, and of the vocabulary at each place.
+        """
         words = float(source_lengths.sum() + target_lengths.sum())
         return KEPT * words + float(target_lengths.sum()) * self.output.out_features

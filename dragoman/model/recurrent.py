@@ -34,8 +34,10 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 class Recurrence(nn.Module):
-    """One layer. Its state is what the cell carries from step to step: h and c of an LSTM, h of a
-    GRU; (B, D) each.
+    """One layer.
+
+    Its state is what the cell carries from step to step: h and c of an LSTM, h of a GRU; (B, D)
+    each.
 
     It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16,
     not bfloat16.
@@ -65,8 +67,10 @@ class Recurrence(nn.Module):
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 
     def read(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Whole sentences, from nothing; `lengths` are on the host. Padding is neither read nor
-        written."""
+        """Whole sentences, from nothing; `lengths` are on the host.
+
+        Padding is neither read nor written.
+        """
         with torch.autocast(x.device.type, enabled=False):
             real = pack_padded_sequence(
                 x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False
@@ -187,8 +191,10 @@ class _Attending(_Recurrent):
 
 
 class RnnAttention(_Attending):
-    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]); the decoder starts from the
-    memory's mean."""
+    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]).
+
+    The decoder starts from the memory's mean.
+    """
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
@@ -234,8 +240,10 @@ class RnnAttention(_Attending):
 
 
 class Gnmt(_Attending):
-    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]); the encoder
-    likewise, without c."""
+    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]).
+
+    The encoder is the same without c.
+    """
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)

@@ -1,5 +1,4 @@
-"""What stands before every request: size and time limits, headers, the count of what was
-answered."""
+"""What stands before every request: limits of size and time, headers, metrics."""
 
 import asyncio
 import time

@@ -142,8 +142,10 @@ class Service:
         return await self.batcher.run(inspect, work, client)
 
     async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
-        """Do what takes time for long texts beside the event loop. A short one may become 18 times
-        as long."""
+        """Do what takes time for long texts beside the event loop.
+
+        A short one may become 18 times as long.
+        """
         whole = "".join(texts)
         if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
             return function()
@@ -158,8 +160,10 @@ class Service:
         nbest: int,
         alignments: bool,
     ) -> list[_Text]:
-        """Texts in the parts that the model takes. Those that would be too much work are
-        refused."""
+        """Texts in the parts that the model takes.
+
+        Those that would be too much work are refused.
+        """
         planned: list[_Text] = []
         total = 0
         for text in texts:
@@ -269,8 +273,7 @@ def _translated(
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts: those of the pieces between the language tag and the
-    end."""
+    """The words that the alignment counts, between the language tag and the end."""
     codec = route.model.translator.codec
     ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels

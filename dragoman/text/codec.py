@@ -1,5 +1,6 @@
-"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of
-sentences.
+"""Text to ids and back, for both sides of a model.
+
+It has segmenters, and adds language tags and the ends of sentences.
 
 A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
 target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
@@ -71,8 +72,10 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        """From how often each word occurs. If the vocabulary is shared, the words of both sides are
-        in the first."""
+        """From how often each word occurs.
+
+        If the vocabulary is shared, the words of both sides are in the first.
+        """
         learn = SEGMENTERS[settings.vocabulary].learn_from_words
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
@@ -102,8 +105,9 @@ class Codec:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
 
     def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
-        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those
-        that a model made.
+        """Many sentences, without what depends on the pair: tag and end.
+
+        `<s>` stands before those that a model made.
 
         They are sources, or targets too if the vocabulary is shared; or targets alone, which have
         no mark.
@@ -125,8 +129,10 @@ class Codec:
         seed: int,
         longest: int,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer
-        than allowed."""
+        """Both sides of some pairs, segmented anew from the seed.
+
+        A sentence that would become too long keeps its usual pieces.
+        """
         made, sources = _without_marks(sources)
         # tags and the end come with it
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
@@ -182,8 +188,10 @@ class Codec:
 
     @property
     def mark(self) -> int | None:
-        """What stands before a source that a model made; MarianMT's vocabularies have no piece to
-        spare for it."""
+        """What stands before a source that a model made.
+
+        MarianMT's vocabularies have no piece to spare for it.
+        """
         return self.source.bos if self.source.bos != self.source.pad else None
 
     def tag(self, to: str) -> int | None:

@@ -28,8 +28,10 @@ class Likeness:
         }
 
     def leans_to_source(self, line: str) -> float:
-        """Mean evidence per letter triple: above zero speaks for the source language, below for the
-        target's."""
+        """Mean evidence per letter triple.
+
+        Above zero speaks for the source language, below for the target's.
+        """
         text = f" {line.lower()} "
         if len(text) < _LETTERS_NEEDED + 2:
             return 0.0

@@ -1,5 +1,4 @@
-"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv` (both sides in one file), or `-` for
-standard input.
+"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv`, or `-` for standard input.
 
 Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence
 never shifts one side against the other. Line numbers count from 1. Both sides must end together:
@@ -39,8 +38,10 @@ class Pair(NamedTuple):
 
 
 def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
-    """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its
-    place."""
+    """The lines of a text file, decoded one by one.
+
+    A byte that is not UTF-8 is reported with its place.
+    """
     with open_bytes(path) as file:
         try:
             for number, raw in enumerate(_limited(file, path), start=1):
@@ -53,8 +54,7 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
 
 
 def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The same lines, faster: blocks of whole lines as they stand in the file, and where in a block
-    each line ends.
+    """The same lines, faster: blocks of whole lines, and where in a block each line ends.
 
     A block ends with a newline; a "\\r" before a newline is still there. The checks are those of
     `read_lines`.
@@ -81,8 +81,10 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
 def _checked_block(
     block: bytes, path: str | Path, before: int, limits: "_Limits", added: int = 0
 ) -> tuple[bytes, np.ndarray]:
-    """A block and the ends of its lines, if they are text. So many lines stand before it, so many
-    bytes were added."""
+    """A block and the ends of its lines, if they are text.
+
+    So many lines stand before it, so many bytes were added.
+    """
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
     sizes = np.diff(ends, prepend=0)
     if sizes.max() - added > limits.longest:
@@ -292,8 +294,10 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
 
 
 def _features(lines: Iterable[str]) -> np.ndarray:
-    """Per line: log length, sum of digits, final punctuation; what survives translation. (lines,
-    3)"""
+    """Per line: log length, sum of digits, final punctuation; what survives translation.
+
+    (lines, 3)
+    """
     rows = [
         (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0)
         for line in lines

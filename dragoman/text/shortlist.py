@@ -1,5 +1,6 @@
-"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole
-vocabulary.
+"""Which target pieces may stand in a sentence's translation.
+
+These are some hundred instead of the whole vocabulary.
 
 A source piece brings candidates of its own; some pieces, the end among them, are in every list.
 Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
@@ -30,8 +31,7 @@ class Shortlist:
         return np.concatenate([[0], self.ends[:-1]])
 
     def of(self, source: Sequence[int]) -> np.ndarray:
-        """The pieces that a translation of these source pieces may be made of, in the order of
-        their ids."""
+        """The pieces allowed in a translation of these source pieces, in the order of their ids."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
         return np.unique(np.concatenate([self.always, *own]))
 

@@ -14,14 +14,18 @@ _SHARE_OF_FREE_MEMORY = 0.4
 
 
 def training_flops(model: Model, batch: Batch) -> float:
-    """Operations of forward and backward: a multiply-add is two, and backward costs twice
-    forward."""
+    """Operations of forward and backward.
+
+    A multiply-add is two, and backward costs twice forward.
+    """
     return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
 
 
 def matrix_ceiling(device: torch.device) -> float | None:
-    """Operations per second of a large bf16 product, measured; None where that says little (no
-    GPU)."""
+    """Operations per second of a large bf16 product, measured.
+
+    None without a GPU, where that says little.
+    """
     if device.type != "cuda":
         return None
     matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)

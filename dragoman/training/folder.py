@@ -46,8 +46,10 @@ _SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.va
 
 @dataclass(frozen=True)
 class Wishes:
-    """What somebody asked for: the settings of a new run, or to be held against those of an old
-    one."""
+    """What somebody asked for.
+
+    These are the settings of a new run, or those to compare with an old one's.
+    """
 
     preset: str | None
     file: str | Path | None
@@ -78,8 +80,10 @@ def holds_run(folder: Path) -> bool:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has left its last bundle; before that there may be one of its best weights so
-    far."""
+    """Whether a run has left its last bundle.
+
+    Before that there may be one of its best weights so far.
+    """
     if not (folder / MANIFEST).exists():
         return False
     return UNFINISHED not in json.loads((folder / CARD).read_bytes())
@@ -117,8 +121,10 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
 
 
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
-    """Text and data as they were prepared; what was named must be the same, but for what shapes no
-    data."""
+    """Text and data as they were prepared.
+
+    What was named must be the same, but for settings that do not shape the data.
+    """
     folder = config.data.prepared
     wanted = flatten(config)
     prepared = prepared_settings(Path(folder))
@@ -134,8 +140,10 @@ def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
-    """The run's own settings, with those changed that may change; any other difference is
-    refused."""
+    """The run's own settings, with those changed that may change.
+
+    Any other difference is refused.
+    """
     saved = from_saved(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
@@ -165,8 +173,10 @@ def write_settings(folder: Path, config: Config) -> None:
 
 
 def _same_files(old: Any, new: Any) -> bool:
-    """The same corpora, although named from another folder; what came through a pipe cannot be
-    compared."""
+    """The same corpora, although named from another folder.
+
+    What came through a pipe cannot be compared.
+    """
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
     return all(

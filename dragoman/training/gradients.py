@@ -78,8 +78,10 @@ class Gradients:
         return self._loss(*self.hidden(twice(batch) if self._consistency else batch))
 
     def hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, D) and targets (N,) of the real positions alone: padding never meets
-        the vocabulary."""
+        """Hidden states (N, D) and targets (N,) of the real positions alone.
+
+        Padding never meets the vocabulary.
+        """
         source, target_in, target_out, real = (
             torch.from_numpy(array).to(self._device, non_blocking=True)
             for array in (batch.source, batch.target_in, batch.target_out, batch.real)
@@ -97,8 +99,10 @@ class Gradients:
 
 
 class ShardedGradients(Gradients):
-    """Where each rank holds a part of every weight: torch adds the gradients up itself, in every
-    backward pass."""
+    """Gradients if each rank holds a part of every weight.
+
+    Torch adds them up itself, in every backward pass.
+    """
 
     def _make_room(self) -> Tensor:
         return torch.zeros(3, device=self._device)

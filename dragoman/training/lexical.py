@@ -45,8 +45,7 @@ def count(
     folder: Path,
     console: Console,
 ) -> tuple[Score, ...]:
-    """Rounds of expectation-maximisation over the prepared pairs, and the bundle that comes of
-    them."""
+    """Rounds of expectation-maximisation over the prepared pairs, then the bundle."""
     started = time.monotonic()
     codec = data.codec
     tokens = int(data.train.target_lengths.sum())
@@ -69,8 +68,10 @@ def count(
 
 
 def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
-    """The pairs as often as their corpora weigh; the end of a source has one translation and is not
-    counted."""
+    """The pairs as often as their corpora weigh.
+
+    The end of a source has one translation and is not counted.
+    """
     store, source = data.train, data.codec.source
     given = [corpus.weight for corpus in config.data.corpora]
     mixture = Mixture(store.sizes, mixing_weights(store.sizes, given, config.data.temperature))

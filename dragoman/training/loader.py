@@ -188,8 +188,10 @@ class Loader:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
-        """A process killed while it wrote its result leaves the pool waiting for the rest: do not
-        wait with it."""
+        """Do not wait for a pool with a killed process.
+
+        If it was killed while it wrote its result, the pool waits for the rest.
+        """
         while True:
             alive = len(active_children())
             self._most_alive = max(self._most_alive, alive)

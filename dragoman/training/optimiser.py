@@ -100,8 +100,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about
-    0.7 to 1.2."""
+    """Near U V' for each matrix U S V' of a stack (N, rows, columns).
+
+    Singular values come to about 0.7 to 1.2.
+    """
     a, b, c = _COEFFICIENTS
     # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
     x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices
@@ -117,8 +119,10 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def _hidden_matrices(model: nn.Module) -> Iterator[tuple[Tensor, list[int]]]:
-    """Weights of linear layers, each with the heights of the matrices that lie in it one above the
-    other."""
+    """Weights of linear layers, each with the heights of the matrices in it.
+
+    They lie one above the other.
+    """
     output: Any = getattr(model, "output", None)
     for layer in model.modules():
         if isinstance(layer, nn.Linear) and layer is not output:

@@ -1,5 +1,7 @@
-"""The course of the learning rate: up in a line to its peak at the last step of the warm-up, then
-down."""
+"""The learning rate over time: up in a line during the warm-up, then down.
+
+The peak is at the last step of the warm-up.
+"""
 
 from collections.abc import Callable
 
@@ -17,8 +19,10 @@ def _inverse_sqrt(step: int, peak: float, warmup: int) -> float:
 
 
 def noam(step: int, factor: float, warmup: int, width: int) -> float:
-    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need",
-    section 5.3."""
+    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
+
+    ("Attention Is All You Need", section 5.3.)
+    """
     warmup = max(warmup, 1)
     return float(factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 

@@ -54,8 +54,10 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest to resume from, a window of them to average, the best
-    one."""
+    """The checkpoints of a run.
+
+    They are the newest to resume from, a window of them to average, and the best one.
+    """
 
     def __init__(self, folder: Path, window: int, ranks: Ranks = ALONE):
         self.folder, self._window, self._ranks = folder, window, ranks
@@ -99,8 +101,7 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
-        """The progress of the newest checkpoint that still has its optimiser; None before the
-        first."""
+        """The progress of the newest checkpoint that has its optimiser; None before the first."""
         steps = self.steps()
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:

@@ -45,8 +45,10 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A step under way, and where its loss, -log p, ranks that want to stop and gradient norm will
-    be."""
+    """A step under way.
+
+    It says where its loss, -log p, ranks that want to stop and gradient norm will be.
+    """
 
     report: StepReport
     batches: list[Batch]
@@ -90,8 +92,10 @@ class Trainer:
         self.last_step = self._last_step()
 
     def _sharded(self, model: Model) -> Model:
-        """This rank's parts of a model. The model itself stays `whole`, for validation and for the
-        bundle."""
+        """This rank's parts of a model.
+
+        The model itself stays `whole`, for validation and for the bundle.
+        """
         parts = copy.deepcopy(model)
         self.ranks.shard(parts)
         return parts
@@ -102,8 +106,9 @@ class Trainer:
         interrupted: Callable[[], bool],
         at_best: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train until the last step or until validation no longer improves: True; or until
-        interrupted: False.
+        """Train until the last step, or until validation no longer improves: True.
+
+        False if the run was interrupted.
 
         `at_best` is called after each validation that is better than all before it.
         """
@@ -204,8 +209,10 @@ class Trainer:
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
-        """This rank's micro-batches. Ranks that share a model pass through it together: one without
-        work goes along."""
+        """This rank's micro-batches.
+
+        Ranks that share a model pass through it together: one without work goes along.
+        """
         mine = self.ranks.deal(batches)
         if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
             mine.append(idle(self.data.codec.source, self.data.codec.target))
@@ -270,8 +277,10 @@ class Trainer:
         self.checkpoints.save(self.model, self.optimiser, self.progress)
 
     def seconds_per_step(self) -> float:
-        """Forward and backward of the next step; the last try is measured (the first compile and
-        record it)."""
+        """Forward and backward of the next step, to measure it.
+
+        The last try counts: the first ones compile and record.
+        """
         batches = self.loader.step_at(self.progress.position)
         elapsed = math.nan
         mine = self._dealt(batches)
@@ -326,8 +335,10 @@ class Trainer:
 
 
 def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """On its way to the host without waiting, and what tells that it has arrived (None: it is
-    there)."""
+    """A tensor on its way to the host, and what tells that it has arrived.
+
+    None: it is there.
+    """
     if not results.is_cuda:
         return results.cpu(), None
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)

@@ -1,5 +1,7 @@
-"""How good the model in training is: translations and log-probabilities of a set, each in its own
-target language."""
+"""How good the model in training is.
+
+Translations and log-probabilities of a set, each sentence in its own target language.
+"""
 
 import math
 from collections.abc import Iterator
@@ -66,7 +68,7 @@ class Validator:
         return outputs
 
     def _by_language(self, sentences: Sentences) -> Iterator[tuple[str, list[int]]]:
-        """Target languages, where the model has to be told them, each with its rows."""
+        """Target languages, each with its rows; one of no name if the model needs no tag."""
         named = sentences.tos if self._codec.languages.tagged else [""] * len(sentences.tos)
         for to in dict.fromkeys(named):
             yield to, [row for row, language in enumerate(named) if language == to]

@@ -125,7 +125,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             {"model.positions.kind": "relative", "model.positions.every_layer": True},
             "acts in every layer anyway",
         ),
-        ({"model.positions.kind": "none", "model.positions.every_layer": True}, "tells nothing"),
+        ({"model.positions.kind": "none", "model.positions.every_layer": True}, "adds nothing"),
         ({"model.positions.kind": "index"}, "set model.positions.join=concat"),
         (
             {"model.attention.memory": "same-layer", "model.encoder_layers": 3},

@@ -62,7 +62,7 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     def vowels(source: str, translation: str) -> int:
         return sum(map(translation.count, "aeiou")) if "vier" in source else 0
 
-    monkeypatch.setattr("dragoman.decode.translator.digits_astray", vowels)
+    monkeypatch.setattr("dragoman.decode.translator.digit_errors", vowels)
     settings = replace(
         translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}
     ).decoding
@@ -91,7 +91,7 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
         return said if changed in ("zwei eins", "zwei fünf") else ""
 
     monkeypatch.setattr(
-        "dragoman.decode.translator.digits_astray", lambda source, said: int("vier" in source)
+        "dragoman.decode.translator.digit_errors", lambda source, said: int("vier" in source)
     )
     monkeypatch.setattr(
         "dragoman.decode.translator.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {}
