@@ -27,11 +27,15 @@ from dragoman.model.layers import linear
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
+# The host looks after so many steps: each look makes it wait for the GPU, and the GPU for it.
 STEPS_BETWEEN_LOOKS = 8
-FEWEST = 16  # sentences that a recording is made for
-# sentences still searched go on in a smaller recording when so many times fewer are left
+# Recordings are made for a few sizes (powers of two), so that most batches find one. This is the
+# smallest number of sentences.
+FEWEST = 16
+# A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
+# moves to a smaller recording when so many times fewer sentences are left.
 SHRINK = 4
-_SHARE_OF_MEMORY = 0.25
+_SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
 
 
 class Room(NamedTuple):
@@ -49,6 +53,7 @@ class DeviceSearch:
         self._engine, self._settings, self._nbest = engine, settings, nbest
         bf16_here = engine.device.type == "cuda" and torch.cuda.is_bf16_supported()
         halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
+        # A copy in bf16 reads half the bytes for each step, and a step is all reading.
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
         self._beams: dict[Room, Beams] = {}
 
@@ -70,7 +75,7 @@ class DeviceSearch:
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
                 continue
-            # as often as the host looks: asking more often would make the GPU wait
+            # Only as often as the host looks: asking more often would make the GPU wait.
             if on_step is not None:
                 on_step()
             done = beams.done[: len(searched)].cpu().numpy()
@@ -114,18 +119,17 @@ class DeviceSearch:
                 room,
             )
             if self._engine.device.type == "cuda":
-                limit = (
-                    _SHARE_OF_MEMORY
-                    * torch.cuda.get_device_properties(self._engine.device).total_memory
-                )
-                while (
-                    self._beams
-                    and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit
-                ):
+                memory = torch.cuda.get_device_properties(self._engine.device).total_memory
+                # Caches never move once they are recorded, so each room has its own.
+                while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
                     del self._beams[next(iter(self._beams))]
                 beams.record()
             self._beams[room] = beams
         return self._beams[room]
+
+    @property
+    def _bytes(self) -> int:
+        return sum(beams.bytes for beams in self._beams.values())
 
 
 class Beams:
@@ -135,56 +139,63 @@ class Beams:
     """
 
     def __init__(
-        self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int,
-        room: Room
-    ):  # fmt: skip
+        self,
+        model: Transformer,
+        target: Vocabulary,
+        settings: DecodingConfig,
+        nbest: int,
+        room: Room,
+    ):
         self.room = room
         self._model = model
         self._end = target.eos
         self._nbest = nbest
         self._beam = beam = max(settings.beam, nbest)
         self._enough = max(nbest, round(beam * settings.patience))
-        self._capacity = capacity = self._enough - 1 + 2 * beam
+        # A sentence that goes on has fewer than `enough` finished hypotheses. One step adds at most
+        # `beam` that end, and `beam` that are cut off at the largest length.
+        capacity = self._enough - 1 + 2 * beam
         self._first = target.bos
-        device, n = model.output.weight.device, room.sentences
+        device = model.output.weight.device
+        n = room.sentences
         self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
         penalty = LENGTH_PENALTIES[settings.length_penalty]
-        lengths = range(room.places + 2)
-        self._penalties = torch.tensor(
-            [penalty(max(i, 1), settings.alpha) for i in lengths],
-            dtype=torch.float64,
-            device=device,
-        )
+        # A table, so that the kernel needs to know none of the formulas.
+        divisors = [penalty(max(i, 1), settings.alpha) for i in range(room.places + 2)]
+        self._penalties = torch.tensor(divisors, dtype=torch.float64, device=device)
         self._bias = torch.zeros(len(target), device=device)
         self._bias[list(target.never)] = -torch.inf
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.zeros(n, *shape, dtype=dtype, device=device)
 
-        self.last, self.totals = zeros(beam), zeros(beam, dtype=torch.float64)
-        self.longest, self.end_from, self.done = zeros(), zeros(), zeros(dtype=torch.bool)
-        self.tokens = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
-        # ... which hypothesis each came from, ...
+        self.last = zeros(beam)
+        # Totals are in float64, as in NumPy's search: sums of many float32 would tie differently.
+        self.totals = zeros(beam, dtype=torch.float64)
+        self.longest = zeros()
+        self.end_from = zeros()
+        self.done = zeros(dtype=torch.bool)
+        # The history is written once and never reordered. For each step it holds the tokens, the
+        # hypothesis that each came from, and their log-probabilities; `_walk_back` reads it at the
+        # end, from the last token to the first.
+        self.tokens = zeros(beam, room.places, dtype=torch.int32)
         self.parents = zeros(beam, room.places, dtype=torch.int32)
-        self.log_probs = zeros(beam, room.places, dtype=torch.float32)  # ... and what each cost
-        self.count, self.scores = (
-            zeros(),
-            zeros(capacity + 1, dtype=torch.float64),
-        )  # the last place takes what is no hypothesis
-        self.ends = zeros(capacity + 1, 3)  # of a finished hypothesis: step, parent, last token
-        self.end_log_probs = zeros(capacity + 1, dtype=torch.float32)
+        self.log_probs = zeros(beam, room.places, dtype=torch.float32)
+        # Finished hypotheses: how many, their scores, and where in the history each ends.
+        self.count = zeros()
+        self.scores = zeros(capacity, dtype=torch.float64)
+        self.ends = zeros(capacity, 3)  # step, parent, last token
+        self.end_log_probs = zeros(capacity, dtype=torch.float32)
         self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
         self._recorded_start: torch.cuda.CUDAGraph | None = None
         self._recorded_step: torch.cuda.CUDAGraph | None = None
 
     @property
     def _tensors(self) -> list[Tensor]:
-        mine = [
-            self.last, self.totals, self.longest, self.end_from, self.done, self.tokens,
-            self.parents, self.log_probs,
-            self.count, self.scores, self.ends, self.end_log_probs,
-        ]  # fmt: skip
-        return [*mine, *self.decoder.tensors]
+        live = [self.last, self.totals, self.longest, self.end_from, self.done]
+        history = [self.tokens, self.parents, self.log_probs]
+        finished = [self.count, self.scores, self.ends, self.end_log_probs]
+        return [*live, *history, *finished, *self.decoder.tensors]
 
     @property
     def bytes(self) -> int:
@@ -197,7 +208,12 @@ class Beams:
         """
         self._begin()
         self._advance()
-        self._recorded_start, self._recorded_step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # A replay launches hundreds of kernels in one call. Launched one by one, they would take
+        # the host longer than they take the GPU. It works because a step is always the same
+        # computation at the same addresses: what changes, such as the number of the step, is read
+        # from tensors.
+        self._recorded_start = torch.cuda.CUDAGraph()
+        self._recorded_step = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._recorded_start):
             self._begin()
         with torch.cuda.graph(self._recorded_step):
@@ -228,7 +244,8 @@ class Beams:
         self.decoder.start(self._source)
         self.last.fill_(self._first)
         self.totals.fill_(-torch.inf)
-        self.totals[:, 0] = 0.0  # all hypotheses begin as one
+        # All hypotheses of a sentence begin as one; the others would be copies of it.
+        self.totals[:, 0] = 0.0
         self.done.fill_(False)
         self.count.zero_()
         self.scores.fill_(-torch.inf)
@@ -236,6 +253,7 @@ class Beams:
     def take(self, other: "Beams", which: np.ndarray) -> None:
         """Go on with some of another's sentences."""
         rows = torch.from_numpy(which).to(self.last.device)
+        # What is not taken over counts as done, with no hypothesis alive.
         self.done.fill_(True)
         self.totals.fill_(-torch.inf)
         for mine, theirs in zip(self._tensors, other._tensors, strict=True):
@@ -288,7 +306,7 @@ class Beams:
             t[rows, :, :made].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
         )
         # (n, nbest)
-        kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]
+        kept = np.argsort(-scores, axis=1, kind="stable")[:, : self._nbest]
         scores, end_log_probs = (
             np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs)
         )
@@ -300,20 +318,19 @@ class Beams:
         columns = (
             array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
         )
-        return [
-            [
-                Hypothesis(
-                    tuple(tokens[:length] if last == self._end else [*tokens[:length], last]),
-                    score,
-                    (*costs[:length], end_cost),
-                    last == self._end,
-                )
-                for score, length, last, end_cost, tokens, costs in zip(*of_sentence, strict=True)
-                if score > -np.inf
-            ]
-            or [Hypothesis((), -np.inf, (), complete=False)]  # all was forbidden
-            for of_sentence in zip(*columns, strict=True)
-        ]
+        found: list[list[Hypothesis]] = []
+        for of_sentence in zip(*columns, strict=True):
+            hypotheses: list[Hypothesis] = []
+            for score, length, last, end_cost, before, costs in zip(*of_sentence, strict=True):
+                if score == -np.inf:  # an empty place
+                    continue
+                complete = last == self._end
+                output = before[:length] if complete else [*before[:length], last]
+                log_probs_of_output = (*costs[:length], end_cost)
+                hypotheses.append(Hypothesis(tuple(output), score, log_probs_of_output, complete))
+            nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
+            found.append(hypotheses or [nothing])
+        return found
 
 
 def _walk_back(

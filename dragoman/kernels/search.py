@@ -118,7 +118,7 @@ def _advance(
     total = tl.where(real, total, float("-inf"))
 
     score_place = tl.arange(0, scores_block)
-    score_row = scores_at + sentence * (capacity + 1)
+    score_row = scores_at + sentence * capacity
     scores = tl.load(score_row + score_place, mask=score_place < capacity, other=float("-inf"))
     count = tl.load(count_at + sentence)
     penalty = tl.load(penalties_at + steps + 1)
@@ -139,7 +139,7 @@ def _advance(
         if possible & (its_word == end) & (rank < hypotheses):
             its_score = best / penalty
             scores = tl.where(score_place == count, its_score, scores)
-            slot_at = sentence * (capacity + 1) + count
+            slot_at = sentence * capacity + count
             tl.store(scores_at + slot_at, its_score)
             tl.store(ends_at + slot_at * 3, steps.to(tl.int64))
             tl.store(ends_at + slot_at * 3 + 1, its_parent.to(tl.int64))
@@ -160,7 +160,7 @@ def _advance(
     lives = index < alive
     # at the largest length, live hypotheses count as they stand
     if (steps + 1 >= longest) & (over == 0):
-        slot_at = sentence * (capacity + 1) + count + index
+        slot_at = sentence * capacity + count + index
         tl.store(scores_at + slot_at, new_total / penalty, mask=lives)
         tl.store(ends_at + slot_at * 3, (steps + index * 0).to(tl.int64), mask=lives)
         tl.store(ends_at + slot_at * 3 + 1, new_parent.to(tl.int64), mask=lives)
@@ -263,7 +263,7 @@ def choose(
     From `origin` on, tensors are changed in place.
     """
     sentences, hypotheses, places = origin.shape
-    k, capacity = hypotheses + 1, scores.shape[1] - 1
+    k, capacity = hypotheses + 1, scores.shape[1]
     words, found = best_words(logits, bias, end_from, steps, end, k)
     slots = words.shape[1]
     _advance[(sentences,)](
