@@ -22,11 +22,12 @@ _BLOCK = (
 _NEURAL = ("dropout", "output_bias", "tied")
 READ = {
     "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention"),
-    "decoder-only": (*_NEURAL, *_BLOCK, "attention.similarity", "attention.span",
-    "attention.window",
-                     "attention.heads_layout", "attention.projections", "positions.kind",
-                     "positions.join",
-                     "positions.base", "positions.max_length"),
+    "decoder-only": (
+        *_NEURAL, *_BLOCK,
+        "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
+        "attention.projections",
+        "positions.kind", "positions.join", "positions.base", "positions.max_length",
+    ),
     "rnn": (*_NEURAL, "cell"),
     "rnn-attention": (*_NEURAL, "cell", "attention.similarity", "attention_dropout"),
     "gnmt": (*_NEURAL, "attention.similarity", "attention_dropout"),

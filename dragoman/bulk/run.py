@@ -104,7 +104,11 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
 
 def _bar(console: Console) -> Progress:
     return Progress(
-        BarColumn(bar_width=None), TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
-    )  # fmt: skip
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )

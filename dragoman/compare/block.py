@@ -39,8 +39,14 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
     stopped = f" ({listed(broken)} ended in numbers that are not finite)" if broken else ""
     nothing_lost = f"with {listed(useless)} nothing is lost here"
     return Finding(
-        [Bars("BLEU at the same cost", "BLEU", list(everything),
-        [result.bleu for result in everything.values()])],
+        [
+            Bars(
+                "BLEU at the same cost",
+                "BLEU",
+                list(everything),
+                [result.bleu for result in everything.values()],
+            )
+        ],
         (
             f"The whole block reaches {whole.bleu:.1f} BLEU; taking a part out changes that by "
             f"{named(change, '+.1f')}{stopped}: "
@@ -49,7 +55,7 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
             f"all at {whole.flops:.3g} training FLOPs.",
         ),
         not useless,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

@@ -43,7 +43,7 @@ def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Find
             f"{'helps' if seen else 'does not help'} it more than the systems with more built in.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def _best(values: Mapping[str, float]) -> str:

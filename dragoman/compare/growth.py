@@ -127,13 +127,30 @@ def steps_finding(
 
     return Finding(
         [
-            Lines("Operations in a row, counted", "words n", "operations", curves(counted),
-            log_x=True, log_y=True),
-            Lines("Path between the ends, counted", "words n", "steps", curves(paths), log_x=True,
-            log_y=True),
-            Lines(f"A training step of {tokens} words, timed", "words in a sentence",
-            "milliseconds", curves(steps),
-                  log_x=True, log_y=True),
+            Lines(
+                "Operations in a row, counted",
+                "words n",
+                "operations",
+                curves(counted),
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                "Path between the ends, counted",
+                "words n",
+                "steps",
+                curves(paths),
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                f"A training step of {tokens} words, timed",
+                "words in a sentence",
+                "milliseconds",
+                curves(steps),
+                log_x=True,
+                log_y=True,
+            ),
         ],
         (
             f"An encoder of {lengths[-1]} words has "
@@ -146,7 +163,7 @@ def steps_finding(
             f"sentences takes {named(said)} milliseconds, one after the other.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 class _Layer(nn.Module):
@@ -238,12 +255,22 @@ def cost_finding(
     attention, recurrence = times["attention"][-1], times["recurrence"][-1]
     return Finding(
         [
-            Lines("Time of one layer, forward and backward", "words n", "milliseconds",
-                  [Series(kind, lengths, values) for kind, values in times.items()], log_x=True,
-                  log_y=True),
-            Lines("Memory kept for the gradient", "words n", "MiB",
-                  [Series(kind, lengths, values) for kind, values in memory.items()], log_x=True,
-                  log_y=True),
+            Lines(
+                "Time of one layer, forward and backward",
+                "words n",
+                "milliseconds",
+                [Series(kind, lengths, values) for kind, values in times.items()],
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                "Memory kept for the gradient",
+                "words n",
+                "MiB",
+                [Series(kind, lengths, values) for kind, values in memory.items()],
+                log_x=True,
+                log_y=True,
+            ),
         ],
         (
             f"From {lengths[len(lengths) // 2]} to {lengths[-1]} words the time of a layer of "
@@ -256,7 +283,7 @@ def cost_finding(
             f"{'faster' if attention < recurrence else 'slower'} of the two here.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 STEPS = Claim(

@@ -60,7 +60,7 @@ def finding(
             f"{'ahead of' if several > one else 'not ahead of'} one.",
         ),
         several > one,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

@@ -52,8 +52,14 @@ def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Fi
     ]
     seen = fixed < min(others)
     return Finding(
-        [Lines("BLEU by length of the source", "source words (mean of the group)", "BLEU",
-               [Series(name, words, values) for name, values in scores.items()])],
+        [
+            Lines(
+                "BLEU by length of the source",
+                "source words (mean of the group)",
+                "BLEU",
+                [Series(name, words, values) for name, values in scores.items()],
+            )
+        ],
         (
             f"From sentences of {words[0]:.1f} words to those of {words[-1]:.1f}, BLEU goes "
             f"{listed(falls)}.",
@@ -63,7 +69,7 @@ def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Fi
             "here.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

@@ -75,11 +75,18 @@ def finding(
     curves = [Series(kind, words, values) for kind, values in scores.items()]
     return Finding(
         [
-            Lines(f"BLEU by length; trained up to {trained} words",
-            "source words (mean of the group)", "BLEU",
-                  [*curves, Series("sinusoidal, all lengths", words, all_lengths)]),
-            Bars("A phrase moved within its sentence", "cosine of its vectors before and behind",
-                 list(moved), list(moved.values())),
+            Lines(
+                f"BLEU by length; trained up to {trained} words",
+                "source words (mean of the group)",
+                "BLEU",
+                [*curves, Series("sinusoidal, all lengths", words, all_lengths)],
+            ),
+            Bars(
+                "A phrase moved within its sentence",
+                "cosine of its vectors before and behind",
+                list(moved),
+                list(moved.values()),
+            ),
         ],
         (
             f"Trained on sources of up to {trained} words, the longest sentences ({words[-1]:.1f} "
@@ -92,7 +99,7 @@ def finding(
             "steadiest.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

@@ -39,12 +39,24 @@ def finding(
     fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
     return Finding(
         [
-            Lines("Gradient that reaches a word at first", "words from the end",
-            "norm, the last word's = 1",
-                  [Series(name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values])
-                   for name, values in gradients.items()], log_y=True),
-            Lines("Words said rightly", "position in the source", "share right",
-                  [Series(name, list(words), values) for name, values in accuracies.items()]),
+            Lines(
+                "Gradient that reaches a word at first",
+                "words from the end",
+                "norm, the last word's = 1",
+                [
+                    Series(
+                        name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values]
+                    )
+                    for name, values in gradients.items()
+                ],
+                log_y=True,
+            ),
+            Lines(
+                "Words said rightly",
+                "position in the source",
+                "share right",
+                [Series(name, list(words), values) for name, values in accuracies.items()],
+            ),
         ],
         (
             f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is "
@@ -56,7 +68,7 @@ def finding(
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",
         ),
         fades and forgets,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

@@ -55,10 +55,16 @@ class Row:
         r = self.result
         reached = next((flops for flops, bleu in r.curve if bleu >= target), None)
         return [
-            name, f"{r.bleu:.2f}", f"{r.chrf:.2f}", f"{r.parameters:,}", f"{r.flops:.3g}",
-            f"{r.flops / r.steps:.3g}" if r.steps else "–", f"{reached:.3g}" if reached else "–",
-            f"{r.seconds:.0f}", f"{self.sentences_per_s:.0f}",
-        ]  # fmt: skip
+            name,
+            f"{r.bleu:.2f}",
+            f"{r.chrf:.2f}",
+            f"{r.parameters:,}",
+            f"{r.flops:.3g}",
+            f"{r.flops / r.steps:.3g}" if r.steps else "–",
+            f"{reached:.3g}" if reached else "–",
+            f"{r.seconds:.0f}",
+            f"{self.sentences_per_s:.0f}",
+        ]
 
 
 def _table_of(rows: Mapping[str, Row], target: float) -> Table:
@@ -125,8 +131,9 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
     return Finding(
         [
             _table_of(rows, _target_of(rows)),
-            Lines("The course of training", "training FLOPs", "validation BLEU", curves,
-            log_x=True),
+            Lines(
+                "The course of training", "training FLOPs", "validation BLEU", curves, log_x=True
+            ),
             changes,
         ],
         (
@@ -140,7 +147,7 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
             "seconds were taken with other runs beside, sentences per second alone.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def _speed(study: Study, translator: Translator) -> float:
@@ -172,10 +179,13 @@ def ensemble(study: Study, members: Sequence[System]) -> Row:
     outputs = together(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     total = Result(
-        parameters=sum(r.parameters for r in results), steps=sum(r.steps for r in results),
-        flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu,
+        parameters=sum(r.parameters for r in results),
+        steps=sum(r.steps for r in results),
+        flops=sum(r.flops for r in results),
+        seconds=sum(r.seconds for r in results),
+        bleu=bleu,
         chrf=chrf,
-    )  # fmt: skip
+    )
     return Row(total, _speed(study, together))
 
 

@@ -28,8 +28,12 @@ def finding(
     return Finding(
         [
             Bars("BLEU by what text is cut into", "BLEU", list(scores), list(scores.values())),
-            Lines("Sentences without and with an unknown word", "0: without, 1: with", "BLEU",
-                  [Series(name, [0, 1], values) for name, values in apart.items()]),
+            Lines(
+                "Sentences without and with an unknown word",
+                "0: without, 1: with",
+                "BLEU",
+                [Series(name, [0, 1], values) for name, values in apart.items()],
+            ),
         ],
         (
             f"With {unknown:.0%} of the test sentences holding a word that the word vocabulary "
@@ -39,7 +43,7 @@ def finding(
             "pieces.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def show(study: Study) -> Finding:

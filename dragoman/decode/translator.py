@@ -321,8 +321,11 @@ class Translator:
         tokens = settings.batch_tokens or self.engine.batch_tokens
         beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
         room = 1 if self.engine.searches_on_device else LEAST_ROOM
+        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
+        # each sentence, so it gets fewer sentences.
         limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
-        if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
+        # Smaller batches, if there is work for every core: else some cores would wait.
+        if len(parts) >= (at_once := batches_at_once(self.engine)):
             tokens = min(tokens, max(1, sum(lengths) // at_once))
         batches = list(batches_by_length(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]

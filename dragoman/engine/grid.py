@@ -52,7 +52,7 @@ class Grid:
             # every slot is taken and nothing moves, as in greedy search before the first end
             return self
         sources = self.slots[parents]
-        groups = sources // self.width
+        groups = sources // self.width  # the sentence of each row
         counts = np.bincount(groups, minlength=len(self.sentences))
         fits = counts.max() <= self.width and self.length < self.room
         if not fits or np.count_nonzero(counts) < _SPARSE * len(counts):
@@ -74,6 +74,8 @@ class Grid:
         taken = set(sources.tolist())
         stayed: set[int] = set()
         for row, source in enumerate(sources.tolist()):
+            # A hypothesis with one child keeps its slot: moving its cache would cost more than the
+            # step itself. A further child gets the slot of one that has none.
             if source in stayed:
                 group = source - source % self.width
                 slots[row] = next(
@@ -85,6 +87,8 @@ class Grid:
         return np.array(slots)
 
     def _copy(self, source: int, slot: int) -> None:
+        # Before the two parted, the slot holds what the source holds. Beams share most of their
+        # past, so this is a small part of the cache.
         parted = self.writers[source, : self.length] != self.writers[slot, : self.length]
         since = slice(int(parted.argmax()) if parted.any() else self.length, self.length)
         self.writers[slot, since] = self.writers[source, since]

@@ -48,7 +48,8 @@ class State:
         """Arrays for what the step is asked for, unless they are those of the step before."""
         if {name: array.shape for name, array in self.outputs.items()} != shapes:
             kinds = {"best_tokens": np.int64}
-            self.binding.clear_binding_outputs()  # else a step would go on writing where others lay
+            # Else a step would go on writing where others lay.
+            self.binding.clear_binding_outputs()
             self.outputs = {
                 name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
             }
@@ -112,6 +113,8 @@ class OnnxEngine(Engine):
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         longest = int(lengths.max())
+        # Padded to a multiple of the lanes of a vector: else the order of sums would follow the
+        # longest neighbour in the batch, and with it a sentence's rounding.
         real = np.arange(-(-longest // LANES) * LANES) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
@@ -242,6 +245,8 @@ class OnnxEngine(Engine):
         binding = self._session(LISTED_STEP if lists else STEP).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
+        # nothing.
         longer = {}
         for name, cache in zip(self._caches, grid.caches, strict=True):
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
@@ -259,7 +264,7 @@ class OnnxEngine(Engine):
         options = onnxruntime.SessionOptions()
         weights = self._bundle.weights
         options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-        # one would be kept for every new shape, and there are thousands
+        # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
         # file would be.

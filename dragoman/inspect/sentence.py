@@ -59,10 +59,13 @@ class Tree:
     def add(self, step: BeamStep) -> None:
         rows: dict[int, int] = {}
         for parent, token, total, kept, ended in zip(
-            step.parents.tolist(), step.tokens.tolist(), step.totals.tolist(), step.kept.tolist(),
+            step.parents.tolist(),
+            step.tokens.tolist(),
+            step.totals.tolist(),
+            step.kept.tolist(),
             step.ended.tolist(),
             strict=True,
-        ):  # fmt: skip
+        ):
             if total == float("-inf"):  # forbidden
                 continue
             if kept >= 0:

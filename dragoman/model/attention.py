@@ -191,15 +191,17 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
-        causal = causal and queries > 1  # the last position sees everything before it
-        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside
-        # another mask, it has to be given one.
+        # A single query is the last position, which sees everything before it: no mask is needed.
+        causal = causal and queries > 1
+        # Torch's kernel makes the causal mask of a whole sequence by itself, and skips half of the
+        # work. Behind a cache, or beside another mask, it has to be given one.
         if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past
             causal = False
         mask = self.span.visible(mask, at, queries, keys, q.device)
         if by_kernel:
+            # Multi-query attention has one set of keys and values. Expanding it copies nothing.
             k, v = (x.expand(-1, heads, -1, -1) for x in seen)
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:

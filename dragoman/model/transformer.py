@@ -43,9 +43,8 @@ class Embedding(nn.Module):
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
-        self.positions = (POSITIONS[kind] if variants.POSITIONS[kind].vector else NoPositions)(
-            config
-        )
+        has_vector = variants.POSITIONS[kind].vector
+        self.positions = (POSITIONS[kind] if has_vector else NoPositions)(config)
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
         self.scale = math.sqrt(config.width)
@@ -91,6 +90,7 @@ class Transformer(Neural):
         given: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
             given += layer.memory(x)
+        # The empty cache: keys and values as those of the source, of no positions.
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
 
     def advance(
@@ -141,6 +141,7 @@ class Transformer(Neural):
         `encoder` says where sources start, `decoder` where targets (queries) and their sources
         (keys) do.
         """
+        # In self-attention of the decoder, keys lie where the queries do.
         own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
         memory = self.source_embedding(source, source_at)
         for layer in self.encoder:
@@ -175,6 +176,7 @@ class Transformer(Neural):
         )
         real = self._real(source)
         looked_at = [self.source_embedding.again(self.encoder_norm(x, real)) for x in layers]
+        # One memory serves all layers of the decoder, or each layer has its own.
         return looked_at * (len(self.decoder) // len(looked_at))
 
     def _encoder_outputs(

@@ -36,10 +36,8 @@ _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given")
 _CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
-    "training.validate_every",
-    "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
-    "training.consistency",
-    "data.test",
+    "training.validate_every", "training.checkpoint_every", "training.average",
+    "training.validation_beam", "training.sharded", "training.consistency", "data.test",
 }  # fmt: skip
 _SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
 

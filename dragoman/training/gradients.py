@@ -45,6 +45,8 @@ class Gradients:
         self.sums, self.stops = self.results[:2], self.results[2:]
 
     def _make_room(self) -> Tensor:
+        # All gradients are views of one tensor. So clearing them is one operation, and ranks add
+        # theirs, the sums and the wish to stop in one all-reduce.
         parameters = list(self._model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
         room = torch.zeros(sum(sizes) + 3, device=self._device)
@@ -64,14 +66,15 @@ class Gradients:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
         with self.autocast():
             loss, nll = self.losses(batch)
+        # Divided once, by the target tokens of the whole step: an average of averages would weigh
+        # tokens by the micro-batch that they are in.
         (loss / tokens).backward()  # type: ignore[no-untyped-call]
         self.sums += torch.stack([loss.detach(), nll])
 
     def flops(self, batches: Sequence[Batch]) -> float:
         """Operations of a step over these batches, just made."""
-        return (2 if self._consistency else 1) * sum(
-            training_flops(self._model, batch) for batch in batches
-        )
+        passes = 2 if self._consistency else 1
+        return passes * sum(training_flops(self._model, batch) for batch in batches)
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the loss and of -log p, the sums over a batch."""
@@ -119,6 +122,8 @@ class PackedGradients(Gradients):
         self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE
     ):
         super().__init__(model, config, device, ranks)
+        # Packed batches are filled up to a multiple of this. About a sixteenth of a batch: few
+        # shapes to record, and little filling.
         self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
         for embedding in (model.source_embedding, model.target_embedding):
@@ -138,6 +143,8 @@ class PackedGradients(Gradients):
             self._compute(batch.shape, ints, torch.tensor(1 / tokens))
             return
         ints = ints.pin_memory()
+        # A shape is recorded when it comes back. The first time compiles its kernels, which must
+        # not happen while a graph is recorded, and some shapes never come again.
         if batch.shape not in self._graphs:
             self._graphs[batch.shape] = None
             self._compute(
@@ -148,6 +155,8 @@ class PackedGradients(Gradients):
             return
         graph = self._graphs[batch.shape]
         if graph is None:
+            # Graphs run one after the other, so they can share the memory for what is computed in
+            # between.
             pool = next(
                 (known.graph.pool() for known in self._graphs.values() if known is not None), None
             )
@@ -185,7 +194,7 @@ class _Graph:
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)
         self.graph = torch.cuda.CUDAGraph()
-        # NCCL has threads of its own
+        # NCCL's threads may call CUDA while this one records: that is no error.
         with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             compute(shape, self.ints, self.share)
 

@@ -43,9 +43,13 @@ class RiskGradients(Gradients):
     """
 
     def __init__(
-        self, model: Model, config: Config, device: torch.device, target: Vocabulary,
-        ranks: Ranks = ALONE
-    ):  # fmt: skip
+        self,
+        model: Model,
+        config: Config,
+        device: torch.device,
+        target: Vocabulary,
+        ranks: Ranks = ALONE,
+    ):
         super().__init__(model, config, device, ranks)
         self._training = config.training
         self._longest = config.data.max_length

@@ -144,6 +144,7 @@ class Trainer:
         number = progress.step + 1
         tokens = sum(batch.tokens for batch in batches)
         self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
+        # The wish to stop travels with the gradients: all ranks learn of it in the same step.
         self.gradients.stops.fill_(stop)
         self.gradients.gather()
         norm = whole(
@@ -163,6 +164,8 @@ class Trainer:
         launched = _Launched(
             report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]]))
         )
+        # Only now is the step before read. Reading this one would make the host wait for the GPU,
+        # and the GPU for the next launch.
         self.settle(journal)
         self._launched = launched
 
@@ -201,11 +204,10 @@ class Trainer:
                     ) from None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            batches = [
-                part
-                for batch in batches
-                for part in (halves(batch) if len(batch.indices) > 1 else [batch])
-            ]
+            smaller: list[Batch] = []
+            for batch in batches:
+                smaller += halves(batch) if len(batch.indices) > 1 else [batch]
+            batches = smaller
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
@@ -223,6 +225,8 @@ class Trainer:
         self.model.train()
         self.gradients.clear()
         for number, batch in enumerate(batches):
+            # The number that the micro-batch has among those of all ranks: its dropout does not
+            # depend on how many ranks there are.
             number = self.ranks.rank + number * self.ranks.size
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
             self.gradients.add(batch, tokens)
@@ -341,6 +345,7 @@ def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | No
     """
     if not results.is_cuda:
         return results.cpu(), None
+    # Only into pinned memory can a copy run while the host goes on.
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)
     there.copy_(results.detach(), non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
