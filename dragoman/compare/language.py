@@ -88,11 +88,11 @@ def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tup
 def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_COPY) -> Pairs:
     """Random words to be copied in the same order: output i is input i."""
     draw = random.Random(seed)
-    rows = [
-        [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
-        for _ in range(count)
-    ]
-    return [(" ".join(row), " ".join(row)) for row in rows]
+    pairs: Pairs = []
+    for _ in range(count):
+        words = [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
+        pairs.append((" ".join(words), " ".join(words)))
+    return pairs
 
 
 def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
@@ -101,11 +101,10 @@ def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
     A word is one of the digits and those three places before and behind it.
     """
     draw = random.Random(seed)
-    rows = [[draw.randrange(digits) for _ in range(9)] for _ in range(count)]
-    return [
-        (
-            " ".join(f"d{n}" for n in row),
-            " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3)),
-        )
-        for row in rows
-    ]
+    pairs: Pairs = []
+    for _ in range(count):
+        row = [draw.randrange(digits) for _ in range(9)]
+        source = " ".join(f"d{n}" for n in row)
+        target = " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3))
+        pairs.append((source, target))
+    return pairs

@@ -37,18 +37,17 @@ def finding(
         name: (sum(v[:third]) / third, sum(v[-third:]) / third) for name, v in accuracies.items()
     }
     fades, forgets = far["rnn"] < far["transformer"], thirds["rnn"][0] < thirds["rnn"][1]
+    from_the_end = [LONGEST_COPY - n for n in words]
+    reached = []
+    for name, norms in gradients.items():
+        reached.append(Series(name, from_the_end, [norm / norms[-1] for norm in norms]))
     return Finding(
         [
             Lines(
                 "Gradient that reaches a word at first",
                 "words from the end",
                 "norm, the last word's = 1",
-                [
-                    Series(
-                        name, [LONGEST_COPY - n for n in words], [v / values[-1] for v in values]
-                    )
-                    for name, values in gradients.items()
-                ],
+                reached,
                 log_y=True,
             ),
             Lines(

@@ -97,10 +97,8 @@ def as_text(table: Table) -> str:
     """The same table for a terminal."""
     rows = [list(table.columns), *map(list, table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if n == 0 else cell.rjust(w)
-            for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+    lines = []
+    for name, *numbers in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *cells]))
+    return "\n".join(lines)

@@ -49,7 +49,10 @@ def payload(inspection: Inspection) -> dict[str, Any]:
         ],
         "beam": [
             {
-                **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
+                "step": node.step,
+                "parent": node.parent,
+                "fate": node.fate,
+                "best": node.best,
                 "total": round(node.total, 4),
                 "label": piece_label(node.piece),
                 "text": readable([node.piece]),

@@ -177,14 +177,14 @@ def _same_files(old: Any, new: Any) -> bool:
     """
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
-    return all(
-        before["weight"] == after["weight"]
-        and all(
-            _passes(after[side]) or Path(before[side]).resolve() == Path(after[side]).resolve()
-            for side in ("source", "target")
-        )
-        for before, after in zip(old, new, strict=True)
-    )
+    for before, after in zip(old, new, strict=True):
+        if before["weight"] != after["weight"]:
+            return False
+        for side in ("source", "target"):
+            same = Path(before[side]).resolve() == Path(after[side]).resolve()
+            if not same and not _passes(after[side]):
+                return False
+    return True
 
 
 def _passes(name: str) -> bool:
