@@ -18,7 +18,16 @@ from dragoman.version import __version__
 if TYPE_CHECKING:
     from dragoman.inspect.translator import InspectableTranslator as Translator
 
-__all__ = ["DragomanError", "__version__", "load", "train"]
+__all__ = ["DragomanError", "Translator", "__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """`Translator`, imported on use: `import dragoman` stays light."""
+    if name != "Translator":
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    from dragoman.inspect.translator import InspectableTranslator
+
+    return InspectableTranslator
 
 
 def load(
@@ -34,7 +43,7 @@ def load(
     Without a folder, one of the models that come with the package: the first that translates from
     the source into the target language.
     """
-    from dragoman.inspect.translator import InspectableTranslator  # on use: imports stay light
+    from dragoman.inspect.translator import InspectableTranslator
 
     return InspectableTranslator.load(model, device, engine, source=source, target=target)
 
