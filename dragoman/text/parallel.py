@@ -23,6 +23,7 @@ from dragoman.settings import environment_number
 MADE = "<BT>"  # in front of a source that a model made of its target
 _LONGEST_LINE = 2**20  # bytes
 LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
+ALWAYS_UNPACKED = 2**26  # bytes that are read however well they were packed
 _LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
 BLOCK = 2**20  # bytes read at once
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open}
@@ -213,7 +214,7 @@ class _Limits:
         self._total += size
         if self._packed is None or self.longest != _LONGEST_LINE:
             return
-        if self._total > LARGEST_SWELLING * self._packed + 2**26:
+        if self._total > LARGEST_SWELLING * self._packed + ALWAYS_UNPACKED:
             raise CorpusError(
                 f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? Set "
                 f"{_LONGEST_LINE_VARIABLE}={2 * _LONGEST_LINE} to read it all the same."
