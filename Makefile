@@ -37,6 +37,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist w
 test: setup
 	$(PYTEST) -m "not slow"
 
+# Also what takes long: the wheel in an environment of its own, a Ray cluster, kills in the middle of runs.
 test-all: setup check
 	$(PYTEST)
 

@@ -16,17 +16,36 @@ from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.decode.translator import Translator
+    from dragoman.inspect.translator import InspectableTranslator as Translator
 
-__all__ = ["DragomanError", "__version__", "load", "train"]
+__all__ = ["DragomanError", "Translator", "__version__", "load", "train"]
 
 
-def load(model: str | Path = "", device: str = "auto", engine: str = "auto") -> "Translator":
-    """A translator from a bundle's folder, or the package's own; folders joined by commas make an
-    ensemble."""
-    from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
+def __getattr__(name: str) -> Any:
+    """`Translator`, imported on use: `import dragoman` stays light."""
+    if name != "Translator":
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    from dragoman.inspect.translator import InspectableTranslator
 
-    return load(model, device, engine)
+    return InspectableTranslator
+
+
+def load(
+    model: str | Path = "",
+    device: str = "auto",
+    engine: str = "auto",
+    *,
+    source: str = "",
+    target: str = "",
+) -> "Translator":
+    """A translator from a bundle's folder; folders joined by commas make an ensemble.
+
+    Without a folder, one of the models that come with the package: the first that translates from
+    the source into the target language.
+    """
+    from dragoman.inspect.translator import InspectableTranslator
+
+    return InspectableTranslator.load(model, device, engine, source=source, target=target)
 
 
 def train(
@@ -45,8 +64,10 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in
-    `out`."""
+    """Train on two text files (or one `.tsv`) and return the translator.
+
+    Its bundle is left in `out`.
+    """
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
 

@@ -1,5 +1,6 @@
-"""All settings, as frozen dataclasses: `[section]` and `key` of a TOML file, `section.key=value` on
-the command line.
+"""All settings, as frozen dataclasses.
+
+`[section]` and `key` of a TOML file are `section.key=value` on the command line.
 
 Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
 `--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
@@ -31,6 +32,7 @@ from dragoman.settings import (
     setting,
     to_tree,
     toml_lines,
+    with_new_names,
 )
 from dragoman.variants import HEADS_LAYOUTS, MEMORIES, POSITIONS, SIMILARITIES, SPANS, TABLES
 
@@ -40,8 +42,9 @@ MOST_HYPOTHESES = 1000
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is
-    empty).
+    """Two files of the same number of lines, or one `.tsv` file with both sides.
+
+    The `target` of a `.tsv` file is empty.
 
     A name with a * stands for many files: `train.*.de.gz`.
     """
@@ -113,7 +116,12 @@ class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     span: str = setting("soft", "which keys a query sees", choices=SPANS)
     window: int = setting(8, "keys that local attention sees on either side", at_least=0)
-    heads_layout: str = setting("paper", "what each head gets", choices=HEADS_LAYOUTS)
+    heads_layout: str = setting(
+        "paper",
+        "what each head gets",
+        choices=HEADS_LAYOUTS,
+        renamed={"shared": "multi-query"},
+    )
     projections: bool = setting(
         True, "queries, keys and values by matrices; false: they are the input itself"
     )
@@ -124,12 +132,12 @@ class AttentionConfig:
 
 @dataclass(frozen=True)
 class PositionsConfig:
-    kind: str = setting("sinusoidal", "how a position is told", choices=POSITIONS)
+    kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
     join: str = setting(
         "add", "how a position's vector joins the word's", choices=("add", "concat")
     )
     every_layer: bool = setting(
-        False, "positions are told again to the queries, keys and values of every layer"
+        False, "positions are added again to the queries, keys and values of every layer"
     )
     base: float = setting(
         10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
@@ -382,8 +390,9 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file (which may name its own `preset`), then dotted
-    settings.
+    """Defaults, then a preset, then a TOML file, then dotted settings.
+
+    The file may name its own `preset`.
 
     >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
     0.3
@@ -438,6 +447,11 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     """Nested dictionaries, as TOML gives them, to a checked configuration."""
     with nesting_errors("settings"):  # an error quotes the value that it refuses
         return cast(Config, build(Config, tree))
+
+
+def from_saved(tree: Mapping[str, Any]) -> Config:
+    """The same for settings that a model or run was saved with, perhaps by an earlier version."""
+    return from_tree(with_new_names(Config, tree))
 
 
 def write_toml(config: Config) -> str:

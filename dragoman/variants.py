@@ -1,5 +1,4 @@
-"""The variants of the Transformer's parts: one entry each, with all that is known of it without
-torch.
+"""The variants of the Transformer's parts: one entry each, without torch.
 
 Settings take their choices and help texts from these tables, refusals their reasons, and the fast
 code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
@@ -15,14 +14,16 @@ Given = Mapping[str, Any]
 """Settings by dotted name: given["model.width"]."""
 
 
-def nothing(given: Given) -> Iterator[str]:
+def _nothing(given: Given) -> Iterator[str]:
     """Goes with any other setting."""
     return iter(())
 
 
 @dataclass(frozen=True)
 class Variant:
-    """`plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    """A variant of a part.
+
+    `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given
     settings do not go with it.
     """
@@ -30,13 +31,15 @@ class Variant:
     help: str
     plain: bool = False
     fused: bool = True
-    needs: Callable[[Given], Iterator[str]] = nothing
+    needs: Callable[[Given], Iterator[str]] = _nothing
 
 
 @dataclass(frozen=True)
 class Position(Variant):
-    """`vector`: joined to the words (`model/positions.py`). `in_attention`: acts on how far apart
-    query and key are (`model/distances.py`)."""
+    """`vector`: joined to the words (`model/positions.py`).
+
+    `in_attention`: acts on how far apart query and key are (`model/distances.py`).
+    """
 
     vector: bool = False
     in_attention: bool = False
@@ -66,14 +69,13 @@ def _reaches(given: Given) -> Iterator[str]:
     if given["model.architecture"] == "decoder-only" and places <= 2 * longest:
         yield (
             f"model.positions.max_length={places} does not hold two sentences of "
-            f"data.max_length={longest} and their "
-            f"ends, one behind the other: raise the one or lower the other."
+            f"data.max_length={longest} and their ends, one behind the other: raise the one or "
+            "lower the other."
         )
     elif places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
-            f"(a sentence and its "
-            f"end): raise the one or lower the other."
+            "(a sentence and its end): raise the one or lower the other."
         )
 
 
@@ -83,7 +85,7 @@ def _even_features(given: Given) -> Iterator[str]:
     if features % 2:
         yield (
             f"rotary positions turn pairs of features, and a head has {features}: change "
-            f"model.width or model.heads."
+            "model.width or model.heads."
         )
 
 
@@ -92,8 +94,7 @@ def _as_many_layers(given: Given) -> Iterator[str]:
     if encoder != decoder:
         yield (
             f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the "
-            f"encoder, "
-            f"{decoder} in the decoder: set model.encoder_layers={decoder}."
+            f"encoder, {decoder} in the decoder: set model.encoder_layers={decoder}."
         )
 
 
@@ -101,8 +102,8 @@ def _projections(given: Given) -> Iterator[str]:
     if not given["model.attention.projections"]:
         yield (
             f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of "
-            f"projections, and "
-            f"model.attention.projections=false leaves none: set heads_layout=paper."
+            "projections, and model.attention.projections=false leaves none: set "
+            "heads_layout=paper."
         )
 
 
@@ -122,7 +123,7 @@ HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "shared": Variant("heads share keys and values (multi-query attention)", needs=_projections),
+    "multi-query": Variant("heads share keys and values", needs=_projections),
 }
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),

@@ -79,7 +79,7 @@ Weights = dict[str, tuple[float, float]]
 
 def main(corpora: Path) -> None:
     out = corpora / "pretraining"
-    lots = random.Random(1)
+    rng = random.Random(1)
     out.mkdir(exist_ok=True)
     held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
     for language in OTHERS:
@@ -90,14 +90,14 @@ def main(corpora: Path) -> None:
         write(out, f"prose.{name}", dict.fromkeys(real(corpora, PROSE, language)))
         train = tatoeba(corpora, "train", language)
         free = [pair for pair in train if held_out.isdisjoint(map(normalised, pair))]
-        write(out, f"odd.{name}", odd(free, lots))
+        write(out, f"odd.{name}", odd(free, rng))
         write(
             out,
             f"valid.tatoeba.{name}",
-            lots.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
+            rng.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
         )
         write(
-            out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS)
+            out, f"valid.flores.{name}", rng.sample(flores(corpora, "dev", language), VALID_PAIRS)
         )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
@@ -181,7 +181,7 @@ def joined(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
     return found
 
 
-def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
+def odd(pairs: list[Pair], rng: random.Random) -> list[Pair]:
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
     numbered = [pair for pair in pairs if same_numbers(*pair)]
     shared = [(pair, same_names(*pair)) for pair in pairs]
@@ -189,12 +189,12 @@ def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
     named = [(pair, names) for pair, found in shared if (names := [n for n in found if n in known])]
     names = sorted(known)
     return [
-        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 4 * ODD_PAIRS)),
-        *((a.lower(), b.lower()) for a, b in lots.sample(pairs, ODD_PAIRS)),
-        *((a[:-1], b[:-1]) for a, b in lots.sample(marked, ODD_PAIRS)),
-        *(decorated(pair, lots.choice(EMOJI), lots) for pair in lots.sample(pairs, ODD_PAIRS)),
-        *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
-        *(renamed(pair, own, names, lots) for pair, own in lots.choices(named, k=RENAMED_PAIRS)),
+        *((a.upper(), b.upper()) for a, b in rng.sample(pairs, 4 * ODD_PAIRS)),
+        *((a.lower(), b.lower()) for a, b in rng.sample(pairs, ODD_PAIRS)),
+        *((a[:-1], b[:-1]) for a, b in rng.sample(marked, ODD_PAIRS)),
+        *(decorated(pair, rng.choice(EMOJI), rng) for pair in rng.sample(pairs, ODD_PAIRS)),
+        *(renumbered(pair, rng) for pair in rng.choices(numbered, k=ODD_PAIRS)),
+        *(renamed(pair, own, names, rng) for pair, own in rng.choices(named, k=RENAMED_PAIRS)),
     ]
 
 
@@ -207,19 +207,19 @@ def same_numbers(a: str, b: str) -> bool:
     )
 
 
-def decorated(pair: Pair, sign: str, lots: random.Random) -> Pair:
+def decorated(pair: Pair, sign: str, rng: random.Random) -> Pair:
     a, b = pair
-    return lots.choice(
+    return rng.choice(
         [(f"{a} {sign}", f"{b} {sign}"), (f"{sign} {a}", f"{sign} {b}"), (a + sign, b + sign)]
     )
 
 
-def renumbered(pair: Pair, lots: random.Random) -> Pair:
+def renumbered(pair: Pair, rng: random.Random) -> Pair:
     """Other digits, as many (or some more), the same on both sides."""
     others = {}
     for number in NUMBER.findall(pair[0]):
-        digits = len(number) + lots.choice((0, 0, 1, 3))
-        others[number] = str(lots.randrange(10 ** (len(number) - 1), 10**digits))
+        digits = len(number) + rng.choice((0, 0, 1, 3))
+        others[number] = str(rng.randrange(10 ** (len(number) - 1), 10**digits))
     a, b = (NUMBER.sub(lambda found: others[found.group()], text) for text in pair)
     return a, b
 
@@ -233,14 +233,14 @@ def same_names(a: str, b: str) -> list[str]:
     return [word for word in found if found.count(word) == 1 == others.count(word)]
 
 
-def renamed(pair: Pair, found: list[str], names: list[str], lots: random.Random) -> Pair:
+def renamed(pair: Pair, found: list[str], names: list[str], rng: random.Random) -> Pair:
     """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of
     two."""
     a, b = pair
     for name in found:
-        one, other = lots.choice(names), lots.choice(names)
-        mixed = one[: lots.randint(2, 5)] + other[lots.randint(1, 3) :].lower()
-        new = lots.choice([one, mixed, mixed.replace(*lots.choice(ACCENTS), 1)])
+        one, other = rng.choice(names), rng.choice(names)
+        mixed = one[: rng.randint(2, 5)] + other[rng.randint(1, 3) :].lower()
+        new = rng.choice([one, mixed, mixed.replace(*rng.choice(ACCENTS), 1)])
         a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
 

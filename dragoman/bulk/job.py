@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.bulk.shards import Shard
 from dragoman.bundle import model_folders, read_manifest
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Request, Translator, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.errors import BundleError, DragomanError
 from dragoman.version import __version__
 
@@ -20,8 +20,10 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """`show` gives the lines that stand for a translation, if any; its repr tells all that it
-    depends on."""
+    """What to translate with, how, and how to write it.
+
+    `show` gives the lines for a translation, if any. Its repr names all that it depends on.
+    """
 
     model: str
     request: Request
@@ -29,17 +31,26 @@ class Job:
     device: str = "auto"
     engine: str = "auto"
 
+    @property
+    def folders(self) -> list[str]:
+        """Where the model lies; of a bundled one, as the languages of the request say."""
+        return model_folders(self.model, self.request.source_language, self.request.to)
+
     def fingerprint(self) -> str:
-        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write
-        equal parts."""
-        models = [read_manifest(Path(folder)) for folder in model_folders(self.model)]
-        told = (__version__, models, self.request, self.show, self.device, self.engine)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        """A hash of all that decides what a shard becomes.
+
+        Two jobs of equal fingerprints write equal parts.
+        """
+        models = [read_manifest(Path(folder)) for folder in self.folders]
+        parts = (__version__, models, self.request, self.show, self.device, self.engine)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 class Worker:
-    """Translates shards, in this process or in one of its own; the model is loaded with the
-    first."""
+    """Translates shards, in this process or in one of its own.
+
+    The model is loaded with the first shard.
+    """
 
     def __init__(self, job: Job, fingerprint: str, threads: int = 0):
         self._job, self._fingerprint, self._threads = job, fingerprint, threads
@@ -50,8 +61,10 @@ class Worker:
         return "".join(map(self._job.show, translations))
 
     def attempt(self, shard: Shard) -> str | DragomanError:
-        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go
-        away."""
+        """The same, but a user's mistake is returned, not raised.
+
+        Ray would try again, and the mistake would not go away.
+        """
         try:
             return self.translate(shard)
         except DragomanError as error:
@@ -63,6 +76,6 @@ class Worker:
         if job.fingerprint() != self._fingerprint:
             raise BundleError(
                 f"{job.model} on {platform.node()} is another model, or dragoman another version, "
-                f"there."
+                "there."
             )
-        return load(job.model, job.device, job.engine, self._threads)
+        return Translator.load(",".join(job.folders), job.device, job.engine, self._threads)

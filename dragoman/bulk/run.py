@@ -1,5 +1,7 @@
-"""From a file to its translation, in shards: those done before are kept, the others made here or by
-workers on Ray."""
+"""From a file to its translation, in shards.
+
+Shards that are done are kept. The others are made here or by workers on Ray.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
@@ -14,7 +16,7 @@ from dragoman.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
-MOST_FAILURES = 10  # shards; where so many fail, the others will
+_MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
 
@@ -27,8 +29,10 @@ def translate_file(
     address: str = "",
     shard_lines: int = WINDOW_LINES,
 ) -> int:
-    """Write a file's translation and give its number of lines; run again after a kill, it goes on
-    where it was."""
+    """Write a file's translation and return its number of lines.
+
+    Run again after a kill, it goes on where it was.
+    """
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
@@ -71,8 +75,10 @@ def _maker(
 
 
 def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
-    """The shards whose parts were written; those that failed are told of in the end, unless they
-    are too many."""
+    """The shards whose parts were written.
+
+    Those that failed are reported at the end, unless they are too many.
+    """
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:
@@ -83,7 +89,7 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
                 raise text
             else:
                 failed.append((shard, text))
-            if len(failed) == MOST_FAILURES:
+            if len(failed) == _MOST_FAILURES:
                 break
     if failed:
         shard, error = failed[0]
@@ -91,14 +97,18 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
         lines = f"{source} lines {shard.first + 1} to {shard.first + len(shard.lines)}"
         raise RunError(
             f"{lines} failed {RETRIES + 1} times, and so did {len(failed) - 1} other shards "
-            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run the "
-            f"same command again."
+            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run "
+            "the same command again."
         )
 
 
 def _bar(console: Console) -> Progress:
     return Progress(
-        BarColumn(bar_width=None), TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
-    )  # fmt: skip
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )

@@ -57,7 +57,7 @@ def command(
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
     for model in models or []:
-        translator = load_model(model, device, engine)
+        translator = load_model(model, device, engine, from_, to)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
         )

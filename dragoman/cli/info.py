@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.bundle import BUNDLED, CARD, Bundle, read_bundle
+from dragoman.bundle import CARD, Bundle, bundled_models, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import describe_settings
 from dragoman.errors import BundleError, escaped
@@ -23,7 +23,7 @@ def command(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Show a model's card; without one, the installation and the card of the package's own model.
+    """Show a model's card; without one, the installation and the cards of the package's own models.
 
     Example: `dragoman info`
     """
@@ -33,7 +33,7 @@ def command(
         return
     names = [part for part in model.split(",") if part]
     installation = [] if names else [_installation()]
-    for facts in [*installation, *map(_model, names or [BUNDLED])]:
+    for facts in [*installation, *map(_model, names or bundled_models())]:
         if json_:
             print(escaped(json.dumps(facts, ensure_ascii=False)))
             continue

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
 from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
 
@@ -19,9 +18,20 @@ OnStep = Callable[[], None]
 search."""
 
 
+LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5.0 + n) / 6.0) ** alpha,
+    "power": lambda n, alpha: n**alpha,
+    "none": lambda n, alpha: 1.0,
+}
+"""What a sum of log-probabilities is divided by, for n pieces, the end included (Wu et al. 2016,
+section 7)."""
+
+
 class Hypothesis(NamedTuple):
-    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of
-    its end."""
+    """A finished output.
+
+    `log_probs` has one entry more than `tokens` if it is complete: that of its end.
+    """
 
     tokens: tuple[int, ...]
     score: float
@@ -152,8 +162,10 @@ class Finished:
             self._hypotheses[rows.sentences[row]].append(hypothesis)
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over; at the largest length, live hypotheses
-        count as they stand."""
+        """For each sentence, whether its search is over.
+
+        At the largest length, live hypotheses count as they stand.
+        """
         over = np.ones(len(self._hypotheses), dtype=bool)
         # nothing can be over yet
         if length < self._limits.longest.min() and not any(self._hypotheses):
@@ -171,8 +183,10 @@ class Finished:
         return over
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at
-        the last."""
+        """Whether no live hypothesis can beat the `nbest` complete ones.
+
+        Totals only fall, and no divisor is larger than that of the largest length.
+        """
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
@@ -202,3 +216,15 @@ def require_attention(engine: Engine, wanted: bool) -> None:
         raise TranslationError(
             "this model has no attention: it gives neither alignments nor a coverage penalty."
         )
+
+
+def coverage_penalty(attention: np.ndarray, beta: float) -> float:
+    """β Σi log min(Σj aij, 1): a penalty for source words i that got too little attention.
+
+    `attention` has a row per target piece and a column per source piece. (T, S)
+
+    >>> coverage_penalty(np.array([[1.0, 0.0], [0.0, 1.0]]), 0.2)
+    0.0
+    """
+    seen = np.clip(attention.sum(axis=0), 1e-9, 1.0)  # (S,)
+    return float(beta * np.log(seen).sum())

@@ -21,8 +21,7 @@ from dragoman.engine.interface import Engine, top_k
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What an observer sees of a step: every candidate, where it came from and what became of
-    it."""
+    """What an observer sees of a step: every candidate, its origin, and what became of it."""
 
     number: int
     sentences: np.ndarray  # (C,)
@@ -82,12 +81,6 @@ def beam_search(
     return finished.best()
 
 
-def is_simple(settings: DecodingConfig) -> bool:
-    """Whether a step needs nothing but log-probabilities: no attention, no look at what was said
-    before."""
-    return settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
-
-
 @dataclass(frozen=True)
 class _Picked:
     """The candidates that count, ordered by sentence and rank."""
@@ -100,8 +93,10 @@ class _Picked:
 
 
 def _pick(rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, eos: int, beam: int) -> _Picked:
-    """Rank each sentence's candidates: ends among the best `beam` end, the best `beam` others
-    live."""
+    """Rank each sentence's candidates.
+
+    Ends among the best `beam` complete a hypothesis, the best `beam` others live on.
+    """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
     order = np.lexsort((-totals, np.repeat(rows.sentences, width)))

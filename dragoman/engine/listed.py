@@ -1,5 +1,4 @@
-"""What a step over shortlists takes: the pieces that the sentences of a batch may say, and their
-part of the output.
+"""What a step over shortlists takes: the pieces allowed in a batch, and their output weights.
 
 B sentences, U pieces that their lists hold together, L pieces of the longest list, D width.
 """
@@ -62,8 +61,10 @@ class Lists:
         }
 
     def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
-        """Log-probabilities of the whole vocabulary from those of the rows' lists: what is not
-        listed has none."""
+        """Log-probabilities of the whole vocabulary from those of the rows' lists.
+
+        What is not listed has none.
+        """
         rows, columns = np.nonzero(np.isfinite(self.added[sentences]))
         whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
         whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[

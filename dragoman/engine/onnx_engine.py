@@ -19,13 +19,12 @@ import onnxruntime
 from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
-from dragoman.engine.interface import Forbidden, Step
+from dragoman.engine.interface import Engine, Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
 from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import ZERO
-from dragoman.model.sinusoids import sinusoids
-from dragoman.text.vocabulary import Vocabulary
+from dragoman.plain_weights import sinusoids
 
 MASKED = -1e9
 ENCODER, STEP, LISTED_STEP = "encoder", "step", "listed step"
@@ -49,7 +48,8 @@ class State:
         """Arrays for what the step is asked for, unless they are those of the step before."""
         if {name: array.shape for name, array in self.outputs.items()} != shapes:
             kinds = {"best_tokens": np.int64}
-            self.binding.clear_binding_outputs()  # else a step would go on writing where others lay
+            # Else a step would go on writing where others lay.
+            self.binding.clear_binding_outputs()
             self.outputs = {
                 name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
             }
@@ -61,7 +61,7 @@ class State:
                 self.binding.bind_ortvalue_output(name, value)
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     def __init__(self, bundle: Bundle, threads: int = 0):
         """`threads` that share the work of a step; 0: one for each core."""
         if reasons := beyond_graphs(bundle.config.model):
@@ -70,7 +70,7 @@ class OnnxEngine:
                 f"{', '.join(reasons)}: "
                 f"use --engine torch."
             )
-        self.target: Vocabulary = bundle.codec.target
+        self.target = bundle.codec.target
         self._bundle = bundle
         self._config = bundle.config.model
         self.threads = threads
@@ -87,13 +87,10 @@ class OnnxEngine:
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        """The same engine without threads of its own: for several batches at once, a core for
-        each."""
         return OnnxEngine(self._bundle, threads=1)
 
     @cached_property
-    def whole(self) -> "OnnxEngine":
-        """The same engine with every piece allowed, whatever the bundle's shortlist says."""
+    def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
         engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
@@ -110,16 +107,14 @@ class OnnxEngine:
         return positions.max_length if positions.kind == "learned" else None
 
     @property
-    def searches_on_device(self) -> bool:
-        return False
-
-    @property
     def batch_tokens(self) -> int:
         return 1024  # larger batches were slower (docs/LOG.md)
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         lengths = np.array([len(source) for source in sources], dtype=np.int32)
         longest = int(lengths.max())
+        # Padded to a multiple of the lanes of a vector: else the order of sums would follow the
+        # longest neighbour in the batch, and with it a sentence's rounding.
         real = np.arange(-(-longest // LANES) * LANES) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
@@ -194,7 +189,7 @@ class OnnxEngine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
         """Step by step, as search would go if it knew the way, among all pieces."""
-        state = self.whole.start(sources)
+        state = self.without_shortlist.start(sources)
         rows = np.arange(len(sources))
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
@@ -250,6 +245,8 @@ class OnnxEngine:
         binding = self._session(LISTED_STEP if lists else STEP).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
+        # nothing.
         longer = {}
         for name, cache in zip(self._caches, grid.caches, strict=True):
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
@@ -267,7 +264,7 @@ class OnnxEngine:
         options = onnxruntime.SessionOptions()
         weights = self._bundle.weights
         options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-        # one would be kept for every new shape, and there are thousands
+        # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
         # file would be.

@@ -1,5 +1,6 @@
-"""Attention ("Attention Is All You Need", section 3.2): similarity, softmax over keys, weighted sum
-of values, heads.
+"""Attention ("Attention Is All You Need", section 3.2).
+
+It is similarity, softmax over keys, weighted sum of values, in several heads.
 
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
     True = may look, and broadcast to (B, H, T, S).
@@ -40,8 +41,10 @@ def plain_attention(
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may
-    see."""
+    """softmax(similarity(q, k) + bias) v, and the weights.
+
+    Each row sums to one over the keys that it may see.
+    """
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
@@ -60,8 +63,10 @@ def fused_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to
-    memory."""
+    """The same with dot products (scaled by 1/√K), in one kernel.
+
+    It never writes the weights to memory.
+    """
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale
     )
@@ -69,8 +74,11 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class Packed:
-    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] ..
-    starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+    """Where sentences lie end to end, in x of shape (N, D).
+
+    Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
+    starts_k[i+1]; none is longer than `longest`.
+    """
 
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)
@@ -183,15 +191,17 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
-        causal = causal and queries > 1  # the last position sees everything before it
-        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside
-        # another mask, it has to be given one.
+        # A single query is the last position, which sees everything before it: no mask is needed.
+        causal = causal and queries > 1
+        # Torch's kernel makes the causal mask of a whole sequence by itself, and skips half of the
+        # work. Behind a cache, or beside another mask, it has to be given one.
         if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past
             causal = False
         mask = self.span.visible(mask, at, queries, keys, q.device)
         if by_kernel:
+            # Multi-query attention has one set of keys and values. Expanding it copies nothing.
             k, v = (x.expand(-1, heads, -1, -1) for x in seen)
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:

@@ -1,5 +1,6 @@
-"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym, trained and decoded as a
-language model.
+"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym.
+
+It is trained and decoded as a language model.
 
     B sentences, R rows, H heads, S source, T target, D features.
 
@@ -41,8 +42,10 @@ class DecoderOnly(Neural):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the keys and values of the source in every layer and which of them are real;
-        the past is empty."""
+        """The keys and values of the source in every layer, and which are real, are given.
+
+        The past is empty.
+        """
         size = source.shape[1]
         # (B, S), below 0 for padding
         places = torch.arange(size, device=source.device) - _room(self.mask(source))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from dragoman.serve.models import AUTO
+from dragoman.text.languages import AUTO
 
 # all of category Cc but tab and line ends
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -132,8 +132,10 @@ class Health(BaseModel):
 
 
 class Attention(BaseModel):
-    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in
-    base64."""
+    """All that the viewer shows.
+
+    Weights are 16-bit fractions of 65535, little-endian, in base64.
+    """
 
     text: str
     translation: str
@@ -148,8 +150,10 @@ class Keyed(BaseModel):
 
 
 class LibreRequest(Keyed):
-    """LibreTranslate's question; fields that it has and this service does not know are passed
-    over."""
+    """LibreTranslate's request.
+
+    Fields that this service does not know are ignored.
+    """
 
     q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from fastapi import HTTPException
 
 from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
-from dragoman.decode.words import word_probabilities
 from dragoman.errors import ConfigError
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
@@ -143,8 +142,10 @@ class Service:
         return await self.batcher.run(inspect, work, client)
 
     async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
-        """Do what takes time for long texts beside the event loop. A short one may become 18 times
-        as long."""
+        """Do what takes time for long texts beside the event loop.
+
+        A short one may become 18 times as long.
+        """
         whole = "".join(texts)
         if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
             return function()
@@ -159,8 +160,10 @@ class Service:
         nbest: int,
         alignments: bool,
     ) -> list[_Text]:
-        """Texts in the parts that the model takes. Those that would be too much work are
-        refused."""
+        """Texts in the parts that the model takes.
+
+        Those that would be too much work are refused.
+        """
         planned: list[_Text] = []
         total = 0
         for text in texts:
@@ -202,7 +205,7 @@ class Service:
             raise HTTPException(
                 413,
                 f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
-                f"send a shorter text.",
+                "send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
@@ -221,10 +224,9 @@ class Service:
         if work > (most := self.limits.max_work):
             raise HTTPException(
                 413,
-                f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
-                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask "
-                f"for a "
-                "smaller beam and nbest.",
+                f"this takes up to {work:,} positions of the model (pieces of the text, and of "
+                f"the translation for each hypothesis), {most:,} are allowed: send less text, or "
+                "ask for a smaller beam and nbest.",
             )
 
 
@@ -271,8 +273,7 @@ def _translated(
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts: those of the pieces between the language tag and the
-    end."""
+    """The words that the alignment counts, between the language tag and the end."""
     codec = route.model.translator.codec
     ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels

@@ -12,87 +12,100 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WORDS = {
-    "cs": "a je se na že to v s z do ve jsem jsi ne tak jak ale co by pro za už po od jeho mi si "
-          "jsou byl bylo já "
-    "ty",
-    "da": "og i er det at en til på som for med der af ikke jeg har du han hun vi de den et kan "
-          "var hvad hvor men "
-    "min om",
-    "de": "der die das und ist nicht ich du er sie es wir ein eine einen zu den dem in mit auf für "
-          "von hat haben "
-    "sich war auch wie was wo wer kann muss bin bist sind mein meine dein ihr ihn mir dich mich "
-    "noch aber "
-    "ja nein danke bitte guten "
-    "wenn nach bei am im zum diese dieser dieses kein keine sehr hier gut heute immer schon nur "
-    "uns",
-    "en": "the a an and is are was were to of in on at it he she we they you i that this not have "
-          "has had do does "
-    "did be for with my your his her our their what where who how can will would there from but if "
-    "as no me "
-    "him them when very don t s m re ll ve didn isn let want going get know think go like about "
-    "all out up "
-    "please just never good yes hello thank thanks world morning",
-    "es": "el la los las de que y en un una es no se por con para su al lo como más pero sus le ya "
-          "o este sí "
-    "porque esta muy está yo tú él nos me te mi hay qué dónde son tiene del ha he han fue fui era "
-    "ser "
-    "eres soy estoy están tu tus nada todo todos sin sobre si cuando cuándo cómo quién puede puedo "
-    "quiero "
-    "ella ellos usted os nosotros bien también aquí ahora siempre nunca tengo hacer hace había ni "
-    "eso "
-    "esto ese mucho gusta gracias hola buenos mañana señor casa",
-    "fi": "ja on ei se että en oli hän minä sinä mutta kun niin ovat olen olet mitä missä tämä "
-          "joka kuin myös voi "
-    "ole ne minun hänen nyt jos vain sen",
-    "fr": "le la les de des du et est un une il elle nous vous je tu que qui ne pas dans pour sur "
-          "avec ce cette "
-    "son sa ses au aux mais ou où en plus par se être ont sont mon ma mes très suis j l d c qu n s "
-    "ai as "
-    "avez avons a ils elles on leur lui si oui non y moi toi ça cela quand comment quoi tout tous "
-    "bien "
-    "aussi ici rien sans avait était faire fait dit peut peux veux vais va votre notre ton ta tes "
-    "me te "
-    "quel quelle chez jamais toujours beaucoup merci bonjour",
-    "hu": "a az és nem hogy egy is van ez meg de csak ha már én te ő mi mit hol volt el ki azt "
-          "vagy mint még nagyon "
-    "itt",
-    "it": "il lo la i gli le di che e è un una non in per con del della al sono mi si ha ho hai "
-          "come ma più questo "
-    "questa io tu lui lei noi voi loro dove chi cosa molto nel se anche da",
-    "nb": "og i er det at en til på som for med av ikke jeg har du han hun vi de den et kan var "
-          "hva hvor men min om "
-    "meg",
-    "nl": "de het een en van ik is niet je dat in te op met voor zijn die er aan hij zij we wij "
-          "maar om naar ook "
-    "als nog heeft heb mijn wat waar hoe kan wie bent was",
-    "pl": "w i na z do nie się jest to że jak o ja ty on ona co ale czy tak za od po mnie mi jego "
-          "dla jestem był są "
-    "tego",
-    "pt": "o a os as de que e em um uma é não se por com para do da no na mais mas como ao ele ela "
-          "eu você nos "
-    "me meu minha está são foi muito onde quem isso dos das nas à às aos pelo pela num numa tem "
-    "tenho "
-    "estou era ser eles elas te lhe nós seu sua seus suas dele dela este esta esse essa isto "
-    "aquele "
-    "quando porque bem também aqui agora sempre nunca tudo todos todas nada sem sobre até já ainda "
-    "só "
-    "quero posso pode fazer faz há vai vou qual quase favor obrigado olá bom dia",
-    "ro": "și în de la a nu cu pe un o este că mai să am ai are din pentru ce se eu tu el ea noi "
-          "voi dar care fost "
-    "sunt",
-    "sv": "och i är det att en på som för med av inte jag har du han hon vi de den ett kan var vad "
-          "men min om till "
-    "mig",
-    "tr": "ve bir bu da de ne için çok ben sen o biz siz var yok mi mı değil ama gibi daha kadar "
-          "nasıl nerede benim",
-    "ru": "и в не на я что он она мы вы они с а это как но у к по за от из о же все был была есть "
-          "мне меня его ты",
-    "uk": "і в не на я що він вона ми ви вони з а це як але у до по за від із про та є мені мене "
-          "його ти був була",
-    "bg": "и в не на аз че той тя ние вие те с а това как но у до по за от из е се да са съм си ме "
-          "ли",
-}  # fmt: skip
-RUNS = {
+    "cs": (
+        "a je se na že to v s z do ve jsem jsi ne tak jak ale co by pro za už po od jeho mi si "
+        "jsou byl bylo já ty"
+    ),
+    "da": (
+        "og i er det at en til på som for med der af ikke jeg har du han hun vi de den et kan var "
+        "hvad hvor men min om"
+    ),
+    "de": (
+        "der die das und ist nicht ich du er sie es wir ein eine einen zu den dem in mit auf für "
+        "von hat haben sich war auch wie was wo wer kann muss bin bist sind mein meine dein ihr "
+        "ihn mir dich mich noch aber ja nein danke bitte guten wenn nach bei am im zum diese "
+        "dieser dieses kein keine sehr hier gut heute immer schon nur uns"
+    ),
+    "en": (
+        "the a an and is are was were to of in on at it he she we they you i that this not have "
+        "has had do does did be for with my your his her our their what where who how can will "
+        "would there from but if as no me him them when very don t s m re ll ve didn isn let want "
+        "going get know think go like about all out up please just never good yes hello thank "
+        "thanks world morning"
+    ),
+    "es": (
+        "el la los las de que y en un una es no se por con para su al lo como más pero sus le ya o "
+        "este sí porque esta muy está yo tú él nos me te mi hay qué dónde son tiene del ha he han "
+        "fue fui era ser eres soy estoy están tu tus nada todo todos sin sobre si cuando cuándo "
+        "cómo quién puede puedo quiero ella ellos usted os nosotros bien también aquí ahora "
+        "siempre nunca tengo hacer hace había ni eso esto ese mucho gusta gracias hola buenos "
+        "mañana señor casa"
+    ),
+    "fi": (
+        "ja on ei se että en oli hän minä sinä mutta kun niin ovat olen olet mitä missä tämä joka "
+        "kuin myös voi ole ne minun hänen nyt jos vain sen"
+    ),
+    "fr": (
+        "le la les de des du et est un une il elle nous vous je tu que qui ne pas dans pour sur "
+        "avec ce cette son sa ses au aux mais ou où en plus par se être ont sont mon ma mes très "
+        "suis j l d c qu n s ai as avez avons a ils elles on leur lui si oui non y moi toi ça cela "
+        "quand comment quoi tout tous bien aussi ici rien sans avait était faire fait dit peut "
+        "peux veux vais va votre notre ton ta tes me te quel quelle chez jamais toujours beaucoup "
+        "merci bonjour"
+    ),
+    "hu": (
+        "a az és nem hogy egy is van ez meg de csak ha már én te ő mi mit hol volt el ki azt vagy "
+        "mint még nagyon itt"
+    ),
+    "it": (
+        "il lo la i gli le di che e è un una non in per con del della al sono mi si ha ho hai come "
+        "ma più questo questa io tu lui lei noi voi loro dove chi cosa molto nel se anche da"
+    ),
+    "nb": (
+        "og i er det at en til på som for med av ikke jeg har du han hun vi de den et kan var hva "
+        "hvor men min om meg"
+    ),
+    "nl": (
+        "de het een en van ik is niet je dat in te op met voor zijn die er aan hij zij we wij maar "
+        "om naar ook als nog heeft heb mijn wat waar hoe kan wie bent was"
+    ),
+    "pl": (
+        "w i na z do nie się jest to że jak o ja ty on ona co ale czy tak za od po mnie mi jego "
+        "dla jestem był są tego"
+    ),
+    "pt": (
+        "o a os as de que e em um uma é não se por com para do da no na mais mas como ao ele ela "
+        "eu você nos me meu minha está são foi muito onde quem isso dos das nas à às aos pelo pela "
+        "num numa tem tenho estou era ser eles elas te lhe nós seu sua seus suas dele dela este "
+        "esta esse essa isto aquele quando porque bem também aqui agora sempre nunca tudo todos "
+        "todas nada sem sobre até já ainda só quero posso pode fazer faz há vai vou qual quase "
+        "favor obrigado olá bom dia"
+    ),
+    "ro": (
+        "și în de la a nu cu pe un o este că mai să am ai are din pentru ce se eu tu el ea noi voi "
+        "dar care fost sunt"
+    ),
+    "sv": (
+        "och i är det att en på som för med av inte jag har du han hon vi de den ett kan var vad "
+        "men min om till mig"
+    ),
+    "tr": (
+        "ve bir bu da de ne için çok ben sen o biz siz var yok mi mı değil ama gibi daha kadar "
+        "nasıl nerede benim"
+    ),
+    "ru": (
+        "и в не на я что он она мы вы они с а это как но у к по за от из о же все был была есть "
+        "мне меня его ты"
+    ),
+    "uk": (
+        "і в не на я що він вона ми ви вони з а це як але у до по за від із про та є мені мене "
+        "його ти був була"
+    ),
+    "bg": (
+        "и в не на аз че той тя ние вие те с а това как но у до по за от из е се да са съм си ме ли"
+    ),
+}
+_RUNS = {
     "cs": "ř ě ů č š ž", "da": "æ ø å", "de": "ß ä ö ü sch ung ich ein eit cht tz",
     "en": "th wh ing ow ough ck sh",
     "es": "ñ ¿ ¡ ción ll ía ó ue", "fi": "ää yy kk aa ä ö ss",
@@ -104,18 +117,18 @@ RUNS = {
     "ru": "ы э ё ъ",
     "uk": "ї і є ґ", "bg": "ъ щ",
 }  # fmt: skip
-SCRIPTS = {
+_SCRIPTS = {
     "CYRILLIC": ("ru", "uk", "bg", "sr", "mk", "be"), "GREEK": ("el",),
     "ARABIC": ("ar", "fa", "ur"), "HEBREW": ("he",),
     "DEVANAGARI": ("hi",), "THAI": ("th",), "HANGUL": ("ko",), "HIRAGANA": ("ja",),
     "KATAKANA": ("ja",),
     "CJK": ("zh", "ja"),
 }  # fmt: skip
-COVERED = tuple(sorted({*WORDS, *(code for codes in SCRIPTS.values() for code in codes)}))
+COVERED = tuple(sorted({*WORDS, *(code for codes in _SCRIPTS.values() for code in codes)}))
 
 _TOKENS = re.compile(r"[^\W\d_]+")
 _SMALL_WORDS = {code: frozenset(words.split()) for code, words in WORDS.items()}
-_SMALL_RUNS = {code: tuple(runs.split()) for code, runs in RUNS.items()}
+_SMALL_RUNS = {code: tuple(runs.split()) for code, runs in _RUNS.items()}
 _DOUBT = 0.3  # as if each language had been seen this much already
 _LETTERS_READ = 2000
 
@@ -141,7 +154,7 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
     ]
     for script in scripts:
         _share(
-            evidence, [c for c in codes if c in SCRIPTS[script]] if script in SCRIPTS else [], 1.0
+            evidence, [c for c in codes if c in _SCRIPTS[script]] if script in _SCRIPTS else [], 1.0
         )
     for token in _TOKENS.findall(text):
         _share(evidence, [c for c in codes if token in _SMALL_WORDS.get(c, ())], 1.0)

@@ -1,5 +1,6 @@
-"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole
-vocabulary.
+"""Which target pieces may stand in a sentence's translation.
+
+These are some hundred instead of the whole vocabulary.
 
 A source piece brings candidates of its own; some pieces, the end among them, are in every list.
 Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
@@ -16,7 +17,7 @@ import safetensors.numpy
 from dragoman.errors import BundleError
 from dragoman.text.vocabulary import Vocabulary
 
-NAMES = ("always", "candidates", "ends")
+_NAMES = ("always", "candidates", "ends")
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,13 @@ class Shortlist:
         return np.concatenate([[0], self.ends[:-1]])
 
     def of(self, source: Sequence[int]) -> np.ndarray:
-        """The pieces that a translation of these source pieces may be made of, in the order of
-        their ids."""
+        """The pieces allowed in a translation of these source pieces, in the order of their ids."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
         return np.unique(np.concatenate([self.always, *own]))
 
     def to_bytes(self) -> bytes:
         return safetensors.numpy.save(
-            {name: getattr(self, name).astype(np.uint32) for name in NAMES}
+            {name: getattr(self, name).astype(np.uint32) for name in _NAMES}
         )
 
     @classmethod
@@ -45,13 +45,13 @@ class Shortlist:
         cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary
     ) -> "Shortlist":
         """What `to_bytes` wrote, if it fits these vocabularies."""
-        if sorted(stored) != sorted(NAMES) or any(
+        if sorted(stored) != sorted(_NAMES) or any(
             a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
-                f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each."
+                f"the shortlist is not made of {', '.join(_NAMES)}, whole numbers in a row each."
             )
-        always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)
+        always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
         if (
             len(ends) != len(source)
             or (np.diff(ends, prepend=0) < 0).any()

@@ -85,8 +85,10 @@ def leave_bundle(
 
 
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Leave in the model the average of the last checkpoints if it is at least as good as the best
-    one, else that."""
+    """Leave in the model the average of the last checkpoints, or the best checkpoint.
+
+    The average is taken if it is at least as good.
+    """
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
     named = (

@@ -20,7 +20,7 @@ from dragoman.config import (
     Config,
     explicit_settings,
     flatten,
-    from_tree,
+    from_saved,
     make_config,
     replace,
     write_toml,
@@ -32,22 +32,22 @@ from dragoman.presets import PRESETS
 from dragoman.settings import read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
-SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
-_LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
-CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
+_SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
+_LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given")
+_CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
-    "training.validate_every",
-    "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
-    "training.consistency",
-    "data.test",
+    "training.validate_every", "training.checkpoint_every", "training.average",
+    "training.validation_beam", "training.sharded", "training.consistency", "data.test",
 }  # fmt: skip
-SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
+_SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What somebody asked for: the settings of a new run, or to be held against those of an old
-    one."""
+    """What somebody asked for.
+
+    These are the settings of a new run, or those to compare with an old one's.
+    """
 
     preset: str | None
     file: str | Path | None
@@ -64,7 +64,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder if need be and keep other processes out of it."""
     with storage_errors(f"opening the run {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK, "w")  # noqa: SIM115 (held until the end)
+        file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,12 +74,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    return (folder / SETTINGS).exists()
+    return (folder / _SETTINGS).exists()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has left its last bundle; before that there may be one of its best weights so
-    far."""
+    """Whether a run has left its last bundle.
+
+    Before that there may be one of its best weights so far.
+    """
     if not (folder / MANIFEST).exists():
         return False
     return UNFINISHED not in json.loads((folder / CARD).read_bytes())
@@ -117,27 +119,30 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
 
 
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
-    """Text and data as they were prepared; what was named must be the same, but for what shapes no
-    data."""
+    """Text and data as they were prepared.
+
+    What was named must be the same, but for settings that do not shape the data.
+    """
     folder = config.data.prepared
     wanted = flatten(config)
     prepared = prepared_settings(Path(folder))
-    for key in named.keys() & prepared.keys() - SHAPES_NO_DATA:
+    for key in named.keys() & prepared.keys() - _SHAPES_NO_DATA:
         if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
             raise ConfigError(
                 f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave "
-                f"that out, "
-                f"or prepare another folder."
+                "that out, or prepare another folder."
             )
     return replace(
-        config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())}
+        config, {key: prepared[key] for key in prepared.keys() - (_SHAPES_NO_DATA & named.keys())}
     )
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
-    """The run's own settings, with those changed that may change; any other difference is
-    refused."""
-    saved = from_tree(read_toml(folder / SETTINGS))
+    """The run's own settings, with those changed that may change.
+
+    Any other difference is refused.
+    """
+    saved = from_saved(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one
@@ -149,12 +154,12 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
         named = sizes | named
     old, new = flatten(saved), flatten(replace(saved, named))
     for key in new:
-        if key not in CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
+        if key not in _CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
             raise RunError(
-                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: "
-                f"resume with the same settings, or start in another folder."
+                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: resume with the "
+                "same settings, or start in another folder."
             )
-    config = replace(saved, {key: new[key] for key in CHANGEABLE})
+    config = replace(saved, {key: new[key] for key in _CHANGEABLE})
     if config != saved:
         write_settings(folder, config)
     return config
@@ -162,22 +167,24 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
 
 def write_settings(folder: Path, config: Config) -> None:
     with storage_errors(f"writing the settings of {folder}"):
-        write_atomically(folder / SETTINGS, write_toml(config).encode())
+        write_atomically(folder / _SETTINGS, write_toml(config).encode())
 
 
 def _same_files(old: Any, new: Any) -> bool:
-    """The same corpora, although named from another folder; what came through a pipe cannot be
-    compared."""
+    """The same corpora, although named from another folder.
+
+    What came through a pipe cannot be compared.
+    """
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
-    return all(
-        before["weight"] == after["weight"]
-        and all(
-            _passes(after[side]) or Path(before[side]).resolve() == Path(after[side]).resolve()
-            for side in ("source", "target")
-        )
-        for before, after in zip(old, new, strict=True)
-    )
+    for before, after in zip(old, new, strict=True):
+        if before["weight"] != after["weight"]:
+            return False
+        for side in ("source", "target"):
+            same = Path(before[side]).resolve() == Path(after[side]).resolve()
+            if not same and not _passes(after[side]):
+                return False
+    return True
 
 
 def _passes(name: str) -> bool:

@@ -158,8 +158,10 @@ def _begin(
 def _make_trainer(
     config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks
 ) -> Trainer:
-    """A trainer at the newest checkpoint, or at the very beginning, which is made a checkpoint
-    too."""
+    """A trainer at the newest checkpoint, or at the very beginning.
+
+    The beginning is made a checkpoint too.
+    """
     codec, device = data.codec, ranks.device
     model = build_model(
         config.model, codec.source, codec.target, codec.shared, config.training.seed
@@ -229,8 +231,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
         f"{languages}: {len(store):,} pairs, {int(store.source_lengths.sum()):,} source and "
-        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for "
-        f"validation"
+        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs "
+        "for validation"
     )
     console.print(
         f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary "
@@ -263,8 +265,9 @@ class _Interrupted(BaseException):
 
 
 class _Interruption:
-    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at
-    once); else at once.
+    """SIGINT and SIGTERM end a run: while it trains, after the current step.
+
+    A second SIGINT, or one outside training, ends it at once.
 
     `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent
     already.

@@ -66,6 +66,7 @@ def history(folder: Path) -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_no_kill_changes_the_result(tmp_path, capsys, device: str) -> None:
     """A checkpoint after every step. Every other kill is made to fall into the writing of one, the

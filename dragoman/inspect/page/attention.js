@@ -110,7 +110,7 @@ function attentionPanel(panel, data) {
   }
   function show() {
     state.pinned = null;
-    const map = shown(), sides = { source: "Source", target: "Translation", said: "Said before" };
+    const map = shown(), sides = { source: "Source", target: "Translation", shifted: "Translation before" };
     askingTitle.replaceChildren(`${sides[map.rows]} `, element("span", {}, "· asks"));
     lookedAtTitle.replaceChildren(`${sides[map.columns]} `, element("span", {}, "· is looked at"));
     matrix = attentionMatrix(data, map, 0, 0, state.byWords);

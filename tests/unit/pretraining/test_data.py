@@ -15,12 +15,12 @@ from dragoman.config import make_config
 
 
 def test_names_and_numbers_are_changed_alike_on_both_sides() -> None:
-    lots = random.Random(1)
+    rng = random.Random(1)
     for _ in range(50):
-        a, b = data.renumbered(("Raum 12 hat 345 Stühle.", "Room 12 has 345 chairs."), lots)
+        a, b = data.renumbered(("Raum 12 hat 345 Stühle.", "Room 12 has 345 chairs."), rng)
         assert sorted(re.findall(r"\d+", a)) == sorted(re.findall(r"\d+", b)) != ["12", "345"]
         a, b = data.renamed(
-            ("Wo ist Tom?", "Where is Tom?"), ["Tom"], ["Anna", "Giovanni", "Karl"], lots
+            ("Wo ist Tom?", "Where is Tom?"), ["Tom"], ["Anna", "Giovanni", "Karl"], rng
         )
         assert a.removeprefix("Wo ist ") == b.removeprefix("Where is ") != "Tom?"
 
