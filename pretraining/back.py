@@ -39,7 +39,8 @@ def main(corpora: Path, model: str) -> None:
 
 def sentences(corpora: Path, language: str) -> list[str]:
     """Each once, in the order of the file."""
-    with bz2.open(corpora / "real" / f"commonvoice.{language}.txt.bz2", "rt", encoding="utf-8") as file:
+    path = corpora / "real" / f"commonvoice.{language}.txt.bz2"
+    with bz2.open(path, "rt", encoding="utf-8") as file:
         found = dict.fromkeys(line.strip() for line in file)
     return [text for text in found if len(text.split()) in WORDS]
 

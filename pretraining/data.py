@@ -85,7 +85,7 @@ def main(corpora: Path) -> None:
     for language in OTHERS:
         name = f"{language}-en"
         docs = list(documents(corpora, language))
-        write(out, f"docs.{name}", lots.sample(docs, min(DOC_PAIRS, len(docs))))
+        write(out, f"docs.{name}", rng.sample(docs, min(DOC_PAIRS, len(docs))))
         write(out, f"words.{name}", dict.fromkeys(real(corpora, WORDS, language)))
         write(out, f"prose.{name}", dict.fromkeys(real(corpora, PROSE, language)))
         train = tatoeba(corpora, "train", language)
