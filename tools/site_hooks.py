@@ -24,6 +24,7 @@ FROM_ROOT = {
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.S
 )
+_FETCHED = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^>]*>')
 _CODE = re.compile(r"^Code: `(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`$", re.M)
 
 
@@ -39,6 +40,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     return with_formulas(content)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Nothing that a browser would fetch from elsewhere while it shows the page."""
+    if found := _FETCHED.search(output):
+        raise ValueError(f"{page.file.src_uri} would fetch something from elsewhere: {found[0]}")
+    return output
 
 
 def with_links_of_the_site(markdown: str) -> str:
@@ -67,13 +75,15 @@ def with_code(markdown: str) -> str:
 def source_of(module: str, name: str) -> str:
     """A class, function or table of a module, as it is written there.
 
-    >>> source_of("import math\\nclass Half:\\n    def of(self, x):\\n        return x / 2", "Half.of")
+    >>> source_of("class Half:\\n    def of(self, x):\\n        return x / 2", "Half.of")
     'def of(self, x):\\n    return x / 2'
     """
     body = ast.parse(module).body
     lines: list[str] = []
     for part in name.split("."):
-        node = next(node for node in body if part in _names(node))
+        node = next((node for node in body if part in _names(node)), None)
+        if node is None:
+            raise ValueError(f"there is no {name} in the module.")
         lines = module.splitlines()[node.lineno - 1 : node.end_lineno]
         body = getattr(node, "body", [])
     indent = len(lines[0]) - len(lines[0].lstrip())
