@@ -45,8 +45,23 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in
-    `out`."""
+    """Train on two text files, or on one `.tsv` file, and return the translator.
+
+    Args:
+        source: File of source sentences, one per line.
+        target: File of their translations, line by line.
+        out: Folder for the run. The finished model stays there.
+        preset: Sizes to start from, such as "tiny" or "base".
+        settings: Settings by dotted name, such as `{"model.norm": "pre"}`.
+        valid: Validation set; without one, pairs are held out.
+        test: Test set, scored once, at the end.
+        source_language: Needed only if the file's suffix does not name it.
+        target_language: Likewise.
+        config: TOML file with settings and corpora.
+        init: Model whose weights to start from.
+        device: "auto", "cpu", "cuda" or "mps".
+        resume: Continue the run in `out`.
+    """
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
 

@@ -24,6 +24,7 @@ FROM_ROOT = {
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.S
 )
+_SHORT_CODE = re.compile(r"<code>([^<]{1,28})</code>")  # such as an option: not to be broken
 _FETCHED = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^>]*>')
 _CODE = re.compile(r"^Code: `(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`$", re.M)
 
@@ -39,7 +40,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    return with_formulas(content)
+    return _SHORT_CODE.sub(r'<code class="short">\1</code>', with_formulas(content))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
