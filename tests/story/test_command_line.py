@@ -374,4 +374,4 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
         "holds no prepared data"
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
     )
-    assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
+    assert "already exists" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
