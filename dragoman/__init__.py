@@ -69,7 +69,7 @@ def train(
         from dragoman.training.run import train
 
     if not out:
-        raise ConfigError("train needs `out`, the folder for the run.")
+        raise ConfigError("train needs `out`, a folder for the run.")
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
         given = sides is not None and str(sides[0])
@@ -92,5 +92,5 @@ def train(
         resume=resume,
     )
     if not outcome.finished:
-        raise RunError(f"the run in {out} was interrupted; go on with resume=True.")
+        raise RunError(f"the run in {out} was interrupted: continue with resume=True.")
     return load(out, device)

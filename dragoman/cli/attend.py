@@ -60,7 +60,7 @@ def command(
     from dragoman.inspect.sentence import inspect_sentence
 
     if not (out or svg or png):
-        raise ConfigError("nothing to write: give --out page.html, --svg or --png.")
+        raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
     translator = load_model(model, device, engine)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)

@@ -23,7 +23,7 @@ def command(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Show a model's card. Without a model, show what is installed and the bundled model's card.
+    """Show a model's card; without one, the installation and the card of the package's own model.
 
     Example: `dragoman info`
     """

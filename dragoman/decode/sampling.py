@@ -13,14 +13,8 @@ from dragoman.engine.interface import Engine
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw translations instead of searching for the best.
-
-    Attributes:
-        temperature: Divides the logits; below 1 it sharpens the distribution, 0 takes the best.
-        top_k: Draw only from the k most likely pieces; 0: from all.
-        top_p: Draw only from the most likely pieces that together have this probability.
-        seed: The draws of a text depend on this and on its number, not on its batch.
-    """
+    """How to draw instead of to search: sharpen, then keep the k likeliest, then the likeliest of
+    joint mass p."""
 
     temperature: float = 1.0
     top_k: int = 0

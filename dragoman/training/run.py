@@ -140,7 +140,7 @@ def _begin(
     if config.model.architecture == "lexical":
         if ranks.size > 1:
             raise ConfigError(
-                "model.architecture=lexical counts in one process: start it without torchrun."
+                "model.architecture=lexical trains in one process: start it without torchrun."
             )
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(

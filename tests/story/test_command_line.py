@@ -290,7 +290,7 @@ def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_
         "training.max_steps=2",
     ]
     assert dragoman(*command, "--resume").code == 0  # nothing to resume: from the beginning
-    assert "already holds a run" in dragoman(*command).err
+    assert "already contains a run" in dragoman(*command).err
     other = dragoman(*command, "--resume", "--set", "model.dropout=0.5")
     assert other.code == 1
     assert "was started with model.dropout=0.1, not 0.5" in other.err
