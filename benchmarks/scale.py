@@ -204,10 +204,10 @@ $w$ and a delay of $h$ for each message:
 | hours | $T(n) = \\text{{steps}} \\cdot (k(n) + u + c(n)) / (3600 \\cdot \\text{{share}})$ | |
 
 Within a node, the link is NVLink. Beyond a node, it is the slower of NVLink and all adapters of a
-node together, because rings can leave a node over each of them. Two simplifications pull in opposite
-directions. Summing is not hidden behind computing, which makes the figures for many GPUs too high.
-A 64th of a batch is assumed to be computed as efficiently as a whole one, which makes them too low.
-"Efficiency" is the speed-up over one GPU divided by the number of GPUs.
+node together, because rings can leave a node over each of them. Two simplifications pull in
+opposite directions. Summing is not hidden behind computing, which makes the figures for many GPUs
+too high. A 64th of a batch is assumed to be computed as efficiently as a whole one, which makes
+them too low. "Efficiency" is the speed-up over one GPU divided by the number of GPUs.
 
 | model | GPUs | computing, ms | update, ms | summing, ms | efficiency | hours | dollars |
 |---|---|---|---|---|---|---|---|
@@ -232,9 +232,9 @@ driver that dies costs one shard per worker.
 
 ## Checked against a real run
 
-`python benchmarks/scale.py --log RUN/log.jsonl` compares the one-GPU prediction, $1 / (v \\cdot
-\\text{{share}})$ seconds for every target token of a run, with the seconds in the run's log, without
-validations. For the run of `configs/tatoeba.de-en.toml` on one H200 ([log](LOG.md); 184,694,514
+`python benchmarks/scale.py --log RUN/log.jsonl` compares the one-GPU prediction with the seconds in
+a run's log, without validations. The prediction is $1 / (v \\cdot \\text{{share}})$ seconds per
+target token. For the run of `configs/tatoeba.de-en.toml` on one H200 ([log](LOG.md); 184,694,514
 target tokens, each computed twice for R-Drop) it predicts 291.6 s; the run took 475.1 s, a ratio of
 1.63. The prediction assumes as many operations per second as base reaches with sentences of 25
 tokens. That model is smaller, its sentences have nine pieces, and it used 23% of the device where
