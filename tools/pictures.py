@@ -23,7 +23,7 @@ from dragoman.model.sinusoids import sinusoids
 from dragoman.model.spans import SPANS, causal_mask
 from dragoman.text.lexicon import Model1
 from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.schedule import constant, linear, noam
+from dragoman.training.schedule import learning_rate
 
 FOLDER = Path(__file__).parents[1] / "docs/assets/lectures"
 INK, BLUE, ORANGE, GREEN, PINK = "#7a828c", "#3b82d0", "#d9822b", "#2a9d76", "#b8548f"
@@ -453,15 +453,18 @@ def smoothing() -> str:
 
 
 def schedules() -> str:
-    steps = list(range(0, 20001, 100))
-    steps[0] = 1
-    peak = noam(4000, 1.0, 4000, 512)
-    series = {
-        "noam, inverse-sqrt": [noam(step, 1.0, 4000, 512) / peak for step in steps],
-        "linear": [linear(step, 1.0, 4000, 20000) for step in steps],
-        "constant": [constant(step, 1.0, 4000) for step in steps],
-    }
-    return curves({name: (steps, rates) for name, rates in series.items()}, "step", "rate / peak")
+    """Each relative to its own peak, at the end of the warm-up."""
+    steps = [1, *range(100, 20001, 100)]
+    series = {}
+    for kind in ("noam", "linear", "constant"):
+        settings = {"training.schedule": kind, "training.max_steps": 20000}
+        training = make_config(
+            "base", settings={**settings, "training.warmup_steps": 4000}
+        ).training
+        peak = learning_rate(4000, training, 512)
+        rates = [learning_rate(step, training, 512) / peak for step in steps]
+        series["noam, inverse-sqrt" if kind == "noam" else kind] = (steps, rates)
+    return curves(series, "step", "rate / peak")
 
 
 def beam() -> str:
