@@ -150,7 +150,8 @@ def _begin(
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
     if not _train(trainer, folder, console, interruption):
-        console.print(f"interrupted: step {trainer.progress.step:,} is saved. Continue with --resume.")
+        step = trainer.progress.step
+        console.print(f"interrupted: step {step:,} is saved. Continue with --resume.")
         return Outcome(folder, finished=False)
     return Outcome(folder, True, finish(trainer, test, folder, console))
 
