@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-all fuzz torture check audit lowest bench bench-serve soak clean
+.PHONY: setup demo train-demo test test-all fuzz torture check docs audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -13,7 +13,7 @@ $(BIN)/dragoman:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,docs,dev]"
 	touch $(READY)
 
 # The model that comes with the package, without PyTorch: most of the time goes into installing.
@@ -54,6 +54,11 @@ check: setup audit
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, in build/site: every page, and nothing that a browser would have to fetch from elsewhere.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 # Fails on a pinned version with a known vulnerability. Where the advisories cannot be reached, it says in one line that
 # nothing was audited, and passes.

@@ -64,9 +64,22 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator.
+    """Train on two text files, or on one `.tsv` file, and return the translator.
 
-    Its bundle is left in `out`.
+    Args:
+        source: File of source sentences, one per line.
+        target: File of their translations, line by line.
+        out: Folder for the run. The finished model stays there.
+        preset: Sizes to start from, such as "tiny" or "base".
+        settings: Settings by dotted name, such as `{"model.norm": "pre"}`.
+        valid: Validation set; without one, pairs are held out.
+        test: Test set, scored once, at the end.
+        source_language: Needed only if the file's suffix does not name it.
+        target_language: Likewise.
+        config: TOML file with settings and corpora.
+        init: Model whose weights to start from.
+        device: "auto", "cpu", "cuda" or "mps".
+        resume: Continue the run in `out`.
     """
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
@@ -75,7 +88,7 @@ def train(
         from dragoman.training.run import train
 
     if not out:
-        raise ConfigError("train needs `out`, the folder for the run.")
+        raise ConfigError("train needs `out`, a folder for the run.")
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
         given = sides is not None and str(sides[0])
@@ -98,5 +111,5 @@ def train(
         resume=resume,
     )
     if not outcome.finished:
-        raise RunError(f"the run in {out} was interrupted; go on with resume=True.")
+        raise RunError(f"the run in {out} was interrupted: continue with resume=True.")
     return load(out, device)

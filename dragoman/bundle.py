@@ -297,9 +297,9 @@ def _card(raw: bytes) -> dict[str, Any]:
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]
             if not isinstance(score["value"], int | float) or not math.isfinite(score["value"]):
-                raise TypeError("a score is no number")
+                raise TypeError("a score is not a number")
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise BundleError(f"{CARD} cannot be read ({error}).") from None
     if not all(isinstance(text, str) for text in texts):
-        raise BundleError(f"{CARD} has a language or a score whose name is no text.")
+        raise BundleError(f"{CARD} has a language or a score whose name is not text.")
     return card

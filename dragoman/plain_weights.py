@@ -77,13 +77,13 @@ def check_plain_weights(
             raise BundleError(f"weight {name} is missing.")
         found = weights[name]
         if found.shape != shape:
-            raise BundleError(f"weight {name} has shape {found.shape}, this model wants {shape}.")
+            raise BundleError(f"weight {name} has shape {found.shape}, but this model has {shape}.")
         quantised = name + SCALES in weights
         if quantised and (len(shape) != 2 or name.endswith("positions.table")):
-            raise BundleError(f"weight {name} is in int8, which is for matrices alone.")
+            raise BundleError(f"weight {name} is in int8, which is only for matrices.")
         if not quantised and found.dtype != np.float32:
             raise BundleError(
-                f"weight {name} is stored as {found.dtype}, this model wants float32."
+                f"weight {name} is stored as {found.dtype}, but this model has float32."
             )
         known |= {name, name + SCALES} if quantised else {name}
     if unknown := sorted(weights.keys() - known):

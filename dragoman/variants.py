@@ -3,7 +3,7 @@
 Settings take their choices and help texts from these tables, refusals their reasons, and the fast
 code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
 with the same names. To add one, add an entry here and its class there; a module of your own can do
-the same before a config is read (docs/guide.md).
+the same before a config is read (docs/variants.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -72,7 +72,7 @@ def options(
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="Import a module of your own that adds variants; may be repeated.",
+            help="Import your own module, which adds variants (repeatable).",
         ),
     ] = None,
 ) -> None:

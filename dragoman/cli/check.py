@@ -23,18 +23,18 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="SRC,TGT",
-            help="A validation or test set that training must not see; may be repeated.",
+            help="A validation or test set that training must not see (repeatable).",
         ),
     ] = None,
     fix_: Annotated[
         str,
         typer.Option(
-            "--fix", metavar="OUT", help="Folder for a cleaned copy and a log of changes."
+            "--fix", metavar="OUT", help="Write a cleaned copy and a log of changes to this folder."
         ),
     ] = "",
     json_: Json = False,
 ) -> None:
-    """Say what is wrong with a corpus, and where; write a cleaned copy of it.
+    """Report what is wrong with a corpus and where; --fix writes a cleaned copy.
 
     Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """

@@ -10,7 +10,7 @@ from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import ConversionError, needs_torch
 from dragoman.text.parallel import language_of, read_pairs
 
-app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
+app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True)
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
@@ -21,17 +21,18 @@ def to_onnx(
     model: In,
     out: Out,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")
+        bool,
+        typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
     ] = False,
     shortlist: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="SRC TGT",
-            help="Parallel text to learn from which pieces translate which: faster.",
+            help="Parallel text from which to learn a lexical shortlist: faster.",
         ),
     ] = None,
 ) -> None:
-    """Write a bundle that translates on CPUs with ONNX Runtime by default: fast, without PyTorch.
+    """Write a bundle for ONNX Runtime: fast on CPUs, without PyTorch.
 
     Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
     """
@@ -59,7 +60,7 @@ def to_ctranslate2(model: In, out: Out) -> None:
 
 @app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
-    """Write a MarianMT folder for `transformers`; the model must be post-norm with sinusoidal
+    """Write a MarianMT folder for `transformers`. The model must be post-norm with sinusoidal
     positions.
 
     Example: `dragoman convert to-huggingface runs/post runs/post.hf`
@@ -73,10 +74,12 @@ def to_huggingface(model: In, out: Out) -> None:
 def from_huggingface(
     model: In,
     out: Out,
-    onnx: Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")] = True,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Make the bundle for the ONNX engine, as to-onnx does.")
+    ] = True,
+    int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits.")] = False,
 ) -> None:
-    """Make a bundle of a MarianMT folder, such as the OPUS-MT translators.
+    """Make a bundle from a MarianMT folder, such as an OPUS-MT translator.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
     """
@@ -92,7 +95,7 @@ def from_huggingface(
 
 def _new(model: str, out: str) -> Path:
     if Path(out).resolve() == Path(model).resolve():
-        raise ConversionError(f"{out} is the model itself: name another folder to write.")
+        raise ConversionError(f"{out} is the model itself: choose another folder.")
     if Path(out).is_dir() and any(Path(out).iterdir()):
-        raise ConversionError(f"{out} is not empty: name a new folder.")
+        raise ConversionError(f"{out} is not empty: choose a new folder.")
     return Path(out)

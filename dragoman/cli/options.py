@@ -15,7 +15,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Folder of a trained model, or the package's own; a comma joins several.",
+        help="Folder or name of a model; default: the bundled one. Commas join an ensemble.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
@@ -24,31 +24,38 @@ EngineName = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be given repeatedly."
-    ),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (repeatable)."),
 ]
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 Beam = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy."),
+    typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy search."),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")]
-Temperature = Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")]
-TopK = Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")]
+Sample = Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, help="With --sample: below 1, likely pieces become likelier.")
+]
+TopK = Annotated[
+    int, typer.Option(min=0, help="With --sample: draw only from the k most likely pieces.")
+]
 TopP = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="With --sample: draw from the top pieces with this total probability.",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="With --sample.")]
-Workers = Annotated[int, typer.Option(min=0, help="Work in shards on so many processes, on Ray.")]
+Seed = Annotated[int, typer.Option(min=0, help="With --sample: the seed of the draws.")]
+Workers = Annotated[
+    int, typer.Option(min=0, help="Split the work over this many processes, on Ray.")
+]
 Address = Annotated[
-    str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")
+    str, typer.Option(help="With --workers: an existing Ray cluster, HOST:PORT or auto.")
 ]
-ShardLines = Annotated[
-    int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")
-]
+ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines per shard.")]
 
 
 def load_model(
@@ -74,5 +81,7 @@ def decoding_settings(
     settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
     for name in settings:
         if not name.startswith("decoding."):
-            raise ConfigError(f"{name} cannot be set here: a trained model takes decoding.* alone.")
+            raise ConfigError(
+                f"{name} cannot be set here: for a trained model, set only decoding.*"
+            )
     return replace(model.config, settings).decoding

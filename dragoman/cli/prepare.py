@@ -32,8 +32,9 @@ def command(
     ] = None,
     set_: Set = None,
 ) -> None:
-    """Make corpora ready: pieces learned, ids on disk. Any number of runs start from there: train
-    --prepared DIR.
+    """Prepare corpora once for many runs: learn the vocabulary, store the ids on disk.
+
+    The runs start from there with train --prepared DIR.
 
     Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data
     --preset tiny`
@@ -45,7 +46,7 @@ def command(
     if not out:
         raise typer.BadParameter("give a folder for the data.", param_hint="--out")
     if Path(out).exists():
-        raise RunError(f"{out} is there already: choose another --out.")
+        raise RunError(f"{out} already exists: choose another --out.")
     given = parse_set(set_ or [])
     if source:
         given["data.corpora"] = [
@@ -54,8 +55,7 @@ def command(
     settings = make_config(preset, config, given)
     if not settings.data.corpora:
         raise ConfigError(
-            "there is nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config "
-            "file."
+            "nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file."
         )
     started = time.monotonic()
     codec = read_bundle(settings.training.init).codec if settings.training.init else None

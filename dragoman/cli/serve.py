@@ -17,39 +17,37 @@ def command(
         typer.Option(
             "--model",
             "-m",
-            help="Folder of a trained model; may be repeated. Without: the package's own.",
+            help="Folder of a model (repeatable); default: the bundled one.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; 0.0.0.0: at every address there is.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen at; 0: any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8000,
     api_key: Annotated[
         str,
         typer.Option(
-            envvar="DRAGOMAN_API_KEY", help="Clients must show this key.", show_default=False
+            envvar="DRAGOMAN_API_KEY", help="Key that clients must send.", show_default=False
         ),
     ] = "",
     queue: Annotated[
-        int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")
+        int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
     ] = 1024,
-    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds for a request.")] = 30,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters in a request.")] = 5000,
+    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds per request.")] = 30,
+    max_characters: Annotated[int, typer.Option(min=1, help="Characters per request.")] = 5000,
     max_work: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Positions of the model in a request: pieces of the text, and of its translation "
-            "times the beam.",
+            help="Work per request, in positions of the model: pieces of the text, plus pieces of "
+            "its translation times the beam.",
         ),
     ] = 150_000,
     max_connections: Annotated[
         int,
-        typer.Option(
-            min=1, help="Open connections; fewer where the system allows fewer open files."
-        ),
+        typer.Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
     ] = 1000,
     max_connections_per_client: Annotated[
         int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
@@ -60,7 +58,7 @@ def command(
     ] = 10,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="A site whose pages may call the service; may be repeated."),
+        typer.Option(help="A site whose pages may call the service (repeatable)."),
     ] = None,
     engine: EngineName = "auto",
     device: Device = "auto",

@@ -36,7 +36,7 @@ from dragoman.text.parallel import read_lines
 def command(
     model: Model = "",
     input_: Annotated[
-        str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")
+        str, typer.Option("--input", "-i", help="Real text, one sentence per line (.gz, .bz2).")
     ] = "",
     output: Annotated[
         str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
@@ -44,7 +44,7 @@ def command(
     kind: Annotated[
         str,
         typer.Option(
-            help="back: the text is the target, and its source is made; distil: the reverse."
+            help="back: the text is the target, and the model makes its source; distil: reverse."
         ),
     ] = "back",
     from_: From = "",
@@ -71,7 +71,7 @@ def command(
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")
     if not (input_ and output):
         raise ConfigError(
-            "text to read and a corpus to write are needed: give --input F and --output F."
+            "synthesize needs text to read and a corpus to write: give --input F and --output F."
         )
     decoding = decoding_settings(read_bundle(model_folders(model, from_, to)[0]), set_, beam)
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
@@ -82,6 +82,6 @@ def command(
     )
     pairs = sum(1 for _ in read_lines(output))
     print(
-        f"{pairs:,} pairs in {output}; {lines - pairs:,} lines left out, empty on one side",
+        f"{pairs:,} pairs in {output}; skipped {lines - pairs:,} lines that are empty on one side",
         file=sys.stderr,
     )

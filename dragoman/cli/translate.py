@@ -45,7 +45,7 @@ from dragoman.text.parallel import read_lines
 
 def command(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to translate.")
     ] = None,
     model: Model = "",
     from_: From = "",
@@ -60,7 +60,9 @@ def command(
     nbest: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."
+            min=1,
+            max=MOST_HYPOTHESES,
+            help="Print this many translations per line: score TAB text.",
         ),
     ] = 1,
     sample: Sample = False,
@@ -68,7 +70,7 @@ def command(
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     seed: Seed = 1,
-    prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Begin every translation with this text.")] = "",
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
@@ -80,7 +82,7 @@ def command(
     shard_lines: ShardLines = WINDOW_LINES,
     set_: Set = None,
 ) -> None:
-    """Translate the texts given, a file, or the lines of standard input.
+    """Translate texts, a file, or the lines of standard input.
 
     Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """

@@ -94,9 +94,7 @@ class Texts:
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
             self._put(name, held_out)
         if not pairs:
-            raise CorpusError(
-                "there are too few pairs to compare systems on: give a larger corpus."
-            )
+            raise CorpusError("there are too few pairs to compare systems: use a larger corpus.")
         self._put("all", pairs)  # last: where it stands, the others do
 
     def _put(self, name: str, pairs: Pairs) -> None:

@@ -114,7 +114,7 @@ def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
     for name, wanted in _MUST_BE.items():
         if settings.get(name, wanted) != wanted:
             raise ConversionError(
-                f"{folder}: {name}={settings[name]} is a kind of MarianMT that dragoman has not."
+                f"{folder}: dragoman does not support a MarianMT with {name}={settings[name]}."
             )
     for name in ("attention_heads", "ffn_dim"):
         both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
@@ -137,13 +137,14 @@ def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
     """
     if settings.get("vocab_size") != count:
         raise ConversionError(
-            f"{folder}: vocab_size is {settings.get('vocab_size')}, there are {count} embeddings."
+            f"{folder}: vocab_size is {settings.get('vocab_size')}, but there are {count} "
+            f"embeddings."
         )
     pieces = [f"<free {i}>" for i in range(count)]
     for piece, number in _read_json(folder, "vocab.json").items():
         if type(number) is not int or not 0 <= number < count:
             raise ConversionError(
-                f"{folder / 'vocab.json'}: a piece has a number that is none from 0 to {count - 1}."
+                f"{folder / 'vocab.json'}: a piece has a number outside 0 to {count - 1}."
             )
         pieces[number] = piece
     return pieces
@@ -208,7 +209,7 @@ def _of_shape(folder: Path, name: str, array: np.ndarray | None, shape: Shape) -
         raise ConversionError(f"{folder}: weight {name} is missing.")
     if array.shape != shape:
         raise ConversionError(
-            f"{folder}: weight {name} has shape {array.shape}, config.json wants {shape}."
+            f"{folder}: weight {name} has shape {array.shape}, but config.json says {shape}."
         )
     return array.astype(np.float32)
 
@@ -243,7 +244,7 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
     for name, tensor in plain.items():
         # One number, repeated by strides of 0, can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):
-            raise ConversionError(f"{folder}: weight {name} is larger than what is stored of it.")
+            raise ConversionError(f"{folder}: weight {name} is larger than its stored data.")
     return {name: tensor.float().numpy() for name, tensor in plain.items()}
 
 
@@ -253,7 +254,7 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
         return
     if table.ndim != 2 or table.shape[1] != width:
         raise ConversionError(
-            f"{folder}: its positions have shape {table.shape}, the model has width {width}."
+            f"{folder}: its positions have shape {table.shape}, but the model has width {width}."
         )
     ours = sinusoids(len(table), width)
     # half precision is coarse

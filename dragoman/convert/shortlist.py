@@ -62,7 +62,7 @@ def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
         elif (place := draw.randrange(number + 1)) < PAIRS:
             kept[place] = pair
     if not kept:
-        raise CorpusError("there is no pair to learn a shortlist from.")
+        raise CorpusError("there are no pairs to learn a shortlist from.")
     return kept
 
 

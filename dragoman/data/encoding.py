@@ -171,7 +171,8 @@ class Workers:
                 yield under_way.popleft().result()
         except BrokenProcessPool:
             raise RunError(
-                "a process that prepares text was killed, perhaps for want of memory. Start again."
+                "a process that prepares text was killed, perhaps because memory ran out. Start "
+                "again."
             ) from None
 
     def copy(self, files: Iterable[Lines]) -> Iterator[int]:

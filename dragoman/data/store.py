@@ -168,7 +168,7 @@ class Store:
             facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
             if facts.get("format") != _FORMAT:
                 raise RunError(
-                    f"{folder} was prepared by another version of dragoman. Start the run afresh."
+                    f"{folder} was prepared by another version of dragoman. Start a new run."
                 )
             self.sides = [Side(**side) for side in facts["sides"]]
             corpora = [StoredCorpus(**corpus) for corpus in facts["corpora"]]
@@ -190,7 +190,7 @@ class Store:
             )
         except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise RunError(
-                f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+                f"{folder}: the prepared data cannot be read ({error}). Start a new run."
             ) from None
         self._text, self._source, self._target = (rows[name] for name in (TEXT, *names))
         self._tags = np.array(
@@ -205,7 +205,7 @@ class Store:
         for name, (items, expected) in found.items():
             if items != expected:
                 raise RunError(
-                    f"{folder / name} is damaged: it holds {items} items. Start the run afresh."
+                    f"{folder / name} is damaged: it holds {items} items. Start a new run."
                 )
 
     def __len__(self) -> int:

@@ -214,7 +214,7 @@ def _would_repeat(tokens: list[int], n: int) -> list[int]:
 def require_attention(engine: Engine, wanted: bool) -> None:
     if wanted and not engine.has_attention:
         raise TranslationError(
-            "this model has no attention: it gives neither alignments nor a coverage penalty."
+            "this model has no attention: it cannot give alignments or a coverage penalty."
         )
 
 

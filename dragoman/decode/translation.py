@@ -11,28 +11,43 @@ from dragoman.text.codec import words_of_pieces
 
 @dataclass(frozen=True)
 class Candidate:
-    """One translation of a text."""
+    """One translation of a text.
+
+    Attributes:
+        text: The translation.
+        score: Its log-probability, with the penalties of the search.
+        pieces: What the model said, piece by piece.
+        log_probs: The log-probability of each piece, and of the end.
+        alignment: Pairs of a source word and a target word, counted from 0.
+    """
 
     text: str
     score: float
     pieces: tuple[str, ...] = ()
-    log_probs: tuple[float, ...] = ()  # of each piece, and of the end
-    alignment: tuple[tuple[int, int], ...] = ()  # (source word, target word), counted from 0
+    log_probs: tuple[float, ...] = ()
+    alignment: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A text and its translations, best first."""
+    """A text and its translations.
+
+    Attributes:
+        source: The text.
+        candidates: Its translations, best first.
+    """
 
     source: str
     candidates: tuple[Candidate, ...]
 
     @property
     def text(self) -> str:
+        """The best translation."""
         return self.candidates[0].text
 
     @property
     def score(self) -> float:
+        """The score of the best translation."""
         return self.candidates[0].score
 
     def __str__(self) -> str:

@@ -40,7 +40,19 @@ _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 @dataclass(frozen=True)
 class Request:
-    """How to translate; the settings of search come from the model where none are given."""
+    """How to translate.
+
+    Attributes:
+        to: Target language, for models with several.
+        source_language: Source language; without it, the model guesses.
+        decoding: Settings of the search; without them, those of the model.
+        nbest: Number of translations of each text.
+        prefix: What each translation must begin with.
+        alignments: Whether to link the words of source and translation.
+        sampling: Draw translations instead of searching for the best.
+        observer: Sees every step of the search.
+        on_step: Called before every step of every search; what it raises ends the search.
+    """
 
     to: str = ""
     source_language: str = ""

@@ -114,7 +114,7 @@ def to_png(figure: Figure) -> bytes:
         from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError:
         raise MissingPackageError(
-            "PNG figures need Pillow: pip install pillow; SVG does without."
+            "PNG figures need Pillow: pip install pillow; SVG does not."
         ) from None
     try:
         font: ImageFont.ImageFont | ImageFont.FreeTypeFont = ImageFont.truetype(

@@ -62,6 +62,6 @@ def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, tensor in own.items():
         if tensor.shape != weights[name].shape:
             raise BundleError(
-                f"weight {name} has shape {tuple(weights[name].shape)}, this model wants "
+                f"weight {name} has shape {tuple(weights[name].shape)}, but this model has "
                 f"{tuple(tensor.shape)}."
             )

@@ -39,7 +39,7 @@ class Guard:
             message = await receive()
             if message["type"] == "http.disconnect":
                 status = _CLIENT_LEFT
-                raise HTTPException(400, "the client left before the request was complete.")
+                raise HTTPException(400, "the client disconnected before the request was complete.")
             size += len(message.get("body", b""))
             if size > self.max_body_bytes:
                 while message.get("more_body") and size <= _DRAINED_BYTES:

@@ -15,7 +15,7 @@ _LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
 def _no_control_characters(text: str) -> str:
     if found := _CONTROL.search(text):
         raise ValueError(
-            f"it has the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
+            f"it contains the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
         )
     return text
 

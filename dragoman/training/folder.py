@@ -91,7 +91,7 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
     """The settings of a run about to begin, in a folder swept for it."""
     if holds_run(folder) or (folder / MANIFEST).exists():
         raise RunError(
-            f"{folder} already holds a run: go on with --resume, or choose another --out."
+            f"{folder} already contains a run: continue with --resume, or choose another --out."
         )
     if others := sorted(path.name for path in folder.iterdir() if path.name not in _LEFTOVERS):
         raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
@@ -109,11 +109,10 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         config = _as_prepared(config, wishes.explicit)
     if not config.data.corpora:
         raise ConfigError(
-            "there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config "
-            "file."
+            "nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file."
         )
     if not any(corpus.weight for corpus in config.data.corpora):
-        raise ConfigError("there is nothing to train on: every corpus has weight 0.")
+        raise ConfigError("nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
         return _keep_what_passes(config, folder / "given")
 
@@ -202,8 +201,7 @@ def _keep_what_passes(config: Config, folder: Path) -> Config:
     sides += [corpus.target for many in given.values() for corpus in many]
     if sides.count("-") > 1:
         raise ConfigError(
-            "standard input can be one file only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one file: send one .tsv, or name the other side's file."
         )
     changed: dict[str, Any] = {}
     for name, corpora in given.items():

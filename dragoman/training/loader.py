@@ -168,7 +168,7 @@ class Loader:
             except BrokenProcessPool:
                 if again:
                     raise RunError(
-                        "a process that prepares batches was killed. Go on with --resume."
+                        "a process that prepares batches was killed. Continue with --resume."
                     ) from None
 
     def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:

@@ -94,7 +94,7 @@ def train(
                 )
             return _begin(folder, config, data, ranks, console, interruption)
         except _Interrupted:
-            console.print("interrupted between steps; nothing is lost. Go on with --resume.")
+            console.print("interrupted between steps; nothing is lost. Continue with --resume.")
             return Outcome(folder, finished=False)
 
 
@@ -140,7 +140,7 @@ def _begin(
     if config.model.architecture == "lexical":
         if ranks.size > 1:
             raise ConfigError(
-                "model.architecture=lexical counts in one process: start it without torchrun."
+                "model.architecture=lexical trains in one process: start it without torchrun."
             )
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(
@@ -150,7 +150,8 @@ def _begin(
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
     if not _train(trainer, folder, console, interruption):
-        console.print(f"interrupted: step {trainer.progress.step:,} is saved. Go on with --resume.")
+        step = trainer.progress.step
+        console.print(f"interrupted: step {step:,} is saved. Continue with --resume.")
         return Outcome(folder, finished=False)
     return Outcome(folder, True, finish(trainer, test, folder, console))
 

@@ -105,9 +105,7 @@ class Checkpoints:
         steps = self.steps()
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
-            raise RunError(
-                f"{self.folder}: no checkpoint there can be resumed from; start in another folder."
-            )
+            raise RunError(f"{self.folder}: no checkpoint can be resumed: start in another folder.")
         return self._progress(whole[-1]) if whole else None
 
     def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
@@ -162,7 +160,8 @@ class Checkpoints:
             return safetensors.torch.load(path.read_bytes())
         except (OSError, safetensors.SafetensorError) as error:
             raise RunError(
-                f"{path} cannot be read ({error}): remove its folder to go on from the one before."
+                f"{path} cannot be read ({error}): remove its folder to continue from the "
+                f"previous one."
             ) from None
 
 

@@ -290,7 +290,7 @@ def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_
         "training.max_steps=2",
     ]
     assert dragoman(*command, "--resume").code == 0  # nothing to resume: from the beginning
-    assert "already holds a run" in dragoman(*command).err
+    assert "already contains a run" in dragoman(*command).err
     other = dragoman(*command, "--resume", "--set", "model.dropout=0.5")
     assert other.code == 1
     assert "was started with model.dropout=0.1, not 0.5" in other.err
@@ -374,4 +374,4 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
         "holds no prepared data"
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
     )
-    assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
+    assert "already exists" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
