@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from dragoman.decode.penalties import LENGTH_PENALTIES
-from dragoman.model.sinusoids import sinusoids
 
 from dragoman.config import ModelConfig, make_config
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.model.attention import plain_attention
 from dragoman.model.distances import DISTANCES
 from dragoman.model.heads import BareHeads
 from dragoman.model.layers import ACTIVATIONS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS, causal_mask
+from dragoman.plain_weights import sinusoids
 from dragoman.text.lexicon import Model1
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.schedule import learning_rate
