@@ -45,6 +45,18 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
+def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same weights in signed bytes, around 0.
+
+    >>> signed({"a": np.array([[192, 1]], dtype=np.uint8)})["a"].tolist()
+    [[64, -127]]
+    """
+    return {
+        name: (array ^ np.uint8(ZERO)).view(np.int8) if array.dtype == np.uint8 else array
+        for name, array in stored.items()
+    }
+
+
 def misfit(stored: Mapping[str, np.ndarray]) -> str:
     """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if
     nothing is.

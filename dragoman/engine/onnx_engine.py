@@ -8,6 +8,7 @@ from a file. `dragoman/engine/grid.py` says where the rows of search live. Every
 or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,8 +23,9 @@ from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
+from dragoman.engine.onnx.kernels import wants_signed_weights
 from dragoman.errors import BundleError, ConfigError
-from dragoman.int8 import ZERO
+from dragoman.int8 import signed
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
@@ -71,9 +73,12 @@ class OnnxEngine:
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
+        if wants_signed_weights():
+            bundle = replace(bundle, weights=signed(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model
-        self.threads = threads
+        # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
+        self.threads = threads or usable_cores()
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(
@@ -131,7 +136,6 @@ class OnnxEngine:
             "places": np.flatnonzero(real),
             "tokens": tokens,
             "mask": np.repeat(mask, real.shape[1], axis=2),
-            "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
         }
         names = [f"memory_{name}" for name in self._caches]
         memory = dict(zip(names, self._session(ENCODER).run(names, feeds), strict=True))
@@ -292,6 +296,12 @@ class OnnxEngine:
             if graph == LISTED_STEP
             else step_graph(config, weights, self.target)
         )
+
+
+def usable_cores() -> int:
+    """Those that this process may run on: `taskset` and containers allow fewer than there are."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 class Positions:

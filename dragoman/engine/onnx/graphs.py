@@ -16,7 +16,7 @@ from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.onnx.blocks import Blocks, Stream
 from dragoman.engine.onnx.graph import Weights
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
+from dragoman.engine.onnx.protobuf import FLOAT, INT8, INT32, INT64, UINT8
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
@@ -117,7 +117,8 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     g = Blocks(config, weights, by_parts=False)
     x = _decoder(g)
     quantised = _first(weights, *OUTPUT_MATRICES) + SCALES in weights
-    columns = g.input("columns", UINT8 if quantised else FLOAT, [config.width, "U"])
+    kind = (INT8 if g.signed else UINT8) if quantised else FLOAT
+    columns = g.input("columns", kind, [config.width, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
