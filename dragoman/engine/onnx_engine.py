@@ -223,7 +223,9 @@ class OnnxEngine:
         memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
-            memory = {name: array[kept] for name, array in memory.items()}
+            for array in memory.values():
+                array[: len(kept)] = array[kept]
+            memory = {name: array[: len(kept)] for name, array in memory.items()}
             mask = mask[kept]
             lists = lists.only(kept) if lists else None
         return self._bound(grid, memory, mask, state.longest, lists)

@@ -31,11 +31,17 @@ class Blocks(Graph):
         self.config = config
         self.signed = any(array.dtype == np.int8 for array in weights.values())
         self.by_parts = by_parts or self.signed
+        self.relu_between_bytes = self.signed and config.activation == "relu"
         self._of_each_row: dict[np.generic, str] = {}
         self._bytes: dict[str, tuple[str, str]] = {}
 
     def linear(
-        self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False
+        self,
+        x: str,
+        matrix: str,
+        bias: str = "",
+        rows: Rows | None = None,
+        by_parts: bool = False,
     ) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
@@ -45,6 +51,19 @@ class Blocks(Graph):
             return self._quantised_in_one(x, matrix, added, rows)
         y = self.op("Mul", *self._quantised_by_parts(x, matrix, rows))
         return str(self.op("Add", y, added)) if added else str(y)
+
+    def out_of_attention(self, x: str, name: str) -> str:
+        """The last product of an attention whose values were given without their bias.
+
+        The weights of an attention add up to 1, so a bias b of its values comes out as W b: that is
+        added to the bias of the output, once, instead of b to every value.
+        """
+        matrix = f"{name}.project.to_out.weight"
+        width = self.config.width
+        values = self.weights[f"{name}.project.to_qkv.bias"][2 * width :]
+        passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
+        bias = self.weights[f"{name}.project.to_out.bias"] + passed
+        return str(self.op("Add", self.linear(x, matrix), self.constant(bias)))
 
     def layer(self, x: str, name: str, rows: Rows | None = None, by_parts: bool = False) -> str:
         return self.linear(x, f"{name}.weight", f"{name}.bias", rows, by_parts)
@@ -106,8 +125,9 @@ class Blocks(Graph):
         """x in bytes, and the number that a byte counts in each row. (R, K), (R,)"""
         size = x if positive else self.op("Abs", x)
         largest = self.op("ReduceMax", size, self.constant([1]), keepdims=0)
-        # a row without anything above zero must not be divided by what it has
-        largest = self.op("Max", largest, self.constant(TINY))
+        if self.relu_between_bytes:
+            # a row with nothing above zero must not be divided by its largest number
+            largest = self.op("Max", largest, self.constant(TINY))
         steps = self.op("Mul", largest, self.constant(1 / (255 if positive else 127)))  # (R,)
         zeros = self.of_each_row(x, np.uint8(0 if positive else ZERO))
         return self.op("QuantizeLinear", x, steps, zeros, axis=0), steps
@@ -125,7 +145,7 @@ class Blocks(Graph):
         return str(self.op("Add", found, positions))
 
     def feed_forward(self, x: str, name: str) -> str:
-        if self.signed and self.config.activation == "relu":
+        if self.relu_between_bytes:
             return self._relu_between_bytes(x, name)
         inner = self.layer(x, f"{name}.inner", by_parts=True)
         activated = {
