@@ -45,6 +45,15 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
+def all_in_bytes(stored: Mapping[str, np.ndarray]) -> bool:
+    """Whether every matrix is in int8: a bundle may also hold some in float."""
+    return all(
+        array.dtype == np.uint8
+        for name, array in stored.items()
+        if array.ndim == 2 and not name.endswith("positions.table")
+    )
+
+
 def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same weights in signed bytes, around 0.
 

@@ -25,7 +25,7 @@ from dragoman.engine.listed import LANES, Lists
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
 from dragoman.engine.onnx.kernels import wants_signed_weights
 from dragoman.errors import BundleError, ConfigError
-from dragoman.int8 import signed
+from dragoman.int8 import all_in_bytes, signed
 from dragoman.model.sinusoids import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
@@ -73,7 +73,7 @@ class OnnxEngine:
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
-        if wants_signed_weights():
+        if all_in_bytes(bundle.weights) and wants_signed_weights():
             bundle = replace(bundle, weights=signed(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model

@@ -1,7 +1,8 @@
 """Which target pieces may stand in a sentence's translation: some hundred instead of the whole
 vocabulary.
 
-A source piece brings candidates of its own; some pieces, the end among them, are in every list.
+A source piece brings candidates of its own; some pieces, the end among them, are in every list. The
+tag of a target language is a source piece too: its candidates are in every list of that language.
 Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
 which tells where those of each source piece end among the candidates.
 """
@@ -17,6 +18,7 @@ from dragoman.errors import BundleError
 from dragoman.text.vocabulary import Vocabulary
 
 NAMES = ("always", "candidates", "ends")
+KINDS = (np.dtype(np.uint16), np.dtype(np.uint32))
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,12 @@ class Shortlist:
         return np.unique(np.concatenate([self.always, *own]))
 
     def to_bytes(self) -> bytes:
-        return safetensors.numpy.save(
-            {name: getattr(self, name).astype(np.uint32) for name in NAMES}
-        )
+        stored = {}
+        for name in NAMES:
+            numbers = getattr(self, name)
+            small = numbers.max(initial=0) < 2**16
+            stored[name] = numbers.astype(np.uint16 if small else np.uint32)
+        return safetensors.numpy.save(stored)
 
     @classmethod
     def from_tensors(
@@ -46,7 +51,7 @@ class Shortlist:
     ) -> "Shortlist":
         """What `to_bytes` wrote, if it fits these vocabularies."""
         if sorted(stored) != sorted(NAMES) or any(
-            a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()
+            a.dtype not in KINDS or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
                 f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each."
