@@ -21,6 +21,18 @@ NAMES = ("always", "candidates", "ends")
 KINDS = (np.dtype(np.uint16), np.dtype(np.uint32))
 
 
+def distinct(lists: Sequence[np.ndarray]) -> np.ndarray:
+    """The ids of all lists together, each once, in order; quicker than sorting them.
+
+    >>> distinct([np.array([7, 3]), np.array([3, 5])]).tolist()
+    [3, 5, 7]
+    """
+    ids = np.concatenate(lists)
+    named = np.zeros(ids.max(initial=-1) + 1, dtype=bool)
+    named[ids] = True
+    return np.flatnonzero(named)
+
+
 @dataclass(frozen=True)
 class Shortlist:
     always: np.ndarray
@@ -35,7 +47,7 @@ class Shortlist:
         """The pieces that a translation of these source pieces may be made of, in the order of
         their ids."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
-        return np.unique(np.concatenate([self.always, *own]))
+        return distinct([self.always, *own])
 
     def to_bytes(self) -> bytes:
         stored = {}

@@ -15,8 +15,8 @@ import numpy as np
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.onnx.blocks import Blocks, Stream
-from dragoman.engine.onnx.graph import Weights
-from dragoman.engine.onnx.protobuf import FLOAT, INT8, INT32, INT64, UINT8
+from dragoman.engine.onnx.graph import Graph, Weights
+from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
@@ -130,9 +130,9 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     """
     g = Blocks(config, weights, by_parts=False)
     x = _decoder(g)
-    quantised = _first(weights, *OUTPUT_MATRICES) + SCALES in weights
-    kind = (INT8 if g.signed else UINT8) if quantised else FLOAT
-    columns = g.input("columns", kind, [config.width, "U"])
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    quantised = matrix + SCALES in weights
+    columns = g.input("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
@@ -154,6 +154,20 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
         axis=0,
     )
     return _with_outputs(g, "L").serialise("listed step")
+
+
+def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
+    """The output's columns for some pieces, as `listed_step_graph` takes them."""
+    g = Graph(weights)
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    pieces = g.input("pieces", INT64, ["U"])
+    rows = g.op("Gather", g.weight(matrix), pieces, axis=0)
+    g.op("Transpose", rows, names=["columns"], perm=[1, 0])
+    g.output("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
+    if matrix + SCALES in weights:
+        g.op("Gather", g.weight(matrix + SCALES), pieces, names=["column_scales"], axis=0)
+        g.output("column_scales", FLOAT, ["U"])
+    return g.serialise("columns")
 
 
 def _with_outputs(g: Blocks, size: int | str) -> Blocks:

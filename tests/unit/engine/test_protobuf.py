@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dragoman.bundle import read_bundle
 from dragoman.engine.onnx import protobuf
 from dragoman.engine.onnx.graph import IR_VERSION, MICROSOFT, OPSETS
-from dragoman.engine.onnx.graphs import encoder_graph, listed_step_graph, step_graph
+from dragoman.engine.onnx.graphs import columns_graph, encoder_graph, listed_step_graph, step_graph
 from dragoman.int8 import quantise, signed
 from tests.forging import KEPT
 
@@ -87,7 +87,8 @@ def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kin
     weights = bundle.weights if kind == "float32" else quantise(bundle.weights)
     weights = signed(weights) if kind == "signed" else weights
     graphs = [encoder_graph(config, weights), step_graph(config, weights, bundle.codec.target)]
-    for raw in [*graphs, listed_step_graph(config, weights)]:
+    graphs += [listed_step_graph(config, weights), columns_graph(config, weights)]
+    for raw in graphs:
         model = onnx.load_from_string(raw)
         # nothing is unknown to onnx, nothing is in another order
         assert model.SerializeToString() == raw
