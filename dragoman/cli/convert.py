@@ -1,5 +1,6 @@
 """`dragoman convert`"""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,8 @@ import typer
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import ConversionError, needs_torch
-from dragoman.text.parallel import language_of, read_pairs
+from dragoman.text.languages import Languages
+from dragoman.text.parallel import Pair, language_of, read_pairs
 
 app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True)
 
@@ -28,7 +30,8 @@ def to_onnx(
         tuple[str, str] | None,
         typer.Option(
             metavar="SRC TGT",
-            help="Parallel text from which to learn a lexical shortlist: faster.",
+            help="Parallel text from which to learn a lexical shortlist: faster. Commas join "
+            "several files; a multilingual model learns both directions of each pair.",
         ),
     ] = None,
 ) -> None:
@@ -42,7 +45,7 @@ def to_onnx(
     folder = _new(model, out)
     bundle = read_bundle(model)
     if shortlist is not None:
-        learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
+        learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist, bundle.codec.languages)))
         bundle = replace(bundle, shortlist=learned)
     write_bundle(folder, to_onnx(bundle, int8))
 
@@ -91,6 +94,22 @@ def from_huggingface(
 
         bundle = to_onnx(bundle, int8)
     write_bundle(_new(model, out), bundle)
+
+
+def _corpora(
+    sources: str, targets: str, languages: Languages
+) -> Iterator[tuple[Iterable[Pair], str]]:
+    """The pairs of files that commas join, and into which language each goes."""
+    names = sources.split(","), targets.split(",")
+    if len(names[0]) != len(names[1]):
+        raise ConversionError(
+            f"--shortlist names {len(names[0])} source files and {len(names[1])} target files: "
+            f"each needs its partner."
+        )
+    for source, target in zip(*names, strict=True):
+        yield read_pairs(source, target), language_of(target)
+        if languages.tagged and language_of(source) in languages.targets:
+            yield read_pairs(target, source), language_of(source)
 
 
 def _new(model: str, out: str) -> Path:

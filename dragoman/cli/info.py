@@ -83,4 +83,8 @@ def _installation() -> dict[str, Any]:
     }
     for library in LIBRARIES:
         facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
+    if util.find_spec("onnxruntime"):
+        from dragoman.engine.onnx.kernels import describe_kernels
+
+        facts["int8 kernels"] = describe_kernels()
     return facts

@@ -4,7 +4,7 @@ N sentences, R rows (live hypotheses of all sentences), t steps so far, S source
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -48,15 +48,14 @@ class Rows:
     tokens: np.ndarray  # (R, t)
     log_probs: np.ndarray  # (R, t)
     attention: np.ndarray | None  # (R, t, S)
-    totals: np.ndarray = field(init=False)  # (R,)
-
-    def __post_init__(self) -> None:
-        self.totals = self.log_probs.sum(axis=1)
+    totals: np.ndarray  # (R,) of the log-probabilities
 
     @classmethod
     def first(cls, sentences: np.ndarray) -> "Rows":
         nothing = np.zeros((len(sentences), 0))
-        return cls(sentences, nothing.astype(np.int64), nothing, None)
+        return cls(
+            sentences, nothing.astype(np.int64), nothing, None, totals=np.zeros(len(sentences))
+        )
 
     def extended(
         self,
@@ -79,13 +78,20 @@ class Rows:
             np.concatenate([self.tokens[parents], tokens[:, None]], axis=1),
             np.concatenate([self.log_probs[parents], log_probs[:, None]], axis=1),
             history,
+            self.totals[parents] + log_probs,
         )
 
     def only(self, which: np.ndarray) -> "Rows":
         if which.all():
             return self
         attention = self.attention[which] if self.attention is not None else None
-        return Rows(self.sentences[which], self.tokens[which], self.log_probs[which], attention)
+        return Rows(
+            self.sentences[which],
+            self.tokens[which],
+            self.log_probs[which],
+            attention,
+            self.totals[which],
+        )
 
 
 class Limits:
@@ -105,6 +111,8 @@ class Limits:
         self.shortest = np.minimum(
             (settings.min_length_ratio * lengths).astype(int), self.longest - 1
         )
+        # from this length on, every sentence may end
+        self._no_minimum = int(self.shortest.max(initial=0))
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
         ]
@@ -121,6 +129,8 @@ class Limits:
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
         t = rows.tokens.shape[1]
+        if t >= self._no_minimum and not self.ngram:
+            return None
         too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
         where = [*too_early]
         what = [self.eos] * len(too_early)
@@ -139,6 +149,7 @@ class Finished:
         self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
     ):
         self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self._some = np.zeros(sentences, dtype=bool)  # whether it has any
         self._limits, self._settings, self._nbest = limits, settings, nbest
         self._enough = max(nbest, round(beam * settings.patience))
         self._penalty = LENGTH_PENALTIES[settings.length_penalty]
@@ -160,6 +171,7 @@ class Finished:
                 attention,
             )
             self._hypotheses[rows.sentences[row]].append(hypothesis)
+            self._some[rows.sentences[row]] = True
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
         """For each sentence, whether its search is over.
@@ -167,11 +179,11 @@ class Finished:
         At the largest length, live hypotheses count as they stand.
         """
         over = np.ones(len(self._hypotheses), dtype=bool)
-        # nothing can be over yet
-        if length < self._limits.longest.min() and not any(self._hypotheses):
-            over[rows.sentences[lives]] = False
-            return over
-        for sentence in np.unique(rows.sentences[lives]):
+        live = rows.sentences[lives]
+        over[live] = False
+        # of others nothing can be over yet
+        asked = live[self._some[live] | (length >= self._limits.longest[live])]
+        for sentence in np.unique(asked) if len(asked) else ():
             mine = lives & (rows.sentences == sentence)
             done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
                 sentence, rows.totals[mine].max()

@@ -62,7 +62,7 @@ def beam_search(
             on_step()
         forced = limits.forced(rows)
         # one more than the beam: one of them may be the end
-        k = None if (forced >= 0).any() else beam + 1
+        k = None if limits.prefixes and (forced >= 0).any() else beam + 1
         step = engine.step(
             state, parents, last, k, attention=attention, forbid=limits.forbidden(rows, forced)
         )
@@ -99,8 +99,12 @@ def _pick(rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, eos: int, beam:
     """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
-    order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
-    order = order[np.isfinite(totals[order])]
+    # rows come best first: where each sentence has one, as in greedy search, all is in order
+    order = np.arange(len(totals))
+    if beam > 1:
+        order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
+    finite = np.isfinite(totals[order])
+    order = order if finite.all() else order[finite]
     parents = order // width
     tokens = tokens.ravel()[order]
     log_probs = log_probs.ravel()[order]

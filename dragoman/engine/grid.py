@@ -100,6 +100,8 @@ class Grid:
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
         slots[order] = np.searchsorted(kept, groups[order]) * width + _rank_within(groups[order])
+        if len(kept) * width <= len(self.writers) and self.length < self.room:
+            return self._packed(kept, width, slots, sources)
         room = self.room if self.length < self.room else self.room + _ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
@@ -109,6 +111,19 @@ class Grid:
         # an empty slot shares its past with nobody
         writers = np.full((len(kept) * width, room), -1)
         writers[slots, : self.length] = self.writers[sources, : self.length]
+        return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
+
+    def _packed(
+        self, kept: np.ndarray, width: int, slots: np.ndarray, sources: np.ndarray
+    ) -> "Grid":
+        """In the first of the slots that there are: new memory would cost more than the copies."""
+        moved = slots != sources
+        slots_to, slots_from = slots[moved], sources[moved]
+        for cache in self.caches:
+            cache[slots_to, :, : self.length] = cache[slots_from, :, : self.length]
+        writers = np.full((len(kept) * width, self.room), -1)
+        writers[slots, : self.length] = self.writers[sources, : self.length]
+        caches = self.caches[:, : len(writers)]
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 
 
