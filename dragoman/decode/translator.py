@@ -239,16 +239,18 @@ class Translator:
         if translation is None:
             translation = self.translate([text], request)[0].candidates[0].pieces
         vocabulary = self.codec.target
-        target = (
-            self.codec.encode_target([translation])[0]
-            if isinstance(translation, str)
-            else [vocabulary.ids[piece] for piece in translation]
-        )
+        target = self.encode_translation(translation)
         return {
             "source": [self.codec.source.pieces[i] for i in source],
             "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
             **weights_of(source, target),
         }
+
+    def encode_translation(self, translation: str | Sequence[str]) -> list[int]:
+        """The ids of a translation, given as text or as the pieces that search said."""
+        if isinstance(translation, str):
+            return self.codec.encode_target([translation])[0]
+        return [self.codec.target.ids[piece] for piece in translation]
 
     def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
         """Each text as a vector of length 1, the direction of the mean of the encoder's outputs

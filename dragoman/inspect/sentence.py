@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dragoman.decode.translation import Candidate
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import TranslationError
 from dragoman.inspect.beam import Node, Tree
@@ -51,18 +52,7 @@ def inspect_sentence(
 ) -> Inspection:
     """Translate a text and keep all that can be seen; with a translation given, attention is that
     of saying it."""
-    if not text.strip():
-        raise TranslationError("there is no text to look at.")
-    settings = request.decoding or translator.config.decoding
-    request = replace(
-        request, decoding=replace(settings, by_sentence=False)
-    )  # a text in parts would have several trees
-    translator.encode_whole(text, request)
-    tree = Tree(translator.engine.target)
-    found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[
-        0
-    ].candidates[0]
-    tree.mark_best(found.pieces)
+    request, found, beam = observed_search(translator, text, request)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
@@ -80,9 +70,26 @@ def inspect_sentence(
             "said": Axis.of([vocabulary.pieces[vocabulary.bos], *target[:-1]]),
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
-        tree.nodes,
+        beam,
         positions_of(max(len(source), len(target))) if positions_of is not None else None,
     )
+
+
+def observed_search(
+    translator: Translator, text: str, request: Request
+) -> tuple[Request, Candidate, list[Node]]:
+    """A text translated in one piece: the request that does so, what was found, and the beam."""
+    if not text.strip():
+        raise TranslationError("there is no text to look at.")
+    settings = request.decoding or translator.config.decoding
+    # a text in parts would have several trees
+    request = replace(request, decoding=replace(settings, by_sentence=False))
+    translator.encode_whole(text, request)
+    tree = Tree(translator.engine.target)
+    observed = replace(request, observer=tree.add, nbest=1)
+    found = translator.translate([text], observed)[0].candidates[0]
+    tree.mark_best(found.pieces)
+    return request, found, tree.nodes
 
 
 def join_words(
