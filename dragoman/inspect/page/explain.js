@@ -94,23 +94,22 @@ function makeView(data) {
       view.head = clamp(view.head, view.heads());
       if (!("key" in changes)) view.key = argmax(view.weights());
     }
-    // What is in sight is drawn at once, the rest when the browser has time.
+    // What is in sight is drawn at once, the rest panel by panel, so that the next key is not kept waiting.
     for (const entry of view.draws) {
       const box = entry.place?.getBoundingClientRect();
       if (!box || (box.bottom > -50 && box.top < innerHeight + 50)) entry.draw();
       else view.waiting.add(entry);
     }
-    if (view.waiting.size) idle(drawWaiting);
+    if (view.waiting.size) setTimeout(drawWaiting);
   };
   // A panel's way to fill itself, now and after every change.
   view.onChange = (draw) => view.draws.push({ place: view.place, draw });
-  const idle = (work) => (window.requestIdleCallback ? requestIdleCallback(work, { timeout: 500 }) : setTimeout(work, 30));
   function drawWaiting() {
     const [next] = view.waiting;
     if (!next) return;
     view.waiting.delete(next);
     next.draw();
-    if (view.waiting.size) idle(drawWaiting);
+    if (view.waiting.size) setTimeout(drawWaiting);
   }
   return view;
 }
