@@ -90,6 +90,7 @@ def page(explained: dict[str, Any]) -> str:
 def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
     from dragoman.model.build import parameter_count
 
+    convolutional = config.architecture == "convs2s"  # which has one kind of attention and positions
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),
@@ -101,10 +102,8 @@ def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str
         "norm": config.norm,
         "residual": config.residual,
         "activation": config.activation,
-        "similarity": "scaled-dot"
-        if config.architecture == "convs2s"
-        else config.attention.similarity,
-        "positions": config.positions.kind,
+        "similarity": "scaled-dot" if convolutional else config.attention.similarity,
+        "positions": "learned" if convolutional else config.positions.kind,
         "join": config.positions.join,
         "base": config.positions.base,
         "everyLayer": config.positions.every_layer,
@@ -160,8 +159,7 @@ def _embedding(
         scale = float(getattr(engine.model, f"{side}_embedding").scale)
         x = seen.calls[f"{side}_embedding"][0].result
         shown[side] = {"words": _array(calls[0].result) * scale, "x": _array(x)}
-    convolutional = config.architecture == "convs2s"
-    if convolutional or config.positions.kind in ("sinusoidal", "learned"):
+    if config.architecture == "convs2s" or config.positions.kind in ("sinusoidal", "learned"):
         places = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
         # only what is added is a vector of the position's own
         if config.positions.join == "add":

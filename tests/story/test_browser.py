@@ -99,6 +99,10 @@ def test_a_sentence_is_typed_translated_and_looked_into(open_page, address, tmp_
     page.locator(".word", has_text="two").first.hover()
     sync_api.expect(page.locator(".readout").first).to_contain_text("two looks at")
     picture(page, tmp_path, "attention")
+    page.get_by_role("tab", name="Step by step").click()
+    sync_api.expect(page.locator("#panel-scores .sum b")).to_have_text(re.compile(r"\d"))
+    assert page.locator(".chapter").count() == 12
+    picture(page, tmp_path, "step-by-step")
     page.get_by_role("button", name="Hide attention").click()
     sync_api.expect(page.locator("#viewer")).to_be_hidden()
     page.get_by_role("button", name="Clear").click()

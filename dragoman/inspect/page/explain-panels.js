@@ -317,7 +317,7 @@ function nextWordPanel(body, data, view) {
       element("td", { class: "bar" }, bar(shares[i], 1), element("span", {}, percent(shares[i]))))));
     const others = Math.max(0, 1 - shares.reduce((a, b) => a + b, 0));
     rest.textContent = `The other ${(data.model.vocabulary - step.pieces.length).toLocaleString("en")} pieces share ${percent(others)}. `
-      + (step.rank === 1 ? "The piece that was said is the likeliest here." : `The piece that was said is number ${step.rank} here: the beam saw further.`);
+      + (step.rank === 1 ? "The piece that was said is the likeliest here." : `The piece that was said is number ${step.rank} here: search compares sentences, not pieces.`);
   }
   view.onChange(() => {
     words.draw(data.axes.target.pieces, view.target);
