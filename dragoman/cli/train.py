@@ -49,6 +49,9 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the run in --out stopped.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a page on this machine that shows the training.")
+    ] = False,
 ) -> None:
     """Train a translator from two text files.
 
@@ -76,4 +79,5 @@ def command(
         init=init,
         device=device,
         resume=resume,
+        watch=watch,
     )
