@@ -90,7 +90,9 @@ def page(explained: dict[str, Any]) -> str:
 def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
     from dragoman.model.build import parameter_count
 
-    convolutional = config.architecture == "convs2s"  # which has one kind of attention and positions
+    convolutional = (
+        config.architecture == "convs2s"
+    )  # which has one kind of attention and positions
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),

@@ -12,12 +12,16 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dragoman.config import ModelConfig
 
 _ROOT = Path(__file__).parents[1]
 _OPERATORS = {"=", "+", "−", "·", "/", "(", ")", "[", "]", ";", ",", "…", "←", "∑", "−∞", "→", "⊤"}
+
+
+Code = tuple[Callable[..., Any], str]
+"""A function, and words of one statement in it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class Panel:
     lead: str
     tour: str
     formulas: tuple[Formula, ...] = ()
-    code: tuple[tuple[Callable[..., Any], str], ...] = ()  # a function, words of one statement in it
+    code: tuple[
+        tuple[Callable[..., Any], str], ...
+    ] = ()  # a function, words of one statement in it
     left_out: str = ""
 
 
@@ -136,8 +142,7 @@ def _embedding(config: ModelConfig) -> Panel:
             "embedding",
             title,
             f"Each piece has a row of the table E, made √D times as large. {why}",
-            "The strip is the vector of the chosen piece, a colour for each feature. "
-            + why,
+            "The strip is the vector of the chosen piece, a colour for each feature. " + why,
             (Formula(_math(_line(_sub("x", "t"), "=", word)), "x = root of D times E of w"),),
             (
                 (Words.forward, "self.words(ids)")
@@ -152,7 +157,7 @@ def _embedding(config: ModelConfig) -> Panel:
         joined = _line(word, "+", position)
         spoken = "x = root of D times E of w, plus p"
     formulas = [Formula(_math(_line(_sub("x", "t"), "=", joined)), spoken)]
-    code: list[tuple[Callable[..., Any], str]] = [(Embedding.forward, "self.positions(self.words")]
+    code: list[Code] = [(Embedding.forward, "self.positions(self.words")]
     if kind == "sinusoidal":
         angle = _line(
             "t", "/", _sup(f"{config.positions.base:g}", _line("2", "i", "/", "D"))
@@ -232,6 +237,7 @@ def _queries(config: ModelConfig) -> Panel:
     for letter, of, index in (("q", _sub("x", "i"), "i"), ("k", key_of, "j"), ("v", key_of, "j")):
         result = of if bare else _line(_sub("W", letter), of, "+", _sub("b", letter))
         lines.append(_line(_sub(letter, index), "=", result))
+    code: tuple[Code, ...]
     if one_sequence:
         code = (
             ((layout.queries_keys_values, "return self.queries(x)"),)
@@ -266,6 +272,7 @@ def _scores(config: ModelConfig) -> Panel:
         return Panel("scores", title, "", "", left_out=why)
     kind = "scaled-dot" if config.architecture == "convs2s" else config.attention.similarity
     q, k, e = _sub("q", "i"), _sub("k", "j"), _sub("e", "ij")
+    unlisted = (_line(q, "·", k), "q times k", (SIMILARITIES[kind].compare, "return"))
     similar, spoken, code = {
         "scaled-dot": (
             _frac(_line(q, "·", k), _root("d")), "q times k over the root of d",
@@ -280,9 +287,9 @@ def _scores(config: ModelConfig) -> Panel:
             "u times the hyperbolic tangent of q + k", (Additive._block, "pairs ="),
         ),
         "concat": (_line(q, "+", k), "q + k", (Concat.compare, "return")),
-    }.get(kind, (_line(q, "·", k), "q times k", (SIMILARITIES[kind].compare, "return")))  # fmt: skip
+    }.get(kind, unlisted)  # fmt: skip
     lines = [_line(e, "=", similar)]
-    codes: list[tuple[Callable[..., Any], str]] = [code]
+    codes: list[Code] = [cast(Code, code)]
     distances = DISTANCES.get(config.positions.kind)
     if distances is not None and config.architecture in ("transformer", "decoder-only"):
         if distances.turn is not NoDistances.turn:
@@ -408,7 +415,7 @@ def _norm(config: ModelConfig) -> Panel:
     else:
         lines = [_line(x, "←", "norm", "(", *rest, f, ")")]
         spoken = "x becomes norm of x + f of x"
-    code: list[tuple[Callable[..., Any], str]] = [(PLACEMENTS[config.norm].forward, "return")]
+    code: list[Code] = [(PLACEMENTS[config.norm].forward, "return")]
     if config.norm_kind != "none":
         scaled = _frac(_line("x", "−", "μ"), _root(_line(_sup("σ", "2"), "+", "ε")))
         lines.append(_line("norm", "(", "x", ")", "=", "γ", scaled, "+", "β"))
@@ -495,7 +502,7 @@ def _cross(config: ModelConfig) -> Panel:
     lines = [_line(_sub("q", "i"), "=", _sub("W", "q"), _sub("x", "i"))]
     for letter in "kv":
         lines.append(_line(_sub(letter, "j"), "=", _sub("W", letter), _sub("m", "j")))
-    code: tuple[tuple[Callable[..., Any], str], ...] = {
+    code: tuple[Code, ...] = {
         "transformer": (
             (Transformer.begin, "given += layer.memory(x)"),
             (DecoderLayer.memory, "return"),

@@ -90,10 +90,9 @@ class DecoderOnly(Neural):
         if recorder is not None and record is not None:
             for number, look in enumerate(record):
                 # One softmax over both sides, shown in its parts, which sum to one together.
-                past = look._replace(weights=look.weights[..., size:])
-                source = look._replace(weights=_moved_back(look.weights[..., :size], real))
-                _add(recorder, "decoder", number, past)
-                _add(recorder, "cross", number, source)
+                to_source = _moved_back(look.weights[..., :size], real)
+                _add(recorder, "decoder", number, look._replace(weights=look.weights[..., size:]))
+                _add(recorder, "cross", number, look._replace(weights=to_source))
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
     def _through(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -201,16 +202,15 @@ def _train(
     with ExitStack() as held:
         held.enter_context(storage_errors(f"training in {folder}"))
         held.enter_context(interruption.after_the_step())
-        look: Callable[[], None] = lambda: None
+        looking: dict[str, Callable[[], None]] = {}
         if watch and trainer.ranks.first:
             watched = held.enter_context(Watch(trainer, folder))
             console.print(f"watch it at {watched.address}")
-            look = watched.look
+            looking = {"at_validation": watched.look}
         journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
         held.callback(journal.close)
-        return trainer.run(
-            journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder), look
-        )
+        leave_bundle = partial(leave_interim_bundle, trainer, folder)
+        return trainer.run(journal, interruption.requested, leave_bundle, **looking)
 
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:

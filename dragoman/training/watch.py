@@ -110,7 +110,7 @@ class Watch:
         watch = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 (the standard library's name)
+            def do_GET(self) -> None:
                 # A page of another site could reach us by a name that leads to 127.0.0.1.
                 host = (self.headers.get("Host") or "").partition(":")[0]
                 if host not in ("127.0.0.1", "localhost"):

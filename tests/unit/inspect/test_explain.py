@@ -6,6 +6,8 @@ import json
 import math
 import re
 import xml.etree.ElementTree
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +43,11 @@ def explained(translator) -> dict:
 
 def untrained(translator: Translator, **settings: object) -> Translator:
     """A model of another kind, with random weights, for the same pieces; its searches are short."""
-    short = {"decoding__beam": 2, "decoding__max_length_ratio": 0.2, "decoding__max_length_extra": 1}
+    short = {
+        "decoding__beam": 2,
+        "decoding__max_length_ratio": 0.2,
+        "decoding__max_length_extra": 1,
+    }
     config = small_config(**short, **settings)
     codec = translator.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared, seed=3).eval()
@@ -219,7 +225,7 @@ def test_merges_end_in_the_pieces_of_the_sentence(translator) -> None:
     assert pieces == expected
     for way in ways:
         assert all(len(part) == 1 for part in way[0])
-        for before, after in zip(way, way[1:], strict=False):
+        for before, after in pairwise(way):
             assert len(after) == len(before) - 1
             assert "".join(after) == "".join(before)
 
@@ -294,7 +300,8 @@ def test_every_variant_shows_its_own_formula_and_code(translator, name) -> None:
 def test_a_statement_is_found_where_it_stands() -> None:
     code, where = statement(plain_attention, "masked_fill")
     file, line = where.split(":")
-    lines = open(file, encoding="utf-8").read().splitlines()
+    root = Path(dragoman.__file__).parents[1]
+    lines = (root / file).read_text(encoding="utf-8").splitlines()
     assert lines[int(line) - 1].strip() == code.splitlines()[0]
     with pytest.raises(LookupError):
         statement(plain_attention, "no such words")
