@@ -449,7 +449,8 @@ function normPanel(body, data, view) {
   body.append(element("div", { class: "card" }, title, lines.box));
   view.onChange(() => {
     const here = attentionStream(data, view.attention(), view.layer, view.row());
-    const word = view.rowLabels()[view.row()], kind = view.attention().title.toLowerCase();
+    const word = view.rowLabels()[view.row()],
+      kind = view.attention().title.toLowerCase();
     title.textContent = `“${word}” in layer ${view.layer + 1}, around ${kind} attention`;
     lines.draw(streamRows(data, here, view.look().norm, "attention"));
   });
