@@ -14,7 +14,7 @@ travel in 8 bits, with a scale for each block of features. Scores and weights ke
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dragoman.text.codec import Codec
 if TYPE_CHECKING:
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.model.attention import Look
-    from dragoman.model.trace import Call, Trace
+    from dragoman.model.trace import Trace
 
 LISTED = 12  # pieces of the vocabulary shown at each step
 TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 21))
@@ -40,6 +40,29 @@ POSITIONS = 64  # places of the position table shown at least
 MOST_BYTES = 3_000_000  # of vectors in 16 bits; beyond, 8 bits
 BLOCK = 64  # features that share a scale in 8 bits
 NOT_VECTORS = ("scores", "weights")
+
+
+class _Kind(NamedTuple):
+    """An attention: who asks, who is asked, and where the trace has it."""
+
+    title: str
+    rows: str
+    columns: str
+    looks: str
+    stack: str
+    sublayer: str = "attention"
+    pass_: int = 0
+
+
+_IN_TWO_STACKS = (
+    _Kind("Encoder", "source", "source", "encoder", "encoder"),
+    _Kind("Decoder", "target", "said", "decoder", "decoder"),
+    _Kind("Cross", "target", "source", "cross", "decoder", "cross"),
+)
+_IN_ONE_STACK = (
+    _Kind("Source", "source", "source", "encoder", "decoder"),
+    _Kind("Translation", "target", "both", "decoder", "decoder", pass_=1),
+)
 
 
 def explain(
@@ -90,9 +113,8 @@ def page(explained: dict[str, Any]) -> str:
 def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
     from dragoman.model.build import parameter_count
 
-    convolutional = (
-        config.architecture == "convs2s"
-    )  # which has one kind of attention and positions
+    # which reads neither of the two settings below
+    convolutional = config.architecture == "convs2s"
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),
@@ -171,49 +193,28 @@ def _embedding(
 
 def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
     """Every attention of every layer, by who asks and who is asked."""
-    looks = seen.looks
-    if config.architecture == "decoder-only":
-        both = [
-            past._replace(weights=_joined(source, past))
-            for source, past in zip(looks["cross"], looks["decoder"], strict=True)
-        ]
-        kinds = [
-            ("Source", "source", "source", looks["encoder"], "decoder.{}.", "attention", 0),
-            ("Translation", "target", "both", both, "decoder.{}.", "attention", 1),
-        ]
-    else:
-        kinds = [
-            ("Encoder", "source", "source", looks["encoder"], "encoder.{}.", "attention", 0),
-            ("Decoder", "target", "said", looks["decoder"], "decoder.{}.", "attention", 0),
-            ("Cross", "target", "source", looks["cross"], "decoder.{}.", "cross", 0),
-        ]
-    return [
-        {
-            "title": title,
-            "rows": rows,
-            "columns": columns,
-            "layers": [
-                _look(look)
-                | _around(engine, seen, prefix.format(number), sublayer, pass_)
-                for number, look in enumerate(layers)
-            ],
-        }
-        for title, rows, columns, layers, prefix, sublayer, pass_ in kinds
-        if layers
-    ]  # fmt: skip
-
-
-def _joined(source: "Look", past: "Look") -> Any:
-    import torch
-
-    return torch.cat([source.weights, past.weights], dim=-1)
+    parts = []
+    for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
+        layers = []
+        for number, look in enumerate(seen.looks[kind.looks]):
+            shown = _look(look)
+            if kind.columns == "both":
+                # one softmax over both sides, which the record holds in its parts
+                to_source = _array(seen.looks["cross"][number].weights)
+                shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
+            around = _around(engine, seen, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
+            layers.append(shown | around)
+        if layers:
+            named = {"title": kind.title, "rows": kind.rows, "columns": kind.columns}
+            parts.append({**named, "layers": layers})
+    return parts
 
 
 def _look(look: "Look") -> dict[str, Any]:
     shown = {name: _array(getattr(look, name)) for name in ("q", "k", "v", "scores", "weights")}
     mask = None
     if look.mask is not None and not bool(look.mask.all()):
-        mask = look.mask.expand(look.weights.shape)[0, 0].cpu().numpy()
+        mask = look.mask.expand(look.scores.shape)[0, 0].cpu().numpy()
     return {**shown, "mask": mask}
 
 
@@ -224,10 +225,7 @@ def _around(
     otherwise."""
     calls = seen.calls.get(f"{prefix}around_{sublayer}")
     if not calls:
-        # attention beside recurrent layers, and inside convolutional ones
-        other = seen.calls.get(sublayer) or seen.calls.get(f"{prefix}to_out") or []
-        other = other or seen.calls.get("attention", [])
-        return {"f": _array(other[0].result)} if other else {}
+        return {}
     module = engine.model.get_submodule(f"{prefix}around_{sublayer}.norm")
     norm = {
         name: value.detach().cpu().numpy()
@@ -235,7 +233,7 @@ def _around(
         if (value := getattr(module, name, None)) is not None
     }
     shown = {
-        "f": _array(_of(seen, f"{prefix}{sublayer}", pass_).result),
+        "f": _array(seen.calls[f"{prefix}{sublayer}"][pass_].result),
         "norm": {**norm, "eps": float(getattr(module, "eps", 0.0))} if norm else None,
     }
     # The first sublayer's input is enough: from it the page computes those of the others.
@@ -245,26 +243,22 @@ def _around(
 def _feed_forward(
     engine: "TorchEngine", seen: "Trace", config: ModelConfig
 ) -> dict[str, list[dict[str, Any]]]:
-    sides = {"source": ("encoder.{}.", 0), "target": ("decoder.{}.", 0)}
+    """The networks of each side's layers."""
+    sides = {"source": ("encoder", 0), "target": ("decoder", 0)}
     if config.architecture == "decoder-only":
-        sides = {"source": ("decoder.{}.", 0), "target": ("decoder.{}.", 1)}
+        sides = {"source": ("decoder", 0), "target": ("decoder", 1)}
     shown: dict[str, list[dict[str, Any]]] = {}
-    for side, (prefix, pass_) in sides.items():
-        numbers = range(max(config.encoder_layers, config.decoder_layers))
-        names = [prefix.format(n) for n in numbers]
+    for side, (stack, pass_) in sides.items():
+        names = [f"{stack}.{n}." for n in range(config.encoder_layers + config.decoder_layers)]
         shown[side] = [
             {
                 **_around(engine, seen, name, "feed_forward", pass_),
-                "hidden": _array(_of(seen, f"{name}feed_forward.outer", pass_).given),
+                "hidden": _array(seen.calls[f"{name}feed_forward.outer"][pass_].given),
             }
             for name in names
             if f"{name}feed_forward" in seen.calls
         ]
     return shown
-
-
-def _of(seen: "Trace", name: str, pass_: int) -> "Call":
-    return seen.calls[name][pass_]
 
 
 def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
@@ -340,7 +334,7 @@ def _packed(tree: Any, name: str, bits: int) -> Any:
     if tree.dtype == bool:
         return packed | {"bits": _base64(tree.astype("u1"))}
     if bits == 16 or name in NOT_VECTORS:
-        # a logit of -inf or a score beyond float16 would not survive; none is known to occur
+        # the largest 16-bit float is 65504
         return packed | {"halves": _base64(np.clip(tree, -65504, 65504).astype("<f2"))}
     width = BLOCK if tree.shape[-1] % BLOCK == 0 else tree.shape[-1]
     blocks = tree.reshape(-1, width)
