@@ -11,6 +11,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,6 +66,7 @@ def panels(config: ModelConfig) -> list[Panel]:
     ]
 
 
+@cache
 def statement(function: Callable[..., Any], words: str) -> tuple[str, str]:
     """The smallest statement of a function that holds these words, and where it stands."""
     function = inspect.unwrap(function)

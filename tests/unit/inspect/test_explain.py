@@ -331,6 +331,17 @@ def test_what_cannot_be_explained_is_refused(translator, trained) -> None:
         explain(dragoman.load(f"{trained},{trained}", device="cpu"), TEXT)
 
 
+def test_the_command_writes_the_page_and_says_the_translation(dragoman, trained, tmp_path) -> None:
+    out = tmp_path / "new" / "page.html"
+    common = ["explain", "eins zwei", "--model", trained, "--device", "cpu"]
+    answer = dragoman(*common, "--out", out)
+    assert (answer.code, answer.out) == (0, "one two\n")
+    assert "openExplanation(" in out.read_text(encoding="utf-8")
+    refused = dragoman(*common)
+    assert refused.code == 1
+    assert refused.err == "dragoman: there is nothing to write: give --out page.html.\n"
+
+
 def test_a_trace_changes_nothing_and_leaves_no_hooks(translator) -> None:
     model = translator.engine.model
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
