@@ -20,6 +20,7 @@ from dragoman.cli import (
     convert,
     embed,
     evaluate,
+    explain,
     info,
     prepare,
     score,
@@ -44,6 +45,7 @@ app.command("prepare")(prepare.command)
 app.command("translate")(translate.command)
 app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
+app.command("explain")(explain.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)

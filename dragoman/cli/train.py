@@ -47,6 +47,9 @@ def command(
     ] = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a page on this machine that shows the training.")
+    ] = False,
 ) -> None:
     """Train a translator from two text files.
 
@@ -74,4 +77,5 @@ def command(
         init=init,
         device=device,
         resume=resume,
+        watch=watch,
     )

@@ -15,6 +15,7 @@ from dragoman.engine.interface import Engine, Forbidden, Inspector, Step
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
+from dragoman.model.trace import Trace, trace
 from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
 
@@ -148,6 +149,11 @@ class TorchEngine(Engine, Inspector):
             self._tensor(batch.source), self._tensor(batch.target_in)
         )
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
+
+    def trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
+        """All that one pass over a pair computes."""
+        batch = collate([source], [target], self.source, self.target)
+        return trace(self.model, self._tensor(batch.source), self._tensor(batch.target_in))
 
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:

@@ -8,19 +8,20 @@ import base64
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from dragoman.inspect.sentence import KINDS, Inspection
-from dragoman.inspect.words import piece_label, readable
+from dragoman.inspect.sentence import KINDS, Inspection, Node
+from dragoman.inspect.words import Axis, piece_label, readable
 from dragoman.text.subword import WORD_START
 
 FILES = resources.files("dragoman.inspect") / "page"
-_STYLES = ("base.css", "viewer.css")
-_SCRIPTS = ("viewer.js", "attention.js", "beam.js", "positions.js")
+STYLES = ("base.css", "viewer.css")
+SCRIPTS = ("viewer.js", "attention.js", "beam.js", "positions.js")
 FULL = 65535
 
 
@@ -29,14 +30,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
     return {
         "text": inspection.text,
         "translation": inspection.translation,
-        "axes": {
-            name: {
-                "pieces": [*map(piece_label, axis.pieces)],
-                "words": axis.words,
-                "labels": axis.labels,
-            }
-            for name, axis in inspection.axes.items()
-        },
+        "axes": {name: axis_payload(axis) for name, axis in inspection.axes.items()},
         "maps": [
             {
                 "name": name,
@@ -47,19 +41,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
             }
             for name, weights in inspection.maps.items()
         ],
-        "beam": [
-            {
-                "step": node.step,
-                "parent": node.parent,
-                "fate": node.fate,
-                "best": node.best,
-                "total": round(node.total, 4),
-                "label": piece_label(node.piece),
-                "text": readable([node.piece]),
-                "starts": node.piece.startswith(WORD_START),
-            }
-            for node in inspection.beam
-        ],
+        "beam": beam_payload(inspection.beam),
         "positions": _packed_signed(inspection.positions)
         if inspection.positions is not None
         else None,
@@ -68,21 +50,49 @@ def payload(inspection: Inspection) -> dict[str, Any]:
 
 def page(inspection: Inspection) -> str:
     """The page; opened from disk, it asks nothing of any network."""
+    return filled(payload(inspection), STYLES, SCRIPTS, "openPage")
+
+
+def filled(data: dict[str, Any], styles: Sequence[str], scripts: Sequence[str], open: str) -> str:
+    """A page with these files and this data in it, which the function `open` of its scripts
+    shows."""
     template = (FILES / "page.html").read_text(encoding="utf-8")
     parts = {
-        "title": html.escape(f"{inspection.text} → {inspection.translation}"),
-        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in _STYLES),
-        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in _SCRIPTS),
-        "data": _script_json(payload(inspection)),
+        "title": html.escape(f"{data['text']} → {data['translation']}"),
+        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in styles),
+        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in scripts),
+        "data": script_json(data),
+        "open": open,
     }
     # in one pass: a text may hold braces too
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
-def _script_json(value: Any) -> str:
+def axis_payload(axis: Axis) -> dict[str, Any]:
+    return {
+        "pieces": [*map(piece_label, axis.pieces)],
+        "words": axis.words,
+        "labels": axis.labels,
+    }
+
+
+def beam_payload(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
+            "total": round(node.total, 4),
+            "label": piece_label(node.piece),
+            "text": readable([node.piece]),
+            "starts": node.piece.startswith(WORD_START),
+        }
+        for node in nodes
+    ]
+
+
+def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in, nor open a comment there.
 
-    >>> _script_json("</script>")
+    >>> script_json("</script>")
     '"\\\\u003c/script>"'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dragoman.decode.search import BeamStep
+from dragoman.decode.translation import Candidate
 from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator
@@ -110,20 +111,9 @@ def inspect_sentence(
     translation: str | None = None,
     request: Request = Request(),
 ) -> Inspection:
-    """Translate a text and keep all that can be seen.
-
-    With a translation given, attention is that of predicting it.
-    """
-    if not text.strip():
-        raise TranslationError("there is no text to look at.")
-    settings = request.decoding or translator.config.decoding
-    # A text in parts would have several trees.
-    request = replace(request, decoding=replace(settings, by_sentence=False))
-    translator.encode_whole(text, request)
-    tree = Tree(translator.engine.target)
-    (translated,) = translator.translate([text], replace(request, observer=tree.add, nbest=1))
-    found = translated.candidates[0]
-    tree.mark_best(found.pieces)
+    """Translate a text and keep all that can be seen; with a translation given, attention is that
+    of saying it."""
+    request, found, beam = observed_search(translator, text, request)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
@@ -138,9 +128,26 @@ def inspect_sentence(
             "shifted": Axis.of([vocabulary.pieces[vocabulary.bos], *target[:-1]]),
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
-        tree.nodes,
+        beam,
         translator.position_vectors(max(len(source), len(target))),
     )
+
+
+def observed_search(
+    translator: InspectableTranslator, text: str, request: Request
+) -> tuple[Request, Candidate, list[Node]]:
+    """A text translated in one piece: the request that does so, what was found, and the beam."""
+    if not text.strip():
+        raise TranslationError("there is no text to look at.")
+    settings = request.decoding or translator.config.decoding
+    # a text in parts would have several trees
+    request = replace(request, decoding=replace(settings, by_sentence=False))
+    translator.encode_whole(text, request)
+    tree = Tree(translator.engine.target)
+    observed = replace(request, observer=tree.add, nbest=1)
+    found = translator.translate([text], observed)[0].candidates[0]
+    tree.mark_best(found.pieces)
+    return request, found, tree.nodes
 
 
 def join_words(

@@ -60,15 +60,18 @@ class InspectableTranslator(Translator):
         if translation is None:
             translation = self.translate([text], request)[0].candidates[0].pieces
         vocabulary = self.codec.target
-        if isinstance(translation, str):
-            target = self.codec.encode_target([translation])[0]
-        else:
-            target = [vocabulary.ids[piece] for piece in translation]
+        target = self.encode_translation(translation)
         return {
             "source": [self.codec.source.pieces[i] for i in source],
             "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
             **self.inspector.attention_weights(source, target),
         }
+
+    def encode_translation(self, translation: str | Sequence[str]) -> list[int]:
+        """The ids of a translation, given as text or as pieces."""
+        if isinstance(translation, str):
+            return self.codec.encode_target([translation])[0]
+        return [self.codec.target.ids[piece] for piece in translation]
 
     def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
         """Each text as a vector of length 1. (N, D)

@@ -16,7 +16,7 @@ the weights (`record`) or the kernel does not know the parts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,22 @@ from dragoman.model.spans import SPANS, causal_mask
 from dragoman.variants import POSITIONS
 
 
+class Look(NamedTuple):
+    """One attention as it was computed, for whoever wants to see it."""
+
+    q: Tensor  # (B, H, T, K), as the similarity takes it
+    k: Tensor  # (B, H, S, K), or (B, 1, S, K) where all heads share them
+    v: Tensor  # likewise
+    scores: Tensor  # (B, H, T, S), before the mask
+    mask: Tensor | None  # broadcasts to (B, H, T, S)
+    weights: Tensor  # (B, H, T, S)
+    y: Tensor  # (B, H, T, K), before the heads are joined
+
+
+Record = list[Look]
+"""Where attention leaves what it computed."""
+
+
 def plain_attention(
     q: Tensor,
     k: Tensor,
@@ -40,6 +56,7 @@ def plain_attention(
     dropout: float = 0.0,
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
+    record: Record | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(similarity(q, k) + bias) v, and the weights.
 
@@ -48,10 +65,12 @@ def plain_attention(
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    weights = choose(torch.softmax(scores, dim=-1))
-    return F.dropout(weights, dropout, dropout > 0) @ v, weights  # (B, H, T, K), (B, H, T, S)
+    seen = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = choose(torch.softmax(seen, dim=-1))
+    y = F.dropout(weights, dropout, dropout > 0) @ v  # (B, H, T, K)
+    if record is not None:
+        record.append(Look(q, k, v, scores, mask, weights, y))
+    return y, weights
 
 
 def fused_attention(
@@ -83,10 +102,6 @@ class Packed:
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)
     longest: int
-
-
-Record = list[Tensor]
-"""Where attention leaves its weights (B, H, T, S) for whoever wants to see them."""
 
 
 class Attention(nn.Module):
@@ -206,11 +221,10 @@ class Attention(nn.Module):
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:
             bias = self.distances.bias(queries, keys)
-            y, weights = plain_attention(
-                q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose
-            )
-            if record is not None:
-                record.append(weights)
+            y, _ = plain_attention(
+                q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose,
+                record,
+            )  # fmt: skip
         return self.project.join(y)
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:

@@ -27,22 +27,21 @@ from dragoman.text.vocabulary import Vocabulary
 
 
 class Recorder:
-    """Collects attention weights (B, H, T, S) on a pass through a model.
-
-    They come as "encoder", "decoder" and "cross", by layers.
+    """Collects what attention computes on a pass through a model: "encoder", "decoder" and
+    "cross", by layers.
 
     `only_cross`: the one decoder layer whose look at the source is wanted. Layers that nobody wants
     to see keep their fast kernels.
     """
 
     def __init__(self, only_cross: int | None = None):
-        self.weights: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
+        self.looks: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
         self._only_cross = only_cross
 
     def of(self, part: str, layer: int = 0) -> Record | None:
-        """Where this layer's attention is to leave its weights; None: nobody wants them."""
+        """Where this layer's attention is to leave its look; None: nobody wants it."""
         wanted = self._only_cross is None or (part == "cross" and layer == self._only_cross)
-        return self.weights[part] if wanted else None
+        return self.looks[part] if wanted else None
 
 
 def record_of(recorder: Recorder | None, part: str, layer: int = 0) -> Record | None:
@@ -130,8 +129,8 @@ class Model(nn.Module):
             tokens[:, None], state.length, state.past, state.rows, recorder
         )
         state.length += 1
-        looks = recorder.weights["cross"] if recorder is not None else []
-        return hidden[:, 0], looks[0].mean(dim=1)[:, 0] if looks else None
+        looks = recorder.looks["cross"] if recorder is not None else []
+        return hidden[:, 0], looks[0].weights.mean(dim=1)[:, 0] if looks else None
 
     def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
         """What every layer and head looks at, (B, H, T, S) per layer.
@@ -141,7 +140,11 @@ class Model(nn.Module):
         recorder = Recorder()
         past, given = self.begin(source, recorder)
         self.advance(target_in, 0, past, given, recorder)
-        return {part: weights for part, weights in recorder.weights.items() if weights}
+        return {
+            part: [look.weights for look in looks]
+            for part, looks in recorder.looks.items()
+            if looks
+        }
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""

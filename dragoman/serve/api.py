@@ -62,6 +62,22 @@ async def attention(request: Request) -> Response:
     return JSONResponse(found)
 
 
+@router.post(
+    "/v1/explain",
+    response_model=schemas.Explanation,
+    responses=REFUSALS,
+    openapi_extra=body_of(schemas.AttentionRequest),
+)
+async def explain(request: Request) -> Response:
+    """One text on its way through the model, step by step, as the page's last tab takes it."""
+    require_key(request)
+    body = await read_json(request, schemas.AttentionRequest)
+    found = await service_of(request).explain(
+        body.text, body.source, body.target or "", body.translation, client_address(request)
+    )
+    return JSONResponse(found)
+
+
 @router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
 async def models(request: Request) -> Response:
     """The models and their languages."""

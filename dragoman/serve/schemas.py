@@ -145,6 +145,25 @@ class Attention(BaseModel):
     positions: dict[str, Any] | None
 
 
+class Explanation(BaseModel):
+    """All numbers of a forward pass. An array is its shape and base64: 16-bit floats ("halves"), or
+    bytes with a float32 scale for each block of them ("bytes", "scales", "block")."""
+
+    text: str
+    translation: str
+    model: dict[str, Any]
+    panels: list[dict[str, Any]]
+    axes: dict[str, Any]
+    merges: list[list[list[str]]]
+    embedding: dict[str, Any]
+    parts: list[dict[str, Any]]
+    feedForward: dict[str, Any]  # noqa: N815
+    memory: list[dict[str, Any]]
+    output: dict[str, Any]
+    beam: list[dict[str, Any]]
+    finished: list[dict[str, Any]]
+
+
 class Keyed(BaseModel):
     api_key: str = ""
 

@@ -15,8 +15,11 @@ from dragoman.decode.hypotheses import OnStep
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
 from dragoman.errors import ConfigError
+from dragoman.inspect.explain import explain
+from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
 from dragoman.serve.batcher import Batcher, Line
@@ -27,6 +30,7 @@ from dragoman.text.segments import split_sentences
 T = TypeVar("T")
 _SHORT = 300  # characters: splitting them takes milliseconds, and so does handing them to a thread
 _SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
+_SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
 
 
 @dataclass(frozen=True)
@@ -131,15 +135,32 @@ class Service:
         self, text: str, source: str, target: str, translation: str | None, client: str = ""
     ) -> dict[str, Any]:
         """What the page's viewer takes."""
+        return await self._look_inside(_attention, text, source, target, translation, client)
+
+    async def explain(
+        self, text: str, source: str, target: str, translation: str | None, client: str = ""
+    ) -> dict[str, Any]:
+        """What the viewer's last tab takes."""
+        return await self._look_inside(_explanation, text, source, target, translation, client)
+
+    async def _look_inside(
+        self,
+        look: "_Look",
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
+        client: str,
+    ) -> dict[str, Any]:
         self._check_size([text, translation or ""])
-        check = partial(self._check_attention, text, source, target, translation)
+        check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
 
-        def inspect(on_step: OnStep) -> dict[str, Any]:
+        def looked(on_step: OnStep) -> dict[str, Any]:
             watched = replace(request, on_step=on_step)
-            return payload(inspect_sentence(route.model.translator, text, translation, watched))
+            return look(route.model.translator, text, translation, watched)
 
-        return await self.batcher.run(inspect, work, client)
+        return await self.batcher.run(looked, work, client)
 
     async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
         """Do what takes time for long texts beside the event loop.
@@ -184,10 +205,10 @@ class Service:
             planned.append(_Text(route, request, sentences, gaps, parts, work))
         return planned
 
-    def _check_attention(
-        self, text: str, source: str, target: str, translation: str | None
+    def _check_inside(
+        self, look: "_Look", text: str, source: str, target: str, translation: str | None
     ) -> tuple[Route, Request, int]:
-        """How to look inside, and the work of it. What would show too many weights is refused."""
+        """How to look inside, and the work of it. What would show too many numbers is refused."""
         route = self.models.route(text, source, target)
         translator = route.model.translator
         request = _request(route, None, 1, False)
@@ -201,6 +222,16 @@ class Service:
         weights = model.heads * (
             model.encoder_layers * read**2 + model.decoder_layers * said * (said + read)
         )
+        # of each position in each layer up to twelve vectors and the hidden units
+        vectors = (model.encoder_layers * read + model.decoder_layers * said) * (
+            12 * model.width + model.feed_forward_width
+        )
+        if vectors > _SHOWN_NUMBERS and look is _explanation:
+            raise HTTPException(
+                413,
+                f"this has up to {vectors:,} numbers in vectors, {_SHOWN_NUMBERS:,} can be shown: "
+                f"send a shorter text.",
+            )
         if weights > _SHOWN_WEIGHTS:
             raise HTTPException(
                 413,
@@ -228,6 +259,22 @@ class Service:
                 f"the translation for each hypothesis), {most:,} are allowed: send less text, or "
                 "ask for a smaller beam and nbest.",
             )
+
+
+_Look = Callable[[InspectableTranslator, str, str | None, Request], dict[str, Any]]
+"""From a text, and a translation if one is given, to what the page shows of them."""
+
+
+def _attention(
+    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+) -> dict[str, Any]:
+    return payload(inspect_sentence(translator, text, translation, request))
+
+
+def _explanation(
+    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+) -> dict[str, Any]:
+    return explanation_payload(explain(translator, text, translation, request))
 
 
 def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Request:

@@ -288,12 +288,14 @@ class BytePairs:
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
 
     def merge(
-        self, word: str, rate: float = 0.0, draws: Iterator[float] = repeat(1.0)
+        self,
+        word: str,
+        rate: float = 0.0,
+        draws: Iterator[float] = repeat(1.0),
+        history: list[list[str]] | None = None,
     ) -> list[str]:
-        """Join neighbours by the best merge, over and over.
-
-        Each merge that could be made is dropped at random.
-        """
+        """Join neighbours by the best merge, over and over; each merge that could be made is
+        dropped at random. `history` gets the parts after each merge."""
         parts = list(word)
         ids = self._ids
         none = len(self.vocabulary)
@@ -311,12 +313,23 @@ class BytePairs:
                 return parts
             place = kept.index(best)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
+            if history is not None:
+                history.append([*parts])
             del ranks[place]
             if place > 0:
                 ranks[place - 1] = ids.get(parts[place - 1] + parts[place], none)
             if place < len(ranks):
                 ranks[place] = ids.get(parts[place] + parts[place + 1], none)
         return parts
+
+    def merges(self, text: str) -> list[list[list[str]]]:
+        """Each word of a text on its way: its characters, then its parts after each merge."""
+        ways = []
+        for word in self._words_of([text])[0]:
+            way = [list(f"{WORD_START}{word}")]
+            self.merge(f"{WORD_START}{word}", history=way)
+            ways.append(way)
+        return ways
 
     def _spell(self, parts: list[str]) -> list[int]:
         ids: list[int] = []

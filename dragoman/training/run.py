@@ -6,9 +6,10 @@ run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the fil
 import math
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,6 +44,7 @@ from dragoman.training.journal import Journal, NoJournal, duration
 from dragoman.training.lexical import count
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
+from dragoman.training.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,11 @@ def train(
     init: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
+    watch: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Train from the beginning, or go on where a run in `out` stopped."""
+    """Train from the beginning, or go on where a run in `out` stopped; `watch`: with a page that
+    shows it."""
     folder = Path(out)
     given = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
     given |= {"data.prepared": str(prepared)} if prepared is not None else {}
@@ -92,7 +96,7 @@ def train(
                 config, data = _settings_and_data(
                     folder, wishes, resume or may_be_restarted() or not ranks.first
                 )
-            return _begin(folder, config, data, ranks, console, interruption)
+            return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Continue with --resume.")
             return Outcome(folder, finished=False)
@@ -130,6 +134,7 @@ def _begin(
     ranks: Ranks,
     console: Console,
     interruption: "_Interruption",
+    watch: bool,
 ) -> Outcome:
     """Train from where the run stands."""
     if data is None:
@@ -138,6 +143,10 @@ def _begin(
     for note in data.notes:
         console.print(escaped(f"warning: {note}"))
     if config.model.architecture == "lexical":
+        if watch:
+            raise ConfigError(
+                "model.architecture=lexical counts and takes no steps: leave out --watch."
+            )
         if ranks.size > 1:
             raise ConfigError(
                 "model.architecture=lexical trains in one process: start it without torchrun."
@@ -149,7 +158,7 @@ def _begin(
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
-    if not _train(trainer, folder, console, interruption):
+    if not _train(trainer, folder, console, interruption, watch):
         step = trainer.progress.step
         console.print(f"interrupted: step {step:,} is saved. Continue with --resume.")
         return Outcome(folder, finished=False)
@@ -189,16 +198,22 @@ def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
     )
 
 
-def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption") -> bool:
+def _train(
+    trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption", watch: bool
+) -> bool:
     """Whether the run came to its end."""
-    with storage_errors(f"training in {folder}"), interruption.after_the_step():
+    with ExitStack() as held:
+        held.enter_context(storage_errors(f"training in {folder}"))
+        held.enter_context(interruption.after_the_step())
+        looking: dict[str, Callable[[], None]] = {}
+        if watch and trainer.ranks.first:
+            watched = held.enter_context(Watch(trainer, folder))
+            console.print(f"watch it at {watched.address}")
+            looking = {"at_validation": watched.look}
         journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
-        try:
-            return trainer.run(
-                journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder)
-            )
-        finally:
-            journal.close()
+        held.callback(journal.close)
+        leave_bundle = partial(leave_interim_bundle, trainer, folder)
+        return trainer.run(journal, interruption.requested, leave_bundle, **looking)
 
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:

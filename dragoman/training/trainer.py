@@ -105,12 +105,14 @@ class Trainer:
         journal: Journal,
         interrupted: Callable[[], bool],
         at_best: Callable[[], None] = lambda: None,
+        at_validation: Callable[[], None] = lambda: None,
     ) -> bool:
         """Train until the last step, or until validation no longer improves: True.
 
         False if the run was interrupted.
 
-        `at_best` is called after each validation that is better than all before it.
+        `at_validation` is called after each validation, `at_best` after each that is better than
+        all before it.
         """
         started = time.monotonic() - self.progress.elapsed_s
         steps = self.loader.from_position(self.progress.position)
@@ -121,6 +123,7 @@ class Trainer:
             self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
                 self._validate_and_save(journal)
+                at_validation()
                 if self.progress.best_step == self.progress.step:
                     at_best()
             elif self._due(self.config.training.checkpoint_every):

@@ -28,8 +28,8 @@ class Validator:
         self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
-        engine = TorchEngine(model, codec.source, codec.target, device)
-        self._translator = InspectableTranslator(engine, codec, config)
+        self.engine = TorchEngine(model, codec.source, codec.target, device)
+        self.translator = InspectableTranslator(self.engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
         """With the beam of validation."""
@@ -50,7 +50,7 @@ class Validator:
             ]
             sources = [sentences.sources[row] for row in fitting]
             targets = [sentences.targets[row] for row in fitting]
-            scores += self._translator.score(sources, targets, to)
+            scores += self.translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
         nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
         return float(nll / pieces) if pieces else math.nan
@@ -60,7 +60,7 @@ class Validator:
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
-            found = self._translator(
+            found = self.translator(
                 [sentences.sources[row] for row in self._ranks.deal(rows)], request
             )
             for row, text in zip(rows, self._ranks.collect(found), strict=True):

@@ -17,10 +17,11 @@ function hypothesis(nodes, at) {
   return pieces.join("").trim();
 }
 
-function beamPanel(panel, data) {
+// Dropped candidates are shown where there are at most so many.
+function beamPanel(panel, data, most = 600) {
   const nodes = data.beam, readout = element("p", { class: "readout quiet", "aria-live": "polite" });
   const dropped = element("input", { type: "checkbox", role: "switch", onchange: () => draw() });
-  dropped.checked = nodes.length <= 600;
+  dropped.checked = nodes.length <= most;
   const holder = element("div", { class: "scroll" });
   let drawn = new Map(), here = -1, columns = [];
 

@@ -151,7 +151,7 @@ async function openAttention() {
   try {
     const data = await call("v1/attention", question);
     $("viewer").hidden = false;
-    showViewer($("viewer"), data);
+    showViewer($("viewer"), data, () => call("v1/explain", question));
     $("look").textContent = "Hide attention";
     $("look").setAttribute("aria-expanded", "true");
   } catch (error) {

@@ -7,8 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.inspect.explain import explain
+from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.serve import service as service_module
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Limits, Service
 
@@ -116,6 +119,16 @@ def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
     )
 
 
+def test_the_explanation_is_what_the_page_of_explain_shows(client, trained, monkeypatch) -> None:
+    shown = client.post("/v1/explain", json={"text": "eins zwei"}).json()
+    translator = dragoman.load(trained, device="cpu")
+    assert shown == json.loads(json.dumps(explanation_payload(explain(translator, "eins zwei"))))
+    monkeypatch.setattr(service_module, "_SHOWN_NUMBERS", 1000)
+    answer = client.post("/v1/explain", json={"text": "eins zwei"})
+    assert answer.status_code == 413
+    assert "numbers in vectors, 1,000 can be shown" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("question", "status", "words"),
     [
@@ -164,7 +177,7 @@ def test_mistakes_get_one_clear_line(client, question, status, words) -> None:
     ],
 )
 def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> None:
-    for path in ("/v1/translate", "/v1/attention", "/translate", "/detect"):
+    for path in ("/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect"):
         answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code in (400, 422), (path, answer.text)
         assert answer.json()["error"]
