@@ -56,6 +56,7 @@ check: setup audit
 	$(BIN)/lint-imports
 
 # The site, in build/site: every page, and nothing that a browser would have to fetch from elsewhere.
+# The variable silences what the theme says about its successor.
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"

@@ -1,13 +1,17 @@
 """What the documents say runs, loads and exists.
 
 Every command in a `bash` block of a page runs, in its order, in a folder with small stand-ins for
-the files that the page talks about. A new page needs no change here unless it needs a new stand-in.
+the files that the page talks about. An `sh` block is for what cannot run here, such as an
+installation or a download: its options must exist. A new page needs no change here unless it needs
+a new stand-in.
 """
 
 import gzip
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -51,14 +55,14 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
 
 
-def commands(page: Path) -> list[str]:
-    """Of the `bash` and `sh` blocks, one a line, without comments."""
-    lines = "\n".join(blocks(page, "(?:ba)?sh")).replace("\\\n", " ").splitlines()
+def commands(page: Path, language: str) -> list[str]:
+    """Of the blocks in this language, one a line, without comments."""
+    lines = "\n".join(blocks(page, language)).replace("\\\n", " ").splitlines()
     found = [re.sub(r"\s+#.*", "", line).strip() for line in lines]
     return [line for line in found if line]
 
 
-RUNNABLE = [page for page in PAGES if commands(page)]
+RUNNABLE = [page for page in PAGES if commands(page, "bash")]
 
 
 @pytest.fixture
@@ -127,18 +131,40 @@ def _write_post_norm(folder: Path, trained: Path) -> None:
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
 def test_every_command_of_a_page_runs(page: Path, dragoman, stand_ins: Path) -> None:
-    for command in commands(page):
+    for command in commands(page, "bash"):
         words = shlex.split(command)
         if words[0] == "torchrun":  # one process here; tests/agree/test_ranks.py has several
             words = words[words.index("-m") + 1 :]
-        if words[0] == "dragoman":
-            if words[1] == "serve":  # runs until it is told to end: tests/story/test_serve.py
-                continue
+        if words[:2] == ["dragoman", "serve"]:  # until it is told to end: tests/story/test_serve.py
+            continue
+        if "|" in words or ">" in words or words[0] == "cat":
+            in_a_shell(command)
+        elif words[0] == "dragoman":
             answer = dragoman(*shortened(words[1:]))
             assert answer.code == 0, (command, answer.err)
         else:
-            assert words[0] in CHECKS, command
             CHECKS[words[0]](words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_names_without_running_it_exists(page: Path, dragoman) -> None:
+    for command in commands(page, "sh"):
+        words = shlex.split(command)
+        if words[0] != "dragoman":
+            CHECKS[words[0]](words)
+            continue
+        shown = dragoman(*islice((w for w in words[1:] if w.isalpha()), 1), "--help").out
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown, command
+
+
+def in_a_shell(command: str) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    places = {"PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, shell=True, env=os.environ | places, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, (command, done.stderr)
 
 
 def shortened(words: list[str]) -> list[str]:
@@ -218,7 +244,7 @@ def test_a_variant_of_your_own_is_a_few_lines_and_learns(dragoman, stand_ins: Pa
     assert len(code.strip().splitlines()) <= 20
     refused = dragoman("--plugin", "far", "info").err
     assert refused.startswith("dragoman: --plugin far: there is no such module")
-    (command,) = [c for c in commands(ROOT / "docs/variants.md") if "near train" in c]
+    (command,) = [c for c in commands(ROOT / "docs/variants.md", "bash") if "near train" in c]
     assert dragoman(*shortened(shlex.split(command)[1:])).code == 0
     assert "attention.distances.loss" in " ".join(read_bundle("runs/near").weights)
 
