@@ -69,7 +69,7 @@ def _not_of_this_architecture(
         )
         if value != default[name] and not read:
             yield (
-                f"{name}={value} is not read by model.architecture={architecture}: leave it at "
+                f"{name}={value} is not used by model.architecture={architecture}: leave it at "
                 f"{default[name]}."
             )
     if architecture in _NEEDS:
@@ -83,7 +83,7 @@ def _within(name: str, names: Iterable[str]) -> bool:
 def _two_way(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.width"] % 2:
         yield (
-            f"model.width={given['model.width']} is odd: the encoder has half of it for each "
+            f"model.width={given['model.width']} is odd: the encoder needs half of it for each "
             "direction."
         )
 
@@ -92,16 +92,16 @@ def _gnmt(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _two_way(given)
     if given["model.decoder_layers"] < 2:
         yield (
-            "gnmt tells what it sees to the layers above the first: set model.decoder_layers=2 or "
-            "more."
+            "gnmt passes its attention to the layers above the first: set "
+            "model.decoder_layers=2 or more."
         )
 
 
 def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
     if given[_PLACES] <= given["data.max_length"]:
         yield (
-            f"convs2s learns its positions, and {_PLACES}={given[_PLACES]} does not reach beyond "
-            f"data.max_length={given['data.max_length']}: raise the one or lower the other."
+            f"convs2s learns its positions, but {_PLACES}={given[_PLACES]} does not reach beyond "
+            f"data.max_length={given['data.max_length']}: raise one or lower the other."
         )
 
 
@@ -154,12 +154,9 @@ def _optimiser(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator
 
 def _risk(given: Mapping[str, Any]) -> Iterator[str]:
     if not given["training.init"]:
-        yield (
-            "training.objective=risk improves a trained model, an untrained one draws nothing "
-            "worth scoring: name one with --init."
-        )
+        yield "training.objective=risk fine-tunes a trained model: name one with --init."
     if given["model.architecture"] == "lexical":
-        yield "training.objective=risk needs a gradient, and model.architecture=lexical has none."
+        yield "training.objective=risk needs a gradient, but model.architecture=lexical has none."
     if given["training.sharded"]:
         yield "training.objective=risk draws with the whole model: set training.sharded=false."
     if given["training.consistency"]:

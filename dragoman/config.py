@@ -98,10 +98,10 @@ class DataConfig:
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
     exclude: tuple[Corpus, ...] = setting(
         (),
-        "parallel text to keep out: no pair is trained on that shares a sentence with it, save "
-        "case and punctuation",
+        "parallel text that no training pair may share a sentence with, ignoring case and "
+        "punctuation",
     )
-    prepared: str = setting("", "folder that `dragoman prepare` left: train on it, read no corpora")
+    prepared: str = setting("", "folder made by `dragoman prepare`, used instead of corpora")
     temperature: float = setting(
         1.0,
         "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight",
@@ -142,9 +142,7 @@ class PositionsConfig:
     base: float = setting(
         10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
     )
-    max_length: int = setting(
-        512, "largest length of learned positions", at_least=1, at_most=1_000_000
-    )
+    max_length: int = setting(512, "number of learned positions", at_least=1, at_most=1_000_000)
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class ModelConfig:
     )
     encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
-    cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
+    cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
     kernel_width: int = setting(
         3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000
     )
@@ -187,7 +185,7 @@ class ModelConfig:
     residual: bool = setting(True, "a sublayer's output is added to its input")
     feed_forward: bool = setting(True, "a feed-forward network in every layer")
     decoder_attention: bool = setting(
-        True, "decoder positions see those before them; false: themselves alone"
+        True, "decoder positions see earlier ones; false: only themselves"
     )
     dropout: float = setting(
         0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0
@@ -201,9 +199,7 @@ class ModelConfig:
         "embeddings that share weights: source, target and output; target and output; none",
         choices=("auto", "all", "target", "none"),
     )
-    output_bias: bool = setting(
-        False, "a number of its own for each target piece, added to its score"
-    )
+    output_bias: bool = setting(False, "a learned bias for each target piece")
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
@@ -237,7 +233,7 @@ def beyond_plain(model: ModelConfig) -> list[str]:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    seed: int = setting(1, "everything random follows from it", at_least=0, below=2**63)
+    seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
     max_steps: int = setting(100_000, "optimiser steps", at_least=1)
     max_epochs: float = setting(
@@ -261,20 +257,19 @@ class TrainingConfig:
     )
     objective: str = setting(
         "likelihood",
-        "what is learned: the references, or (fine-tuning) to draw translations that score well "
-        "against them",
+        "likelihood: learn the references; risk: fine-tune on the score of drawn translations",
         choices=("likelihood", "risk"),
     )
     risk_samples: int = setting(
         8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
     )
     risk_sharpness: float = setting(
-        0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6
+        0.05, "risk: exponent of their probabilities (alpha)", at_least=1e-6
     )
     risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting(
         "inverse-sqrt",
-        "course of the learning rate (linear: to zero at max_steps)",
+        "schedule of the learning rate (linear: to zero at max_steps)",
         choices=("inverse-sqrt", "noam", "linear", "constant"),
     )
     learning_rate: float = setting(
@@ -291,14 +286,14 @@ class TrainingConfig:
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
     weight_decay: float = setting(
-        0.0, "AdamW: share of a weight taken off per step and unit rate", at_least=0.0
+        0.0, "AdamW: share of a weight subtracted per step, times the learning rate", at_least=0.0
     )
     clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
     precision: str = setting(
-        "auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16")
+        "auto", "auto: bf16 on a GPU that supports it", choices=("auto", "float32", "bf16")
     )
     sharded: bool = setting(
-        False, "under torchrun: weights and Adam's moments shared out over the ranks"
+        False, "under torchrun: spread weights and optimiser state over the ranks"
     )
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
     validation_beam: int = setting(
@@ -321,7 +316,7 @@ class DecodingConfig:
     )
     length_penalty: str = setting(
         "gnmt",
-        "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing",
+        "divide scores by ((5+n)/6)^alpha, by n^alpha, or not at all",
         choices=("gnmt", "power", "none"),
     )
     alpha: float = setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
@@ -334,7 +329,7 @@ class DecodingConfig:
     max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = setting(
-        0, "no run of this many pieces occurs twice; 0: any may", at_least=0
+        0, "no n-gram of this many pieces occurs twice; 0: no limit", at_least=0
     )
     patience: float = setting(
         1.0,
@@ -345,26 +340,21 @@ class DecodingConfig:
     max_source_length: int = setting(
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
-    by_sentence: bool = setting(
-        False, "every sentence of a text is translated by itself, however short the text"
-    )
+    by_sentence: bool = setting(False, "translate each sentence of a text separately")
     keep_numbers: bool = setting(
         False,
-        "where a translation loses digits or makes some up, a wider search is tried, then other "
-        "numbers",
+        "repair translations that lose or invent digits, by a wider search, then by stand-ins",
     )
-    shortlist: bool = setting(
-        True, "search among likely pieces alone, where the model has a list of them"
-    )
+    shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
         0,
-        "source pieces translated at once; 0: what suits the device",
+        "source pieces translated at once; 0: chosen for the device",
         at_least=0,
         at_most=10_000_000,
     )
     precision: str = setting(
         "auto",
-        "of a search on a GPU; auto: bf16 where the GPU has it",
+        "of a search on a GPU; auto: bf16 if the GPU supports it",
         choices=("auto", "float32", "bf16"),
     )
 

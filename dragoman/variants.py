@@ -48,7 +48,7 @@ class Position(Variant):
 def _index(given: Given) -> Iterator[str]:
     if given["model.positions.join"] == "add":
         yield (
-            "model.positions.kind=index is one number, which is no vector to add: set "
+            "model.positions.kind=index is a single number, not a vector to add: set "
             "model.positions.join=concat."
         )
     if given["model.architecture"] == "decoder-only":
@@ -68,14 +68,13 @@ def _reaches(given: Given) -> Iterator[str]:
     places, longest = given["model.positions.max_length"], given["data.max_length"]
     if given["model.architecture"] == "decoder-only" and places <= 2 * longest:
         yield (
-            f"model.positions.max_length={places} does not hold two sentences of "
-            f"data.max_length={longest} and their ends, one behind the other: raise the one or "
-            "lower the other."
+            f"model.positions.max_length={places} has no room for two sentences of "
+            f"data.max_length={longest} and their ends: raise one or lower the other."
         )
     elif places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
-            "(a sentence and its end): raise the one or lower the other."
+            "(a sentence and its end): raise one or lower the other."
         )
 
 
@@ -84,7 +83,7 @@ def _even_features(given: Given) -> Iterator[str]:
     features = width if given["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
         yield (
-            f"rotary positions turn pairs of features, and a head has {features}: change "
+            f"rotary positions rotate pairs of features, but a head has {features}: change "
             "model.width or model.heads."
         )
 
@@ -93,16 +92,16 @@ def _as_many_layers(given: Given) -> Iterator[str]:
     encoder, decoder = given["model.encoder_layers"], given["model.decoder_layers"]
     if encoder != decoder:
         yield (
-            f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the "
-            f"encoder, {decoder} in the decoder: set model.encoder_layers={decoder}."
+            f"model.attention.memory=same-layer pairs the layers, but there are {encoder} in the "
+            f"encoder and {decoder} in the decoder: set model.encoder_layers={decoder}."
         )
 
 
 def _projections(given: Given) -> Iterator[str]:
     if not given["model.attention.projections"]:
         yield (
-            f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of "
-            "projections, and model.attention.projections=false leaves none: set "
+            f"model.attention.heads_layout={given['model.attention.heads_layout']} describes "
+            "projections, but model.attention.projections=false removes them: set "
             "heads_layout=paper."
         )
 
@@ -110,14 +109,14 @@ def _projections(given: Given) -> Iterator[str]:
 SIMILARITIES = {
     "dot": Variant("q·k"),
     "scaled-dot": Variant("q·k/√K", plain=True),
-    "cosine": Variant("the cosine, times a number that each head learns"),
+    "cosine": Variant("the cosine, times a factor that each head learns"),
     "additive": Variant("vᵀ tanh(W q + U k)", fused=False),
     "concat": Variant("vᵀ[q; k]", fused=False),
 }
 SPANS = {
     "soft": Variant("all keys", plain=True),
-    "hard": Variant("the best one alone", fused=False),
-    "local": Variant("those near the query's own position"),
+    "hard": Variant("only the best key", fused=False),
+    "local": Variant("keys near the query's own position"),
 }
 HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
@@ -128,7 +127,7 @@ HEADS_LAYOUTS = {
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
     "same-layer": Variant(
-        "each looks at the encoder layer of its own number", needs=_as_many_layers
+        "each looks at the encoder layer with its own number", needs=_as_many_layers
     ),
 }
 POSITIONS = {
@@ -137,13 +136,15 @@ POSITIONS = {
     "sinusoidal": Position(
         "sines and cosines of many wavelengths", plain=True, vector=True, needs=_even_width
     ),
-    "learned": Position("a learned vector for each", plain=True, vector=True, needs=_reaches),
+    "learned": Position(
+        "a learned vector for each position", plain=True, vector=True, needs=_reaches
+    ),
     "rotary": Position(
-        "queries and keys are turned (RoPE)", in_attention=True, needs=_even_features
+        "queries and keys are rotated (RoPE)", in_attention=True, needs=_even_features
     ),
     "relative": Position("a learned number for each distance", in_attention=True, fused=False),
     "alibi": Position(
-        "scores fall with the distance, by a slope of each head", in_attention=True, fused=False
+        "scores fall with the distance, with a slope per head", in_attention=True, fused=False
     ),
 }
 TABLES: dict[str, Mapping[str, Variant]] = {

@@ -256,7 +256,7 @@ def spans() -> str:
 
 def heads() -> str:
     """Matrices for queries (blue) and for keys and values (lighter), D = 8, H = 2."""
-    shapes = {"paper": (8, 4, 2), "narrow": (4, 4, 2), "wide": (8, 8, 2), "shared": (8, 4, 1)}
+    shapes = {"paper": (8, 4, 2), "narrow": (4, 4, 2), "wide": (8, 8, 2), "multi-query": (8, 4, 1)}
     maps = {}
     for name, (inputs, outputs, sets) in shapes.items():
         grid = np.full((18, 17), np.nan)

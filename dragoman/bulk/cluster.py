@@ -77,8 +77,8 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
             return threads
     room = sum(min(node) for node in nodes)
     raise ConfigError(
-        f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device "
-        "cuda)."
+        f"--workers {workers}: there is room for only {room}, with one core each (and one GPU "
+        "each for --device cuda)."
     )
 
 
@@ -100,9 +100,7 @@ def _cluster(address: str) -> Iterator[None]:
                 logging_level=logging.ERROR,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise RunError(
-                f"Ray does not start, or not with --address {address!r}: {error}"
-            ) from None
+            raise RunError(f"Ray could not start (--address {address!r}): {error}") from None
         try:
             yield
         finally:

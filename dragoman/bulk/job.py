@@ -75,7 +75,7 @@ class Worker:
         job = self._job
         if job.fingerprint() != self._fingerprint:
             raise BundleError(
-                f"{job.model} on {platform.node()} is another model, or dragoman another version, "
-                "there."
+                f"{job.model} on {platform.node()} is a different model, or dragoman has a "
+                "different version there."
             )
         return Translator.load(",".join(job.folders), job.device, job.engine, self._threads)

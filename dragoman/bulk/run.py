@@ -34,9 +34,9 @@ def translate_file(
     Run again after a kill, it goes on where it was.
     """
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
-        raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
+        raise ConfigError(f"{source} can be read only once: working in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
-        raise ConfigError(f"{output} is no regular file: work in shards needs one to write.")
+        raise ConfigError(f"{output} is not a regular file: working in shards needs one to write.")
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
     console = Console(stderr=True)
@@ -97,7 +97,7 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
         lines = f"{source} lines {shard.first + 1} to {shard.first + len(shard.lines)}"
         raise RunError(
             f"{lines} failed {RETRIES + 1} times, and so did {len(failed) - 1} other shards "
-            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run "
+            f"({type(error).__name__}: {reason}). Finished work is kept in {parts.folder}: run "
             "the same command again."
         )
 

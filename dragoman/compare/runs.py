@@ -208,7 +208,7 @@ def run_all(study: Study, systems: Iterable[System], jobs: int, console: Console
         for done, system in enumerate(at_once(_train_system, study, missing), start=1):
             if not study.has_result(system):
                 raise RunError(
-                    f"{study.run_of(system)} was interrupted: give the same command again to go on."
+                    f"{study.run_of(system)} was interrupted: run the command again to continue."
                 )
             result = study.result(system)
             elapsed = time.monotonic() - started

@@ -98,5 +98,5 @@ def refuse_unknown(config: ModelConfig, system: str) -> None:
     """Let only the plain Transformer through: nobody else has the variants."""
     if reasons := beyond_plain(config):
         raise ConversionError(
-            f"{system} knows the plain Transformer alone; this model has {', '.join(reasons)}."
+            f"{system} supports only the plain Transformer; this model has {', '.join(reasons)}."
         )

@@ -154,7 +154,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         reports, valid = _examine(corpora, text, looks, config)
         if not sum(report.usable for report in reports):
             raise CorpusError(
-                f"{', '.join(c.source for c in corpora)}: there is no pair to train on."
+                f"{', '.join(c.source for c in corpora)}: there are no pairs to train on."
             )
         held_out = _find(
             [*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks
@@ -222,7 +222,7 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
     """The dotted settings of text and data with which a folder was prepared."""
     if not (folder / _SETTINGS).is_file():
         raise ConfigError(
-            f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}."
+            f"{folder} contains no prepared data: run dragoman prepare --out {folder}."
         )
     settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
@@ -237,11 +237,11 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
         train = Store(folder / "train")
     except (OSError, ValueError, BundleError, RecursionError) as error:
         raise RunError(
-            f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+            f"{folder}: the prepared data cannot be read ({error}). Start a new run."
         ) from None
     if not len(train):
         raise CorpusError(
-            "there is no pair to train on: all are longer than "
+            "there are no pairs to train on: all are longer than "
             f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
@@ -342,8 +342,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
 def _sides_of(corpus: Corpus) -> tuple[_Key, _Key]:
     if corpus.source == corpus.target == "-":
         raise CorpusError(
-            "standard input can be one side only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one side: send one .tsv, or name the other side's file."
         )
     if corpus.target:
         return (corpus.source, None), (corpus.target, None)

@@ -275,7 +275,7 @@ class Translator:
             )
         if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
             raise TranslationError(
-                f"the prefix {request.prefix!r} holds a word that this model does not know."
+                f"the prefix {request.prefix!r} contains a word that this model does not know."
             )
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:

@@ -78,7 +78,7 @@ class OnnxEngine(Engine):
         """`threads` that share the work of a step; 0: one for each core."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
-                f"the ONNX engine knows the plain Transformer alone; this model has "
+                f"the ONNX engine supports only the plain Transformer; this model has "
                 f"{', '.join(reasons)}: "
                 f"use --engine torch."
             )

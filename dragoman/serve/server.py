@@ -189,7 +189,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port."
+            f"cannot listen on {host}, port {port} ({error.strerror}): choose another --port."
         ) from None
 
 
@@ -204,8 +204,8 @@ def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     )
     if room < 1:
         raise ConfigError(
-            f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit "
-            "-n."
+            f"{may_open} open files are too few to serve ({opened} are already open): raise "
+            "ulimit -n."
         )
     connections = min(limits.connections, room)
     return replace(

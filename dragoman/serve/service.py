@@ -72,7 +72,7 @@ class Service:
     ):
         if api_key != api_key.strip() or not api_key.isprintable():
             raise ConfigError(
-                "the API key has blanks around it or control characters: no header can hold them."
+                "the API key has surrounding blanks or control characters: no header can hold them."
             )
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
@@ -235,8 +235,8 @@ class Service:
         if weights > _SHOWN_WEIGHTS:
             raise HTTPException(
                 413,
-                f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
-                "send a shorter text.",
+                f"this has up to {weights:,} attention weights, but only {_SHOWN_WEIGHTS:,} can "
+                "be shown: send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
@@ -246,7 +246,7 @@ class Service:
         if characters > most:
             raise HTTPException(
                 413,
-                f"{characters:,} characters are more than the {most:,} taken at once: send less.",
+                f"{characters:,} characters are too many: a request may have {most:,}.",
             )
         self.metrics.texts += len(texts)
         self.metrics.characters += characters
@@ -256,8 +256,8 @@ class Service:
             raise HTTPException(
                 413,
                 f"this takes up to {work:,} positions of the model (pieces of the text, and of "
-                f"the translation for each hypothesis), {most:,} are allowed: send less text, or "
-                "ask for a smaller beam and nbest.",
+                f"the translation for each hypothesis), but only {most:,} are allowed: send less "
+                "text, or ask for a smaller beam and nbest.",
             )
 
 

@@ -119,8 +119,8 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
     sources, targets = shards(source), shards(target)
     if len(sources) != len(targets):
         raise CorpusError(
-            f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its "
-            "partner."
+            f"{source} names {len(sources)} files and {target} names {len(targets)}: each file "
+            "needs its partner."
         )
     return list(zip(sources, targets, strict=True))
 
@@ -132,7 +132,7 @@ def shards(name: str | Path) -> list[str]:
         return [str(name)]
     if found := sorted(map(str, path.parent.glob(path.name))):
         return found
-    raise CorpusError(f"{name}: no file has such a name.")
+    raise CorpusError(f"{name}: no file matches.")
 
 
 def language_of(path: str | Path) -> str:
@@ -162,8 +162,7 @@ def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, in
     """Pairs numbered from `before` + 1 on; returns how many."""
     if source == target == "-":
         raise CorpusError(
-            "standard input can be one side only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one side: send one .tsv, or name the other side's file."
         )
     sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
     number = 0
@@ -217,7 +216,7 @@ class _Limits:
         if self._total > LARGEST_SWELLING * self._packed + ALWAYS_UNPACKED:
             raise CorpusError(
                 f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? Set "
-                f"{_LONGEST_LINE_VARIABLE}={2 * _LONGEST_LINE} to read it all the same."
+                f"{_LONGEST_LINE_VARIABLE}={2 * _LONGEST_LINE} to read it anyway."
             )
 
 

@@ -66,7 +66,7 @@ class Shortlist:
             a.dtype not in _KINDS or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
-                f"the shortlist is not made of {', '.join(_NAMES)}, whole numbers in a row each."
+                f"the shortlist must consist of {', '.join(_NAMES)}, each a row of whole numbers."
             )
         always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
         if (
@@ -79,7 +79,7 @@ class Shortlist:
             )
         if (pieces := np.concatenate([always, candidates])).max(initial=0) >= len(target):
             raise BundleError(
-                f"the shortlist names piece {pieces.max()}, the vocabulary ends before "
+                f"the shortlist names piece {pieces.max()}, but the vocabulary ends before "
                 f"{len(target)}."
             )
         if target.eos not in always or np.isin(target.never, pieces).any():

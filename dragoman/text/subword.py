@@ -493,8 +493,7 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
     if longest > _LONGEST_REPLACEMENT:
         raise BundleError(
-            f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a "
-            "few."
+            f"the SentencePiece model has a rule that replaces a few bytes by {longest:,}."
         )
     return processor
 
@@ -541,7 +540,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
             size, place = _varint(message, place)
             yield key >> 3, message[place : place + size]
         elif not size:
-            raise ValueError("it is no protocol-buffer message")
+            raise ValueError("it is not a protocol-buffer message")
         place += size
 
 

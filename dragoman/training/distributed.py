@@ -163,8 +163,8 @@ def joined(device: str) -> Iterator[Ranks]:
             raise
         ranks.end_unless_first_to_fail()
         raise RunError(
-            "another rank was lost. With torchrun --max-restarts the run goes on from its last "
-            "checkpoint by itself; else start it again with --resume."
+            "another rank was lost. With torchrun --max-restarts, the run continues from its "
+            "last checkpoint by itself; otherwise restart it with --resume."
         ) from None
     dist.destroy_process_group()
 

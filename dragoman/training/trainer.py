@@ -197,8 +197,9 @@ class Trainer:
                     raise
                 if self.model is not self.whole:  # the other ranks wait in the middle of the model
                     raise RunError(
-                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with "
-                        "more ranks, or start again with a lower training.micro_batch_tokens."
+                        f"step {step} does not fit into memory; {self._last_saved()}. Resume "
+                        "with more ranks, or start again with a lower "
+                        "training.micro_batch_tokens."
                     ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(

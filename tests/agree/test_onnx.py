@@ -278,6 +278,6 @@ def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_writ
 
 def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"plain Transformer alone; this model has model\.residual=false"
+        ConfigError, match=r"only the plain Transformer; this model has model\.residual=false"
     ):
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))

@@ -226,7 +226,7 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
         "sides of different length": (["train", good[0], short, *out], "has 60 lines"),
         "invalid UTF-8": (["train", broken, good[1], *out], "is not UTF-8: byte"),
         "no such file": (["train", tmp_path / "nope.de", good[1], *out], "no such file"),
-        "empty corpus": (["train", empty, empty, *out], "no pair to train on"),
+        "empty corpus": (["train", empty, empty, *out], "no pairs to train on"),
         "nothing to train on": (["train", *out], "nothing to train on"),
         "folder with other things": (
             ["train", *good, "--out", tmp_path / "taken"],
@@ -371,7 +371,7 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
     )
     assert (other.code, "was prepared with text.size=400" in other.err) == (1, True)
     assert (
-        "holds no prepared data"
+        "contains no prepared data"
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
     )
     assert "already exists" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err

@@ -119,7 +119,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
     [
         (
             {"model.positions.kind": "rotary", "model.width": 36, "model.heads": 4},
-            "pairs of features, and a head has 9",
+            "pairs of features, but a head has 9",
         ),
         ({"model.positions.kind": "rotary", "model.positions.join": "concat"}, "no vector to join"),
         (
@@ -134,11 +134,11 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         ),
         (
             {"model.attention.projections": False, "model.attention.heads_layout": "wide"},
-            "shape of projections",
+            "describes projections",
         ),
         (
             {"model.attention.projections": False, "model.attention.heads_layout": "multi-query"},
-            "shape of projections",
+            "describes projections",
         ),
         ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
     ],

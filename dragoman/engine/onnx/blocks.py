@@ -208,7 +208,7 @@ def _block_size(columns: int) -> int:
     """
     if columns % SMALLEST_BLOCK:
         raise ConversionError(
-            f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
+            f"int8 needs widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
             "leave out --int8."
         )
     return min(LARGEST_BLOCK, columns & -columns)
