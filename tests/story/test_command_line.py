@@ -144,9 +144,13 @@ def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
 
 
 def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) -> None:
+    """Longer than training takes, and than the model reads at once."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
-    valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 700, "one " * 700)])
-    answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--valid", *valid, *QUICK_RUN)
+    valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 90, "one " * 90)])
+    short = ["--set", "data.max_length=40", "--set", "decoding.max_source_length=40"]
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "run", "--valid", *valid, *QUICK_RUN, *short
+    )
     assert answer.code == 0, answer.err
 
 
