@@ -171,7 +171,7 @@ class Finished:
         over[live] = False
         # of others nothing can be over yet
         asked = live[self._some[live] | (length >= self._limits.longest[live])]
-        for sentence in np.unique(asked) if len(asked) else ():
+        for sentence in dict.fromkeys(asked.tolist()):  # they are in order
             mine = lives & (rows.sentences == sentence)
             done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
                 sentence, rows.totals[mine].max()
