@@ -101,8 +101,8 @@ class Limits:
         self.shortest = np.minimum(
             (settings.min_length_ratio * lengths).astype(int), self.longest - 1
         )
-        # from this length on, every sentence may end
-        self._no_minimum = int(self.shortest.max(initial=0))
+        # beyond it, every sentence may end
+        self._largest_minimum = int(self.shortest.max(initial=0))
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
         ]
@@ -119,7 +119,7 @@ class Limits:
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
         t = rows.tokens.shape[1]
-        if t >= self._no_minimum and not self.ngram:
+        if t > self._largest_minimum and not self.ngram:
             return None
         too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
         where = [*too_early]
