@@ -2,7 +2,7 @@
 
 import json
 import platform
-from importlib import metadata, util
+from importlib import util
 from typing import Annotated, Any
 
 import typer
@@ -76,6 +76,8 @@ def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
 
 
 def _installation() -> dict[str, Any]:
+    from importlib import metadata  # slow to import, and every command imports this module
+
     facts: dict[str, Any] = {
         "dragoman": __version__,
         "python": platform.python_version(),

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from dragoman.bulk.job import Job
-from dragoman.bulk.run import translate_file
 from dragoman.bulk.synthetic import KINDS, PairLine
 from dragoman.bundle import model_folders, read_bundle
 from dragoman.cli.options import (
@@ -67,6 +66,8 @@ def command(
     Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
     --output made.de-en.tsv`
     """
+    from dragoman.bulk.run import translate_file  # imports rich, which takes long
+
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")
     if not (input_ and output):

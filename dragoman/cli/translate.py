@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, TextIO
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.run import translate_file
 from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.cli.options import (
     Address,
@@ -108,6 +104,9 @@ def command(
     )
     show = Shown(nbest, alignments, json_)
     if isinstance(translator, Bundle):
+        from dragoman.bulk.job import Job
+        from dragoman.bulk.run import translate_file
+
         job = Job(model, request, show, device, engine)
         translate_file(
             input_, output, job, workers=workers, address=address, shard_lines=shard_lines
@@ -167,6 +166,10 @@ def _counter(watched: bool) -> Iterator[Callable[[], None]]:
     if not watched:  # even a disabled bar of older versions of rich leaves an empty line
         yield lambda: None
         return
+    # only here: importing rich takes longer than translating a line
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.completed:,} lines"),
         TimeElapsedColumn(),

@@ -111,8 +111,8 @@ class Limits:
         self.shortest = np.minimum(
             (settings.min_length_ratio * lengths).astype(int), self.longest - 1
         )
-        # from this length on, every sentence may end
-        self._no_minimum = int(self.shortest.max(initial=0))
+        # beyond it, every sentence may end
+        self._largest_minimum = int(self.shortest.max(initial=0))
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
         ]
@@ -129,7 +129,7 @@ class Limits:
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
         t = rows.tokens.shape[1]
-        if t >= self._no_minimum and not self.ngram:
+        if t > self._largest_minimum and not self.ngram:
             return None
         too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
         where = [*too_early]
@@ -183,7 +183,7 @@ class Finished:
         over[live] = False
         # of others nothing can be over yet
         asked = live[self._some[live] | (length >= self._limits.longest[live])]
-        for sentence in np.unique(asked) if len(asked) else ():
+        for sentence in dict.fromkeys(asked.tolist()):  # they are in order
             mine = lives & (rows.sentences == sentence)
             done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
                 sentence, rows.totals[mine].max()

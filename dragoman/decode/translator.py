@@ -182,17 +182,17 @@ class Translator:
         self, lines: Sequence[str], parts: list["Part"], found: Sequence[tuple[Candidate, ...]]
     ) -> list[Translation]:
         """Last stage: a translation for each line from the candidates of its parts."""
-        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
-        words_of_line: list[list[int]] = [[] for _ in lines]
+        of_line: list[list[tuple[Part, tuple[Candidate, ...]]]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
-            of_line[part.line].append(candidates)
-            words_of_line[part.line].append(
-                count_words([self.codec.source.pieces[i] for i in part.ids])
-            )
-        return [
-            Translation(text, joined(candidates, words))
-            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
-        ]
+            of_line[part.line].append((part, candidates))
+        translations = []
+        for text, own in zip(lines, of_line, strict=True):
+            # where one part is the whole line, nothing is shifted by the words before it
+            several = own if len(own) > 1 else []
+            pieces = self.codec.source.pieces
+            words = [count_words([pieces[i] for i in part.ids]) for part, _ in several]
+            translations.append(Translation(text, joined([found for _, found in own], words)))
+        return translations
 
     def longest_targets(self, parts: Sequence["Part"], request: Request = Request()) -> np.ndarray:
         """The most pieces that the translation of each part may have. (N,)"""

@@ -6,7 +6,8 @@ neighbours. There are two ways to do it, by one operator that does it all (with 
 a row) or by parts around the integer kernel (with one scale for a row). With few rows the number of
 nodes counts, with many the arithmetic: the encoder works by parts, a step does so with its large
 matrices. Choosing by the number of rows would be faster still, but the two ways round differently,
-and a translation would depend on how many others are under way.
+and a translation would depend on how many others are under way. Where the weights are signed, on
+x86 (`kernels.py`), products by parts are so much faster that every product is made so.
 """
 
 import math
@@ -20,12 +21,10 @@ from dragoman.int8 import SCALES, ZERO
 
 EPSILON = 1e-5  # of torch.nn.LayerNorm
 LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
-TINY = 1e-20
+TINY = 1e-20  # the least number that a row is divided by, and that can still be divided by
 
 
 class Blocks(Graph):
-    """Where the weights are signed bytes, every product is by parts (`kernels.py` says why)."""
-
     def __init__(self, config: ModelConfig, weights: Weights, by_parts: bool):
         super().__init__(weights)
         self.config = config
@@ -156,8 +155,11 @@ class Blocks(Graph):
         return self.layer(activated, f"{name}.outer", by_parts=True)
 
     def _relu_between_bytes(self, x: str, name: str) -> str:
-        """relu(s y + b) = s relu(y + b/s), and a row's bytes are the same whatever s is. Bytes that
-        begin at 0 cut off what is negative: with the row's maximum, that is ReLU."""
+        """A feed-forward network without a pass for ReLU.
+
+        relu(s y + b) = s relu(y + b/s): the row's scale s is left for the end. Bytes that begin at
+        0 have none for what is negative, so quantising is ReLU.
+        """
         y, steps = self._quantised_by_parts(x, f"{name}.inner.weight", None)
         bias = self.op("Unsqueeze", self.weight(f"{name}.inner.bias"), self.constant([0]))
         inner = self.op("Gemm", self.op("Reciprocal", steps), bias, y)  # y + (1/s) b
