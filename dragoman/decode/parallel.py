@@ -1,7 +1,6 @@
 """Several batches at once, a core for each: small steps spread over cores lose much of their time
 to waiting."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -15,9 +14,7 @@ Result = TypeVar("Result")
 def batches_at_once(engine: Engine) -> int:
     """How many batches an engine takes at a time: those that can do without threads of their own,
     one per thread."""
-    if engine.on_one_core is None:
-        return 1
-    return engine.threads or os.cpu_count() or 1
+    return 1 if engine.on_one_core is None else engine.threads
 
 
 def search_batches(
