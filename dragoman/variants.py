@@ -24,12 +24,13 @@ def nothing(given: Given) -> Iterator[str]:
 class Variant:
     """`plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given
-    settings do not go with it.
+    settings do not go with it. `aliases`: what others call it, for the hint in an error.
     """
 
     help: str
     plain: bool = False
     fused: bool = True
+    aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = nothing
 
 
@@ -107,22 +108,26 @@ def _projections(given: Given) -> Iterator[str]:
 
 
 SIMILARITIES = {
-    "dot": Variant("q·k"),
-    "scaled-dot": Variant("q·k/√K", plain=True),
+    "dot": Variant("q·k", aliases=("luong", "dot-product")),
+    "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
     "cosine": Variant("the cosine, times a number that each head learns"),
-    "additive": Variant("vᵀ tanh(W q + U k)", fused=False),
+    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp")),
     "concat": Variant("vᵀ[q; k]", fused=False),
 }
 SPANS = {
-    "soft": Variant("all keys", plain=True),
+    "soft": Variant("all keys", plain=True, aliases=("global", "full")),
     "hard": Variant("the best one alone", fused=False),
-    "local": Variant("those near the query's own position"),
+    "local": Variant("those near the query's own position", aliases=("sliding-window",)),
 }
 HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "shared": Variant("heads share keys and values (multi-query attention)", needs=_projections),
+    "shared": Variant(
+        "heads share keys and values (multi-query attention)",
+        needs=_projections,
+        aliases=("mqa", "multi-query", "multi_query", "gqa"),
+    ),
 }
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
@@ -134,13 +139,31 @@ POSITIONS = {
     "none": Position("no positions"),
     "index": Position("the number of the position", vector=True, needs=_index),
     "sinusoidal": Position(
-        "sines and cosines of many wavelengths", plain=True, vector=True, needs=_even_width
+        "sines and cosines of many wavelengths",
+        plain=True,
+        vector=True,
+        needs=_even_width,
+        aliases=("sin", "sine", "sincos", "fixed"),
     ),
-    "learned": Position("a learned vector for each", plain=True, vector=True, needs=_reaches),
+    "learned": Position(
+        "a learned vector for each",
+        plain=True,
+        vector=True,
+        needs=_reaches,
+        aliases=("trained", "absolute", "embedding"),
+    ),
     "rotary": Position(
-        "queries and keys are turned (RoPE)", in_attention=True, needs=_even_features
+        "queries and keys are turned (RoPE)",
+        in_attention=True,
+        needs=_even_features,
+        aliases=("rope", "RoPE"),
     ),
-    "relative": Position("a learned number for each distance", in_attention=True, fused=False),
+    "relative": Position(
+        "a learned number for each distance",
+        in_attention=True,
+        fused=False,
+        aliases=("t5", "bias", "shaw"),
+    ),
     "alibi": Position(
         "scores fall with the distance, by a slope of each head", in_attention=True, fused=False
     ),

@@ -29,7 +29,7 @@ from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.presets import PRESETS
-from dragoman.settings import read_toml, to_tree
+from dragoman.settings import leaves, read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
 SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
@@ -56,7 +56,7 @@ class Wishes:
     @property
     def explicit(self) -> dict[str, Any]:
         """Settings that were named, in the file or by hand; a preset only suggests."""
-        return explicit_settings(self.file) | dict(self.settings)
+        return explicit_settings(self.file) | dict(leaves(self.settings))
 
 
 @contextmanager

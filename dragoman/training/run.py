@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle import Bundle, read_bundle
-from dragoman.config import Config, Corpus
+from dragoman.config import Config, Corpus, model_summary
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
@@ -233,8 +233,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"validation"
     )
     console.print(
-        f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary "
-        f"{pieces}"
+        f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
+        f"vocabulary {pieces}"
     )
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"

@@ -3,12 +3,14 @@ wrong."""
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
+from dragoman.presets import PRESETS
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 
@@ -111,11 +113,54 @@ def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
     assert all(float(row[0]) < 0 < int(row[1]) for row in rows)
     assert "perplexity" in answer.err
     answer = dragoman("info", trained)
-    for words in ("de → en", "parameters", "validation BLEU", "flops", "2+2 layers"):
+    for words in ("de → en", "parameters", "signature of BLEU", "flops", "2+2 layers"):
         assert words in answer.out
     assert "dragoman: " in dragoman("info").out
-    assert "training.max_steps" in dragoman("info", "--settings").out
     assert dragoman("check", source, target).out.startswith("40 pairs")
+
+
+def test_a_card_is_a_table_and_counts_parameters_by_part(dragoman, trained) -> None:
+    facts = json.loads(dragoman("info", trained, "--json").out)
+    assert set(facts["scores"]["validation"]) == {"BLEU", "chrF2"}
+    shown = dragoman("info", trained).out
+    assert shown.count("nrefs:1") == 2  # a signature once, however many scores it signs
+    counts = [
+        int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*\d", facts["parameters"])
+    ]
+    assert counts[0] == sum(counts[1:])
+    for part in ("embeddings", "encoder", "decoder", "output"):
+        assert part in facts["parameters"]
+
+
+def test_a_card_and_the_plan_tell_what_is_not_default(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(60))
+    unusual = ["model.positions.kind=relative", "model.attention.heads_layout=shared"]
+    sets = [word for setting in unusual for word in ("--set", setting)]
+    run = tmp_path / "run"
+    answer = dragoman(
+        "train", *corpus, "--out", run, *QUICK_RUN, *sets, "--set", "training.max_steps=1"
+    )
+    card = dragoman("info", run).out
+    for words in ("positions.kind=relative", "attention.heads_layout=shared"):
+        assert words in answer.err
+        assert words in card
+
+
+def test_settings_are_listed_with_every_presets_value(dragoman) -> None:
+    table = dragoman("info", "--settings").out
+    assert "training.max_steps" in table
+    header = table.splitlines()[0].split()
+    assert header == ["setting", "default", *PRESETS, "meaning"]
+    rate = next(line.split() for line in table.splitlines() if "training.learning_rate" in line)
+    assert rate[1:4] == ["0.0005", "0.003", "0.001"]  # the default, tiny's, small's
+    assert "concat (vᵀ[q; k])" in " ".join(table.split())  # brackets are no markup
+    few = dragoman("info", "--settings", "attention").out
+    assert "model.attention.span" in few
+    assert "training.max_steps" not in few
+    assert "training.learning_rate" in dragoman("info", "--settings", "lr").out
+    tiny = dragoman("info", "--settings", "warmup", "--preset", "tiny").out
+    assert tiny.startswith("training.warmup_steps = 100  # ")
+    assert "no setting has 'nonsense'" in dragoman("info", "--settings", "nonsense").err
 
 
 def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tmp_path) -> None:
