@@ -25,6 +25,7 @@ from dragoman.cli import (
     score,
     serve,
     synthesize,
+    tokenize,
     train,
     translate,
 )
@@ -48,6 +49,7 @@ app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
 app.command("embed")(embed.command)
+app.command("tokenize")(tokenize.command)
 app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.bundle import BUNDLED
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -17,7 +18,7 @@ from dragoman.cli.options import (
     load_model,
 )
 from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, CorpusError, escaped
+from dragoman.errors import CorpusError, escaped
 from dragoman.text.parallel import read_lines
 
 
@@ -27,7 +28,12 @@ def command(
         list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
     ],
     models: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model to score; may be repeated. Without it or --hyp: the package's own.",
+        ),
     ] = None,
     hypotheses: Annotated[
         list[str] | None,
@@ -51,12 +57,10 @@ def command(
     """
     from dragoman.evaluate import metrics
 
-    if not models and not hypotheses:
-        raise ConfigError("there is nothing to evaluate: give --model M or --hyp FILE.")
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
-    for model in models or []:
+    for model in models or ([] if hypotheses else [BUNDLED]):
         translator = load_model(model, device, engine)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)

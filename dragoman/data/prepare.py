@@ -194,17 +194,22 @@ def _notes(
     config: Config,
 ) -> list[str]:
     """What is wrong with the corpora, and how many pairs of each were held out, of which so many
-    for validation."""
+    for validation.
+
+    Both directions of the same two files have the same troubles, which are told once.
+    """
+    first_of = {frozenset((c.source, c.target)): row for row, c in reversed([*enumerate(corpora)])}
+    told = sorted(first_of.values())
     notes = [
-        f"{c.source}: {finding}"
-        for c, r in zip(corpora, reports, strict=True)
-        for finding in r.findings
+        f"{corpora[row].source}: {finding}" for row in told for finding in reports[row].findings
     ]
     if config.data.exclude:
         notes += [
-            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
-            for corpus, count in zip(corpora, kept_out, strict=True) if count
-        ]  # fmt: skip
+            f"{corpora[row].source}: {kept_out[row]:,} pairs share a sentence with data.exclude, "
+            f"and are left out"
+            for row in told
+            if kept_out[row]
+        ]
     elif shared := sum(kept_out) - drawn:
         notes.append(
             f"{shared:,} more pairs share a sentence with those held out for validation, and are "

@@ -100,7 +100,7 @@ def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
         for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")
     ]
     making = ["train", "prepare", "synthesize"]
-    using = ["translate", "attend", "serve", "score", "embed"]
+    using = ["translate", "attend", "serve", "score", "embed", "tokenize"]
     for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out
         assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from dragoman.bundle import read_bundle
 from dragoman.presets import PRESETS
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
@@ -294,7 +295,6 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             ["translate", "x", "--model", "m", "--device", "tpu"],
             "no such model folder",
         ),
-        "nothing to evaluate": (["evaluate", good[0], good[1]], "nothing to evaluate"),
         "reference of another length": (
             ["evaluate", good[0], short, "--hyp", good[1]],
             "line by line",
@@ -306,7 +306,7 @@ MISTAKES = [
     "sides of different "
     "length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
-    "vocabulary too small", "no such model", "not a model", "unknown device", "nothing to evaluate",
+    "vocabulary too small", "no such model", "not a model", "unknown device",
     "reference of another length",
 ]  # fmt: skip
 
@@ -420,3 +420,54 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
     )
     assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
+
+
+def test_tokenize_shows_what_the_model_reads(dragoman, trained) -> None:
+    codec = read_bundle(trained).codec
+    pieces = dragoman("tokenize", "eins zwei", "--model", trained).out.split()
+    assert pieces[-1] == "</s>"
+    assert "".join(pieces[:-1]).replace("▁", " ").strip() == "eins zwei"
+    shown = json.loads(dragoman("tokenize", "eins zwei", "--model", trained, "--json").out)
+    assert shown["ids"] == codec.encode_source(["eins zwei"])[0]
+    numbers = dragoman("tokenize", "one", "--model", trained, "--target", "--ids").out
+    assert [int(number) for number in numbers.split()] == codec.encode_target(["one"])[0]
+    assert dragoman("tokenize", "Hallo", "--to", "fr").out.startswith(">>fr<< ")
+
+
+def test_prepared_data_keeps_its_validation_set(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    valid = write_corpus(tmp_path, "v", toy_pairs(7, seed=3))
+    data = tmp_path / "data"
+    answer = dragoman("prepare", *corpus, "--valid", *valid, "--out", data, "--preset", "tiny")
+    assert answer.code == 0, answer.err
+    assert "100 pairs" in answer.out  # none of them was held out
+    answer = dragoman("train", "--prepared", data, "--out", tmp_path / "run", *QUICK_RUN[:4],
+                      "--set", "training.max_steps=1")  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "7 pairs for validation" in answer.err
+
+
+def test_evaluate_takes_the_packages_model_where_none_is_named(dragoman, tmp_path) -> None:
+    source, target = write_corpus(tmp_path, "s", [("Guten Morgen.", "Good morning.")])
+    answer = dragoman("evaluate", source, target, "--to", "en")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("tatoeba  BLEU")
+
+
+def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_path) -> None:
+    source, target = write_corpus(tmp_path, "t", [*toy_pairs(100), ("leer", "")])
+    config = tmp_path / "both.toml"
+    config.write_text(
+        f'''[[data.corpora]]
+        source = "{source}"
+        target = "{target}"
+        [[data.corpora]]
+        source = "{target}"
+        target = "{source}"
+        '''
+    )
+    answer = dragoman(
+        "prepare", "--config", config, "--out", tmp_path / "data", "--set", "text.size=300"
+    )
+    assert answer.code == 0, answer.err
+    assert answer.err.count("1 pairs with an empty side") == 1
