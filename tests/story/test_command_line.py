@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.bundle import read_bundle
 from dragoman.presets import PRESETS
+from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 
@@ -471,3 +472,36 @@ def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_p
     )
     assert answer.code == 0, answer.err
     assert answer.err.count("1 pairs with an empty side") == 1
+
+
+def test_check_fails_where_training_would_be_pointless(dragoman, tmp_path) -> None:
+    pairs = list(read_pairs("examples/tatoeba.de.gz", "examples/tatoeba.en.gz"))[:2000]
+    texts = [(pair.source, pair.target) for pair in pairs]
+    good = write_corpus(tmp_path, "good", texts)
+    answer = dragoman("check", *good)
+    assert answer.code == 0, answer.out
+    shifted = [(texts[i][0], texts[i + (i >= 500)][1]) for i in range(len(texts) - 1)]
+    answer = dragoman("check", *write_corpus(tmp_path, "shifted", shifted))
+    assert answer.code == 1
+    assert "the sides are shifted" in answer.out
+    assert answer.err.count("\n") == 1
+    answer = dragoman("check", *good, "--from", "fr", "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out)["alarms"][0]["trouble"].endswith("seems to be 'de'")
+    empty = write_corpus(tmp_path, "empty", [*texts[:50], *[("leer", "")] * 60])
+    assert dragoman("check", *empty).code == 1
+    flawed = write_corpus(tmp_path, "flawed", [*texts[:50], ("leer", "")])
+    assert dragoman("check", *flawed).code == 0
+    assert dragoman("check", *flawed, "--strict").code == 1
+
+
+def test_training_says_when_a_language_is_another_than_named(dragoman, tmp_path) -> None:
+    pairs = list(read_pairs("examples/tatoeba.de.gz", "examples/tatoeba.en.gz"))[:400]
+    files = write_corpus(tmp_path, "t", [(pair.source, pair.target) for pair in pairs])
+    answer = dragoman(
+        "prepare", *files, "--from", "fr", "--to", "es", "--out", tmp_path / "data",
+        "--preset", "tiny", "--set", "text.size=500",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "the source is said to be 'fr', and seems to be 'de'" in answer.err
+    assert "the target is said to be 'es', and seems to be 'en'" in answer.err
