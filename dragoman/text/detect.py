@@ -31,7 +31,13 @@ WORDS = {
     "as no me "
     "him them when very don t s m re ll ve didn isn let want going get know think go like about "
     "all out up "
-    "please just never good yes hello thank thanks world morning",
+    "please just never good yes hello thank thanks world morning "
+    "been being could should must may might why which some any more most than then too so only "
+    "now here because one two three first people man woman day night today tomorrow yesterday "
+    "time year years work house home water something nothing everyone always still again every "
+    "said says say tell told see saw come came went gone make made take took give gave give find "
+    "need these those into over after before between while through under down off back much many "
+    "little new old great right left own other another such each us she's i'm tired help",
     "es": "el la los las de que y en un una es no se por con para su al lo como más pero sus le ya "
           "o este sí "
     "porque esta muy está yo tú él nos me te mi hay qué dónde son tiene del ha he han fue fui era "
@@ -40,7 +46,11 @@ WORDS = {
     "quiero "
     "ella ellos usted os nosotros bien también aquí ahora siempre nunca tengo hacer hace había ni "
     "eso "
-    "esto ese mucho gusta gracias hola buenos mañana señor casa",
+    "esto ese mucho gusta gracias hola buenos mañana señor casa "
+    "tan entre desde hasta hoy ayer después antes entonces donde cuál año años día días hombre "
+    "mujer niño niños dos tres quiere quieres puedes debe voy vamos dijo dice estaba fueron sea "
+    "tienes tenemos tenía les sólo solo menos mejor mucha muchos otra otro otros cada durante "
+    "hacia según él ellas nuestra nuestro aunque algo alguien nadie así luego gran",
     "fi": "ja on ei se että en oli hän minä sinä mutta kun niin ovat olen olet mitä missä tämä "
           "joka kuin myös voi "
     "ole ne minun hänen nyt jos vain sen",
@@ -52,19 +62,31 @@ WORDS = {
     "bien "
     "aussi ici rien sans avait était faire fait dit peut peux veux vais va votre notre ton ta tes "
     "me te "
-    "quel quelle chez jamais toujours beaucoup merci bonjour",
+    "quel quelle chez jamais toujours beaucoup merci bonjour "
+    "après avant depuis pendant entre sous vers deux trois homme femme jour jours temps an ans "
+    "fois même autre autres peu trop alors donc car puis encore déjà maintenant aujourd hui hier "
+    "demain étaient sera serait avaient eu été ces cet nos vos leurs celui celle dont lorsque "
+    "parce chaque plusieurs quelque quelques rue monsieur madame dit faut",
     "hu": "a az és nem hogy egy is van ez meg de csak ha már én te ő mi mit hol volt el ki azt "
           "vagy mint még nagyon "
     "itt",
     "it": "il lo la i gli le di che e è un una non in per con del della al sono mi si ha ho hai "
           "come ma più questo "
-    "questa io tu lui lei noi voi loro dove chi cosa molto nel se anche da",
+    "questa io tu lui lei noi voi loro dove chi cosa molto nel se anche da "
+    "dei delle dello degli alla alle allo agli nella nelle dal dalla sul sulla sui ed ad ci vi ne "
+    "sei siamo siete abbiamo avete hanno era erano stato stata essere fare fa fatto vuoi voglio "
+    "vorrei posso può quando perché così tutto tutti ogni qui già ancora solo sempre mai mio mia "
+    "tuo tua suo sua nostro oggi domani ieri prima dopo bene grazie buongiorno ciao favore stai "
+    "sto piace due tre anni giorno tempo casa che questo quello quella uno niente qualcosa",
     "nb": "og i er det at en til på som for med av ikke jeg har du han hun vi de den et kan var "
           "hva hvor men min om "
     "meg",
     "nl": "de het een en van ik is niet je dat in te op met voor zijn die er aan hij zij we wij "
           "maar om naar ook "
-    "als nog heeft heb mijn wat waar hoe kan wie bent was",
+    "als nog heeft heb mijn wat waar hoe kan wie bent was "
+    "deze dit daar hier geen ja nee goed zo dan toen wordt worden hebben had moet moeten wil "
+    "jij jullie hun haar ons onze mij me hem over uit bij door tot veel meer altijd nooit nu "
+    "vandaag morgen gisteren iets niets alles iemand zou kunnen gaan gaat laat",
     "pl": "w i na z do nie się jest to że jak o ja ty on ona co ale czy tak za od po mnie mi jego "
           "dla jestem był są "
     "tego",
@@ -76,7 +98,11 @@ WORDS = {
     "aquele "
     "quando porque bem também aqui agora sempre nunca tudo todos todas nada sem sobre até já ainda "
     "só "
-    "quero posso pode fazer faz há vai vou qual quase favor obrigado olá bom dia",
+    "quero posso pode fazer faz há vai vou qual quase favor obrigado olá bom dia "
+    "hoje ontem amanhã depois antes então entre desde dois duas três ano anos homem mulher "
+    "menino tempo vez vezes muitos muita outra outro outros cada durante assim algo alguém "
+    "ninguém nossa nosso tinha estava foram sendo disse diz precisa deve gosta gosto gostaria "
+    "acho sei casa ir ter ver mesmo pelos pelas lá cá",
     "ro": "și în de la a nu cu pe un o este că mai să am ai are din pentru ce se eu tu el ea noi "
           "voi dar care fost "
     "sunt",
