@@ -31,7 +31,8 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.search import beam_search
 from dragoman.engine.onnx_engine import OnnxEngine
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import read_lines
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -83,7 +84,7 @@ def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
 def dragoman_run(
     bundle: Bundle, decoding: DecodingConfig, parallel: bool, shortlist: bool = False
 ) -> Run:
-    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).whole
+    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).without_shortlist
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
         settings = replace(decoding, beam=beam)

@@ -16,17 +16,27 @@ from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.decode.translator import Translator
+    from dragoman.inspect.translator import InspectableTranslator as Translator
 
 __all__ = ["DragomanError", "__version__", "load", "train"]
 
 
-def load(model: str | Path = "", device: str = "auto", engine: str = "auto") -> "Translator":
-    """A translator from a bundle's folder, or the package's own; folders joined by commas make an
-    ensemble."""
-    from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
+def load(
+    model: str | Path = "",
+    device: str = "auto",
+    engine: str = "auto",
+    *,
+    source: str = "",
+    target: str = "",
+) -> "Translator":
+    """A translator from a bundle's folder; folders joined by commas make an ensemble.
 
-    return load(model, device, engine)
+    Without a folder, one of the models that come with the package: the first that translates from
+    the source into the target language.
+    """
+    from dragoman.inspect.translator import InspectableTranslator  # on use: imports stay light
+
+    return InspectableTranslator.load(model, device, engine, source=source, target=target)
 
 
 def train(

@@ -34,10 +34,17 @@ READ = {
 }  # fmt: skip
 """The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
 a preset gives them for every architecture, and one that has no heads leaves their number alone."""
-SIZES = ("architecture", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers")
-WITH_HEADS = ("transformer", "decoder-only")
+SIZES = (
+    "architecture",
+    "width",
+    "heads",
+    "feed_forward_width",
+    "encoder_layers",
+    "decoder_layers",
+)
+_WITH_HEADS = ("transformer", "decoder-only")
 # presets set these for every architecture, and older runs have kept them so
-OF_PRESETS = ("norm", "dropout")
+_OF_PRESETS = ("norm", "dropout")
 
 
 def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
@@ -56,7 +63,7 @@ def _not_of_this_architecture(
     architecture = given["model.architecture"]
     for name, value in given.items():
         read = not name.startswith("model.") or _within(
-            name, (*SIZES, *OF_PRESETS, *READ[architecture])
+            name, (*SIZES, *_OF_PRESETS, *READ[architecture])
         )
         if value != default[name] and not read:
             yield (
@@ -75,7 +82,7 @@ def _two_way(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.width"] % 2:
         yield (
             f"model.width={given['model.width']} is odd: the encoder has half of it for each "
-            f"direction."
+            "direction."
         )
 
 
@@ -98,10 +105,10 @@ def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
     width, heads = given["model.width"], given["model.heads"]
-    if given["model.architecture"] in WITH_HEADS and width % heads:
+    if given["model.architecture"] in _WITH_HEADS and width % heads:
         yield (
             f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
-            f"width/heads features."
+            "width/heads features."
         )
 
 
@@ -147,8 +154,7 @@ def _risk(given: Mapping[str, Any]) -> Iterator[str]:
     if not given["training.init"]:
         yield (
             "training.objective=risk improves a trained model, an untrained one draws nothing "
-            "worth scoring: "
-            "name one with --init."
+            "worth scoring: name one with --init."
         )
     if given["model.architecture"] == "lexical":
         yield "training.objective=risk needs a gradient, and model.architecture=lexical has none."
@@ -157,8 +163,7 @@ def _risk(given: Mapping[str, Any]) -> Iterator[str]:
     if given["training.consistency"]:
         yield (
             f"training.consistency={given['training.consistency']} belongs to "
-            f"training.objective=likelihood: "
-            f"set training.consistency=0."
+            "training.objective=likelihood: set training.consistency=0."
         )
 
 

@@ -31,6 +31,7 @@ from dragoman.settings import (
     setting,
     to_tree,
     toml_lines,
+    with_new_names,
 )
 from dragoman.variants import HEADS_LAYOUTS, MEMORIES, POSITIONS, SIMILARITIES, SPANS, TABLES
 
@@ -126,7 +127,12 @@ class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     span: str = setting("soft", "which keys a query sees", choices=SPANS)
     window: int = setting(8, "keys that local attention sees on either side", at_least=0)
-    heads_layout: str = setting("paper", "what each head gets", choices=HEADS_LAYOUTS)
+    heads_layout: str = setting(
+        "paper",
+        "what each head gets",
+        choices=HEADS_LAYOUTS,
+        renamed={"shared": "multi-query"},
+    )
     projections: bool = setting(
         True, "queries, keys and values by matrices; false: they are the input itself"
     )
@@ -550,6 +556,11 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     """Nested dictionaries, as TOML gives them, to a checked configuration."""
     with nesting_errors("settings"):  # an error quotes the value that it refuses
         return cast(Config, build(Config, tree))
+
+
+def from_saved(tree: Mapping[str, Any]) -> Config:
+    """The same for settings that a model or run was saved with, perhaps by an earlier version."""
+    return from_tree(with_new_names(Config, tree))
 
 
 def write_toml(config: Config) -> str:

@@ -160,6 +160,6 @@ def storage_errors(doing: str) -> Iterator[None]:
         if error.errno == errno.ENOSPC:
             raise RunError(
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some "
-                f"space."
+                "space."
             ) from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

@@ -1,9 +1,8 @@
-"""Which weights a plain Transformer has: their names and shapes, told by its settings alone,
-without torch.
+"""Which weights a plain Transformer has, without torch: their names and shapes, from its settings.
 
 What a file holds is compared with this before anything is built of it: after that, names, shapes
 and kinds are what graphs, converters and models expect. A matrix may be in float32, or in int8 with
-its scales beside it (`int8.py`).
+its scales beside it (`int8.py`). Positions that are computed and not stored stand here too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,3 +84,16 @@ def check_plain_weights(
         known |= {name, name + SCALES} if quantised else {name}
     if unknown := sorted(weights.keys() - known):
         raise BundleError(f"weight {unknown[0]} is not part of this model.")
+
+
+def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
+    """Sinusoidal positions ("Attention Is All You Need", section 3.5). (length, D)
+
+    PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same).
+    """
+    angles = np.arange(length)[:, None] / base ** (np.arange(0, width, 2) / width)  # (length, D/2)
+    return (
+        np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+        .reshape(length, width)
+        .astype(np.float32)
+    )

@@ -22,11 +22,13 @@ from dragoman.errors import ConfigError
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its documentation and rules: `choices`, `at_least`, `at_most`, `below`, `key`
-    (name in TOML).
+    """A field with its documentation and rules.
 
-    `aliases` are names that other systems give it. `choice_aliases` does the same for its values.
-    Neither is accepted: the error leads from them to ours.
+    Rules are `choices`, `at_least`, `at_most`, `below`, `key` (its name in TOML), and `renamed`
+    (values of earlier versions, each with its name of today).
+
+    `aliases` are names that other systems give it, `choice_aliases` those that they give to its
+    values. Neither is accepted: the error leads from them to ours.
     """
     return field(default=default, metadata={"doc": doc, **rules})
 
@@ -51,6 +53,21 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
             for key, f in given.items()
         }
     )
+
+
+def with_new_names(kind: type, tree: Any) -> Any:
+    """A table that an earlier version wrote, its values by their names of today."""
+    if not isinstance(tree, Mapping):
+        return tree
+    renewed = dict(tree)
+    hints = typing.get_type_hints(kind)
+    for f in fields(kind):
+        value = renewed.get(_key(f))
+        if is_dataclass(hints[f.name]):
+            renewed[_key(f)] = with_new_names(hints[f.name], value)
+        elif isinstance(value, str):
+            renewed[_key(f)] = f.metadata.get("renamed", {}).get(value, value)
+    return {key: value for key, value in renewed.items() if key in tree}
 
 
 def to_tree(value: Any) -> Any:
@@ -233,6 +250,8 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
+    if value in rules.get("renamed", ()):
+        raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
         raise ConfigError(

@@ -15,7 +15,7 @@ Given = Mapping[str, Any]
 """Settings by dotted name: given["model.width"]."""
 
 
-def nothing(given: Given) -> Iterator[str]:
+def _nothing(given: Given) -> Iterator[str]:
     """Goes with any other setting."""
     return iter(())
 
@@ -31,7 +31,7 @@ class Variant:
     plain: bool = False
     fused: bool = True
     aliases: tuple[str, ...] = ()
-    needs: Callable[[Given], Iterator[str]] = nothing
+    needs: Callable[[Given], Iterator[str]] = _nothing
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,13 @@ def _reaches(given: Given) -> Iterator[str]:
     if given["model.architecture"] == "decoder-only" and places <= 2 * longest:
         yield (
             f"model.positions.max_length={places} does not hold two sentences of "
-            f"data.max_length={longest} and their "
-            f"ends, one behind the other: raise the one or lower the other."
+            f"data.max_length={longest} and their ends, one behind the other: raise the one or "
+            "lower the other."
         )
     elif places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
-            f"(a sentence and its "
-            f"end): raise the one or lower the other."
+            "(a sentence and its end): raise the one or lower the other."
         )
 
 
@@ -84,7 +83,7 @@ def _even_features(given: Given) -> Iterator[str]:
     if features % 2:
         yield (
             f"rotary positions turn pairs of features, and a head has {features}: change "
-            f"model.width or model.heads."
+            "model.width or model.heads."
         )
 
 
@@ -93,8 +92,7 @@ def _as_many_layers(given: Given) -> Iterator[str]:
     if encoder != decoder:
         yield (
             f"model.attention.memory=same-layer pairs the layers, and there are {encoder} in the "
-            f"encoder, "
-            f"{decoder} in the decoder: set model.encoder_layers={decoder}."
+            f"encoder, {decoder} in the decoder: set model.encoder_layers={decoder}."
         )
 
 
@@ -102,8 +100,8 @@ def _projections(given: Given) -> Iterator[str]:
     if not given["model.attention.projections"]:
         yield (
             f"model.attention.heads_layout={given['model.attention.heads_layout']} is a shape of "
-            f"projections, and "
-            f"model.attention.projections=false leaves none: set heads_layout=paper."
+            "projections, and model.attention.projections=false leaves none: set "
+            "heads_layout=paper."
         )
 
 
@@ -123,10 +121,8 @@ HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "shared": Variant(
-        "heads share keys and values (multi-query attention)",
-        needs=_projections,
-        aliases=("mqa", "multi-query", "multi_query", "gqa"),
+    "multi-query": Variant(
+        "heads share keys and values", needs=_projections, aliases=("mqa", "multi_query")
     ),
 }
 MEMORIES = {

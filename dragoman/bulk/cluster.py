@@ -19,10 +19,9 @@ import ray
 
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import model_folders
 from dragoman.errors import ConfigError, RunError
 
-OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
+_OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
 
 
 def scatter(
@@ -30,9 +29,7 @@ def scatter(
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
     """Each shard with its part, in the order in which they are done; with the last error where no
     retry helped."""
-    job = replace(
-        job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model))
-    )
+    job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in job.folders))
     gpus = int(job.device == "cuda")
     with _cluster(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -79,7 +76,7 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
     room = sum(min(node) for node in nodes)
     raise ConfigError(
         f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device "
-        f"cuda)."
+        "cuda)."
     )
 
 
@@ -91,7 +88,7 @@ def _cluster(address: str) -> Iterator[None]:
     own = {
         "address": "local",
         "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE_BYTES,
+        "object_store_memory": _OBJECT_STORE_BYTES,
     }
     with redirect_stdout(sys.stderr):
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.bulk.shards import Shard
 from dragoman.bundle import model_folders, read_manifest
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Request, Translator, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.errors import BundleError, DragomanError
 from dragoman.version import __version__
 
@@ -29,10 +29,15 @@ class Job:
     device: str = "auto"
     engine: str = "auto"
 
+    @property
+    def folders(self) -> list[str]:
+        """Where the model lies; of a bundled one, as the languages of the request say."""
+        return model_folders(self.model, self.request.source_language, self.request.to)
+
     def fingerprint(self) -> str:
         """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write
         equal parts."""
-        models = [read_manifest(Path(folder)) for folder in model_folders(self.model)]
+        models = [read_manifest(Path(folder)) for folder in self.folders]
         told = (__version__, models, self.request, self.show, self.device, self.engine)
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
@@ -63,6 +68,6 @@ class Worker:
         if job.fingerprint() != self._fingerprint:
             raise BundleError(
                 f"{job.model} on {platform.node()} is another model, or dragoman another version, "
-                f"there."
+                "there."
             )
-        return load(job.model, job.device, job.engine, self._threads)
+        return Translator.load(",".join(job.folders), job.device, job.engine, self._threads)

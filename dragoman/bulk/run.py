@@ -14,7 +14,7 @@ from dragoman.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
-MOST_FAILURES = 10  # shards; where so many fail, the others will
+_MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
 
@@ -83,7 +83,7 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
                 raise text
             else:
                 failed.append((shard, text))
-            if len(failed) == MOST_FAILURES:
+            if len(failed) == _MOST_FAILURES:
                 break
     if failed:
         shard, error = failed[0]
@@ -91,8 +91,8 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
         lines = f"{source} lines {shard.first + 1} to {shard.first + len(shard.lines)}"
         raise RunError(
             f"{lines} failed {RETRIES + 1} times, and so did {len(failed) - 1} other shards "
-            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run the "
-            f"same command again."
+            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run "
+            "the same command again."
         )
 
 

@@ -13,19 +13,19 @@ from dragoman.decode.translation import Translation
 from dragoman.text.parallel import MADE
 
 
-def back(real: str, made: str) -> str:
+def _back(real: str, made: str) -> str:
     """
-    >>> back("Guten Tag.", "Good day.")
+    >>> _back("Guten Tag.", "Good day.")
     '<BT> Good day.\\tGuten Tag.'
     """
     return f"{MADE} {made}\t{real}"
 
 
-def distil(real: str, made: str) -> str:
+def _distil(real: str, made: str) -> str:
     return f"{real}\t{made}"
 
 
-KINDS: dict[str, Callable[[str, str], str]] = {"back": back, "distil": distil}
+KINDS: dict[str, Callable[[str, str], str]] = {"back": _back, "distil": _distil}
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def command(
 
     if not (out or svg or png):
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
-    translator = load_model(model, device, engine)
+    translator = load_model(model, device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
     )

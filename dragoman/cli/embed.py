@@ -44,7 +44,7 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    translator = load_model(model, device, engine="torch")
+    translator = load_model(model, device, "torch", from_, to)
     request = Request(to=to, source_language=from_)
     lines = iter(texts or read_lines(input_ or "-"))
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])

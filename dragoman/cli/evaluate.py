@@ -1,11 +1,12 @@
 """`dragoman evaluate`"""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dragoman.bundle import BUNDLED
+from dragoman.bundle import model_folders
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -60,8 +61,10 @@ def command(
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
-    for model in models or ([] if hypotheses else [BUNDLED]):
-        translator = load_model(model, device, engine)
+    if not models and not hypotheses:
+        models = [Path(model_folders("", from_, to)[0]).name]
+    for model in models or []:
+        translator = load_model(model, device, engine, from_, to)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
         )

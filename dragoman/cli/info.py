@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.bundle import BUNDLED, CARD, Bundle, parameters_by_part, read_bundle
+from dragoman.bundle import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import Config, describe_settings, make_config, model_summary
 from dragoman.errors import BundleError, ConfigError, escaped
@@ -39,7 +39,7 @@ def command(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show a model's card; without one, the installation and the card of the package's own model.
+    """Show a model's card; without one, the installation and the cards of the package's own models.
 
     Example: `dragoman info --settings attention`
     """
@@ -50,7 +50,7 @@ def command(
         raise ConfigError("--preset belongs to --settings: dragoman info --settings --preset tiny.")
     names = [part for part in model.split(",") if part]
     installation = [] if names else [_installation()]
-    for facts in [*installation, *map(_model, names or [BUNDLED])]:
+    for facts in [*installation, *map(_model, names or bundled_models())]:
         if json_:
             print(escaped(json.dumps(facts, ensure_ascii=False)))
             continue

@@ -7,8 +7,8 @@ import typer
 
 from dragoman.bundle import Bundle
 from dragoman.config import MOST_HYPOTHESES, DecodingConfig, parse_set, replace
-from dragoman.decode.translator import Translator, load
 from dragoman.errors import ConfigError
+from dragoman.inspect.translator import InspectableTranslator
 
 Model = Annotated[
     str,
@@ -51,16 +51,23 @@ ShardLines = Annotated[
 ]
 
 
-def load_model(model: str, device: str, engine: str) -> Translator:
-    """The translator, and on standard error what its user should know about it."""
-    translator = load(model, device, engine)
+def load_model(
+    model: str, device: str, engine: str, source: str = "", target: str = "", text: str = ""
+) -> InspectableTranslator:
+    """The translator, and on standard error what its user should know about it.
+
+    Languages and text choose among the bundled models if none is named.
+    """
+    translator = InspectableTranslator.load(
+        model, device, engine, source=source, target=target, text=text
+    )
     for note in translator.notes:
         print(f"dragoman: {note}", file=sys.stderr)
     return translator
 
 
 def decoding_settings(
-    model: Translator | Bundle, assignments: list[str] | None, beam: int | None
+    model: InspectableTranslator | Bundle, assignments: list[str] | None, beam: int | None
 ) -> DecodingConfig:
     """The model's own settings of search, with those of the command line; a trained model's others
     are fixed."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import BUNDLED
+from dragoman.bundle import bundled_models
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError
 
@@ -87,7 +87,7 @@ def command(
         queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work
     )
     app = create_app(
-        Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ()
+        Service(model or bundled_models(), limits, api_key, device, engine), allow_origin or ()
     )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # what is loaded now stays: no need to look through all of it for garbage, over and over

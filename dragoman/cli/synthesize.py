@@ -73,7 +73,7 @@ def command(
         raise ConfigError(
             "text to read and a corpus to write are needed: give --input F and --output F."
         )
-    decoding = decoding_settings(read_bundle(model_folders(model)[0]), set_, beam)
+    decoding = decoding_settings(read_bundle(model_folders(model, from_, to)[0]), set_, beam)
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
     job = Job(model, request, PairLine(kind), device, engine)

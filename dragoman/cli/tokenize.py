@@ -33,7 +33,7 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    codec = read_bundle(model_folders(model)[0]).codec
+    codec = read_bundle(model_folders(model, target=to)[0]).codec
     vocabulary = codec.target if target else codec.source
     into = to or codec.languages.default_target()
     for text in texts or read_lines(input_ or "-"):

@@ -91,7 +91,9 @@ def command(
             "--workers needs a file to read and one to write: give --input F and --output F."
         )
     translator = (
-        read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
+        read_bundle(model_folders(model, from_, to)[0])
+        if workers
+        else load_model(model, device, engine, from_, to, text=texts[0] if texts else "")
     )
     request = Request(
         to=to,

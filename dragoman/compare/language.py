@@ -19,21 +19,21 @@ Pairs = list[tuple[str, str]]
 _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"
 _SYLLABLES = [onset + vowel for onset, vowel in product(_ONSETS, _VOWELS)]
 _CODAS = ("n", "l", "sh", "x")
-NOUNS, VERBS, ADJECTIVES = 8, 5, 2
-WORDS, LONGEST_COPY = 12, 12
+_NOUNS, _VERBS, _ADJECTIVES = 8, 5, 2
+_WORDS, LONGEST_COPY = 12, 12
 
 
 def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
     """Source and target words of each kind, all different."""
     draw = random.Random(seed)
     stems = draw.sample(
-        [a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (NOUNS + VERBS + ADJECTIVES)
+        [a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (_NOUNS + _VERBS + _ADJECTIVES)
     )
     words = [
         (stems[2 * i] + draw.choice(_CODAS), stems[2 * i + 1] + draw.choice(_CODAS))
         for i in range(len(stems) // 2)
     ]
-    ends = (NOUNS, NOUNS + VERBS)
+    ends = (_NOUNS, _NOUNS + _VERBS)
     return {
         "noun": words[: ends[0]],
         "verb": words[ends[0] : ends[1]],
@@ -89,7 +89,7 @@ def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_
     i."""
     draw = random.Random(seed)
     rows = [
-        [f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(shortest, longest))]
+        [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
         for _ in range(count)
     ]
     return [(" ".join(row), " ".join(row)) for row in rows]

@@ -7,15 +7,14 @@ large where a word is not learned yet, and tells less about the way back.
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.figures import Finding, Lines, Series, named
 from dragoman.compare.language import LONGEST_COPY, copy_pairs
 from dragoman.compare.probe import gradient_by_position, model_of, right_by_position, teacher_forced
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 from dragoman.model.build import build_model
 
-PROBES = 64
+_PROBES = 64
 
 
 def _copier(name: str) -> System:
@@ -23,7 +22,7 @@ def _copier(name: str) -> System:
     return System(copier.name, {**copier.settings, **WORDS_AS_PIECES}, "copy", 0.5)
 
 
-PEERS = {name: _copier(name) for name in ("rnn", "rnn-attention", "transformer")}
+_PEERS = {name: _copier(name) for name in ("rnn", "rnn-attention", "transformer")}
 
 
 def finding(
@@ -49,25 +48,22 @@ def finding(
         ],
         (
             f"When training to copy {LONGEST_COPY} words begins, the gradient at the first is "
-            f"{named(far, '.2f')} "
-            f"times that at the last: in the recurrent network it "
-            f"{'fades' if fades else 'does not fade'} beside the "
-            f"Transformer.",
+            f"{named(far, '.2f')} times that at the last: in the recurrent network it "
+            f"{'fades' if fades else 'does not fade'} beside the Transformer.",
             f"Of the first {third} words {named({n: v[0] for n, v in thirds.items()}, '.0%')} are "
-            f"right, of the last "
-            f"{third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: without attention the "
-            f"words far back are "
+            f"right, of the last {third} {named({n: v[1] for n, v in thirds.items()}, '.0%')}: "
+            "without attention the words far back are "
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",
         ),
         fades and forgets,
     )  # fmt: skip
 
 
-def show(shop: Workshop) -> Finding:
-    sources, targets = zip(*copy_pairs(PROBES, 9, shortest=LONGEST_COPY), strict=True)
+def show(study: Study) -> Finding:
+    sources, targets = zip(*copy_pairs(_PROBES, 9, shortest=LONGEST_COPY), strict=True)
     gradients, accuracies = {}, {}
-    for name, system in PEERS.items():
-        translator = shop.translator(system)
+    for name, system in _PEERS.items():
+        translator = study.translator(system)
         (model, device) = model_of(translator)
         codec = translator.codec
         fresh = (
@@ -83,9 +79,8 @@ def show(shop: Workshop) -> Finding:
 
 CLAIM = Claim(
     "Recency and vanishing gradients",
-    "A recurrent network's gradient vanishes on its way back, and its last state mostly stands for "
-    "the last words: "
-    "what was said first is the hardest to say again.",
+    "A recurrent network's gradient vanishes on its way back, and its last state mostly stands "
+    "for the last words: what was said first is the hardest to say again.",
     show,
-    lambda scale: [*PEERS.values()],
+    lambda scale: [*_PEERS.values()],
 )

@@ -22,14 +22,14 @@ from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
 from dragoman.config import Config, make_config
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.model.sinusoids import sinusoids
-from dragoman.plain_weights import Shape, check_plain_weights
-from dragoman.text.codec import Codec, Languages
+from dragoman.plain_weights import Shape, check_plain_weights, sinusoids
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import MarianPieces
 from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-MUST_BE = {  # settings of older folders that change the model
+_MUST_BE = {  # settings of older folders that change the model
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
@@ -37,8 +37,8 @@ MUST_BE = {  # settings of older folders that change the model
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
-EMBEDDINGS, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_SAFETENSORS, _PICKLE = "model.safetensors", "pytorch_model.bin"
+_EMBEDDINGS, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 
 
 def from_huggingface(folder: Path) -> Bundle:
@@ -57,16 +57,16 @@ def _read_folder(folder: Path) -> Bundle:
     scaled = bool(settings.get("scale_embedding"))
     config = _config(settings, tied="all" if scaled else "none")
     theirs = _weights(folder, config)
-    pieces = _pieces(folder, settings, len(theirs[EMBEDDINGS]))
+    pieces = _pieces(folder, settings, len(theirs[_EMBEDDINGS]))
     weights = layers_from_marian(theirs, config.model)
-    words = theirs[EMBEDDINGS][:, interleaved(config.model.width)]
+    words = theirs[_EMBEDDINGS][:, interleaved(config.model.width)]
     weights["source_embedding.words.weight"] = words
     if not scaled:  # we always multiply by √D
         smaller = words / np.float32(config.model.width**0.5)
         weights |= {f"{side}_embedding.words.weight": smaller for side in ("source", "target")}
         weights["output.weight"] = words
-    if BIAS in theirs and theirs[BIAS].any():
-        weights["output.bias"] = theirs[BIAS][0]
+    if _BIAS in theirs and theirs[_BIAS].any():
+        weights["output.bias"] = theirs[_BIAS][0]
         config = _config(settings, tied="all" if scaled else "none", output_bias=True)
     spm = [_read(folder, name, LARGEST_VOCABULARY) for name in ("source.spm", "target.spm")]
     languages = _languages(folder, pieces)
@@ -111,7 +111,7 @@ def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
         raise ConversionError(
             f"{folder} holds a model of type {settings.get('model_type')!r}, not of type 'marian'."
         )
-    for name, wanted in MUST_BE.items():
+    for name, wanted in _MUST_BE.items():
         if settings.get(name, wanted) != wanted:
             raise ConversionError(
                 f"{folder}: {name}={settings[name]} is a kind of MarianMT that dragoman has not."
@@ -164,18 +164,18 @@ def _languages(folder: Path, pieces: list[str]) -> Languages:
 
 def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
     """Those of a MarianMT model of these sizes, in float32; any others are left in the file."""
-    there = [name for name in (SAFETENSORS, PICKLE) if (folder / name).exists()]
+    there = [name for name in (_SAFETENSORS, _PICKLE) if (folder / name).exists()]
     if not there:
-        raise ConversionError(f"{folder} holds neither {SAFETENSORS} nor {PICKLE}.")
+        raise ConversionError(f"{folder} holds neither {_SAFETENSORS} nor {_PICKLE}.")
     name = there[0]
     raw = _read(folder, name, memory_bytes() // 2)
-    found = read_tensors(raw) if name == SAFETENSORS else _unpickled(folder, raw)
-    words = found.get(EMBEDDINGS, found.get(OUTPUT))
+    found = read_tensors(raw) if name == _SAFETENSORS else _unpickled(folder, raw)
+    words = found.get(_EMBEDDINGS, found.get(_OUTPUT))
     if words is None:
-        raise ConversionError(f"{folder}: weight {EMBEDDINGS} is missing.")
+        raise ConversionError(f"{folder}: weight {_EMBEDDINGS} is missing.")
     wanted = {
-        EMBEDDINGS: (len(words), config.model.width),
-        BIAS: (1, len(words)),
+        _EMBEDDINGS: (len(words), config.model.width),
+        _BIAS: (1, len(words)),
         **layers_of_marian(config.model),
     }
     # A pickle may hold one small tensor under many names. Twice for half precision, thrice for
@@ -184,14 +184,14 @@ def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
         raise ConversionError(
             f"{folder}: {name} is too small for a model of the sizes that config.json names."
         )
-    found = {EMBEDDINGS: words, **found}
+    found = {_EMBEDDINGS: words, **found}
     weights = {
         name: _of_shape(folder, name, found.get(name), shape)
         for name, shape in wanted.items()
-        if name != BIAS
+        if name != _BIAS
     }
-    if BIAS in found:
-        weights[BIAS] = _of_shape(folder, BIAS, found[BIAS], wanted[BIAS])
+    if _BIAS in found:
+        weights[_BIAS] = _of_shape(folder, _BIAS, found[_BIAS], wanted[_BIAS])
     for side in ("encoder", "decoder"):
         _check_positions(
             folder, found.get(f"model.{side}.embed_positions.weight"), config.model.width
@@ -218,7 +218,7 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise ConversionError(
-                    f"{folder / PICKLE} is compressed, which PyTorch's files are not."
+                    f"{folder / _PICKLE} is compressed, which PyTorch's files are not."
                 )
     except zipfile.BadZipFile:  # as PyTorch wrote it before 1.6
         pass
@@ -233,7 +233,7 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
             if isinstance(tensor, torch.Tensor)
         }
     except Exception as error:  # unpickling fails in as many ways as there are files
-        raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None
+        raise ConversionError(f"{folder / _PICKLE} cannot be read ({error}).") from None
     for name, tensor in plain.items():
         # One number, repeated by strides of 0, can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.errors import ConversionError
 from dragoman.plain_weights import Shape, plain_weights
 
 
@@ -34,7 +35,7 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
+def _parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
     for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
@@ -56,7 +57,7 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     """The shapes of the layers' weights there."""
     ours = dict(plain_weights(config, 0, 0, shared=True))
     theirs = dict[str, Shape]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in _parts(config.encoder_layers, config.decoder_layers):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
@@ -69,7 +70,7 @@ def layers_from_marian(
     """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
     order = interleaved(config.width)
     ours = dict[str, list[np.ndarray]]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in _parts(config.encoder_layers, config.decoder_layers):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
@@ -81,7 +82,7 @@ def layers_to_marian(
 ) -> dict[str, np.ndarray]:
     order = np.argsort(interleaved(width))
     theirs = {}
-    for part in parts(encoder_layers, decoder_layers):
+    for part in _parts(encoder_layers, decoder_layers):
         rows = (
             slice(None)
             if part.third is None
@@ -91,3 +92,11 @@ def layers_to_marian(
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
     return theirs
+
+
+def refuse_unknown(config: ModelConfig, system: str) -> None:
+    """Let only the plain Transformer through: nobody else has the variants."""
+    if reasons := beyond_plain(config):
+        raise ConversionError(
+            f"{system} knows the plain Transformer alone; this model has {', '.join(reasons)}."
+        )

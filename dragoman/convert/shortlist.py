@@ -18,8 +18,8 @@ from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist
 
 PAIRS = 200_000  # drawn from a larger corpus: each pair of words that occur together takes memory
-BATCH = 1000  # pairs of similar lengths
-ROUNDS = 5
+_BATCH = 1000  # pairs of similar lengths
+_ROUNDS = 5
 
 
 def learn_shortlist(
@@ -31,7 +31,7 @@ def learn_shortlist(
     sources = codec.encode_source([pair.source for pair in drawn], to)
     targets = codec.encode_target([pair.target for pair in drawn])
     model = Model1(_batches(sources, targets, source.pad, source.eos), source.pad)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         model.improve()
     never = np.array(target.never)
     order = np.lexsort((model.y, -model.t, model.x))
@@ -73,7 +73,7 @@ def _batches(
     """Padded, pairs of similar lengths together; the end of a source has one translation and is not
     counted."""
     rows = sorted(range(len(sources)), key=lambda row: (len(sources[row]), len(targets[row])))
-    for start in range(0, len(rows), BATCH):
-        group = rows[start : start + BATCH]
+    for start in range(0, len(rows), _BATCH):
+        group = rows[start : start + _BATCH]
         left = pad([sources[row] for row in group], nobody)
         yield np.where(left == eos, nobody, left), pad([targets[row] for row in group], nobody)

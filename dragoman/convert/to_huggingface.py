@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from dragoman.bundle import Bundle
-from dragoman.convert.known import refuse_unknown
-from dragoman.convert.marian import interleaved, layers_to_marian
+from dragoman.convert.marian import interleaved, layers_to_marian, refuse_unknown
 from dragoman.errors import ConversionError, needs_package
 from dragoman.files import storage_errors, write_atomically
 
-LONGEST = 512  # positions that MarianMT keeps in a table
+_LONGEST = 512  # positions that MarianMT keeps in a table
 
 
 def to_huggingface(bundle: Bundle, folder: Path) -> None:
@@ -36,7 +35,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers,
         encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
         encoder_ffn_dim=config.feed_forward_width, decoder_ffn_dim=config.feed_forward_width,
-        dropout=config.dropout, max_position_embeddings=LONGEST, scale_embedding=True,
+        dropout=config.dropout, max_position_embeddings=_LONGEST, scale_embedding=True,
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
     model = MarianMTModel(shape)
@@ -51,7 +50,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         model.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     decoding = bundle.config.decoding
     model.generation_config = GenerationConfig(
-        num_beams=decoding.beam, max_length=LONGEST,
+        num_beams=decoding.beam, max_length=_LONGEST,
         bad_words_ids=[[i] for i in sorted({*target.never})],
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
@@ -69,20 +68,19 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
 def _refuse_what_marian_cannot(bundle: Bundle) -> None:
     config, codec = bundle.config.model, bundle.codec
     refuse_unknown(config, "MarianMT")
+    vocabularies = "one vocabulary" if codec.shared else "two vocabularies"
     reasons = {
         f"text.vocabulary={bundle.config.text.vocabulary}": bundle.config.text.vocabulary == "word",
         f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,
-        f"model.tied={config.tied} with "
-        f"{'one vocabulary' if codec.shared else 'two vocabularies'}": (
+        f"model.tied={config.tied} with {vocabularies}": (
             config.tied not in ("all", "auto") or (config.tied == "auto" and not codec.shared)
         ),
     }
     for reason, true in reasons.items():
         if true:
             raise ConversionError(
-                f"MarianMT is a post-norm Transformer with sinusoidal positions and one embedding "
-                f"for both languages; "
-                f"this model has {reason}."
+                "MarianMT is a post-norm Transformer with sinusoidal positions and one embedding "
+                f"for both languages; this model has {reason}."
             )

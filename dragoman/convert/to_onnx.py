@@ -16,7 +16,7 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
     """The bundle for the ONNX engine; with `int8`, its matrices are stored in int8."""
     if reasons := beyond_graphs(bundle.config.model):
         raise ConversionError(
-            f"the ONNX engine knows the plain Transformer alone; this model has "
+            "the ONNX engine knows the plain Transformer alone; this model has "
             f"{', '.join(reasons)}."
         )
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights

@@ -18,7 +18,7 @@ import numpy as np
 from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
 
-WINDOW = 2**18
+_WINDOW = 2**18
 """Pairs that are sorted by length together."""
 
 
@@ -177,7 +177,7 @@ class BatchPlan:
         batch_tokens: int,
         seed: int,
         mixture: Mixture | None = None,
-        window: int = WINDOW,
+        window: int = _WINDOW,
     ):
         self._source, self._target = source_lengths, target_lengths
         self._budget, self._seed = batch_tokens, seed
@@ -196,7 +196,7 @@ class BatchPlan:
         sources, targets = self._source[pairs], self._target[pairs] + 1
         by_length = np.lexsort((sources, targets))
         pairs = pairs[by_length]
-        batches = cut(targets[by_length], self._budget)
+        batches = _cut(targets[by_length], self._budget)
         return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
 
     def epoch(self, epoch: int) -> Iterator[np.ndarray]:
@@ -230,10 +230,10 @@ class BatchPlan:
                 epoch, window, start = following.epoch, following.window, 0
 
 
-def cut(lengths: np.ndarray, budget: int) -> list[slice]:
+def _cut(lengths: np.ndarray, budget: int) -> list[slice]:
     """Neighbours grouped so that no group's sum passes the budget (unless one alone does).
 
-    >>> cut(np.array([3, 3, 3, 9]), 6)
+    >>> _cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     ends = np.cumsum(lengths)

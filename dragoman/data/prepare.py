@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
 from dragoman.data.encoding import (
     Lines,
     Span,
@@ -56,7 +56,7 @@ from dragoman.data.store import (
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
 from dragoman.text.alignment import find_alarms, places_of_blocks
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
     Report,
@@ -67,6 +67,7 @@ from dragoman.text.doctor import (
     normalised,
     observe,
 )
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import (
     Pair,
     language_of,
@@ -78,10 +79,10 @@ from dragoman.text.parallel import (
 )
 from dragoman.text.repeats import Repeats
 
-HELD_OUT_SHARE = 0.05
+_HELD_OUT_SHARE = 0.05
 SENTENCES_TO_LEARN_FROM = 1_000_000
-BLOCK = 2**20  # sentences or pairs at once
-SETTINGS = "prepared.toml"
+_BLOCK = 2**20  # sentences or pairs at once
+_SETTINGS = "prepared.toml"
 _BYTE = np.dtype(np.uint8)
 _DRAWN = np.dtype([("lot", np.float64), ("corpus", np.int64), ("line", np.int64)])
 
@@ -140,7 +141,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
 def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     """All that a prepared folder holds."""
     corpora = name_languages(config.data.corpora)
-    languages = languages_of(corpora)
+    languages = _languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
@@ -162,7 +163,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         if not in_training.any():
             raise CorpusError(
                 f"{corpora[0].source}: no pair is left to train on: all share a sentence with "
-                f"those held out."
+                "those held out."
             )
         if codec is None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
@@ -177,8 +178,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the "
-            f"longest {longest:,}) "
-            f"are kept out of training"
+            f"longest {longest:,}) are kept out of training"
         )
     facts = {
         "too_long": too_long,
@@ -186,7 +186,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         "valid": [valid.sources, valid.targets, valid.tos],
     }
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
-    (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
+    (aside / _SETTINGS).write_text(write_toml(config), encoding="utf-8")
 
 
 def _notes(
@@ -215,7 +215,7 @@ def _notes(
     elif shared := sum(kept_out) - drawn:
         notes.append(
             f"{shared:,} more pairs share a sentence with those held out for validation, and are "
-            f"left out"
+            "left out"
         )
     return notes
 
@@ -248,11 +248,11 @@ def _alarms(corpora: tuple[Corpus, ...], text: "_Text") -> list[str]:
 
 def prepared_settings(folder: Path) -> dict[str, Any]:
     """The dotted settings of text and data with which a folder was prepared."""
-    if not (folder / SETTINGS).is_file():
+    if not (folder / _SETTINGS).is_file():
         raise ConfigError(
             f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}."
         )
-    settings = flatten(from_tree(read_toml(folder / SETTINGS)))
+    settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
@@ -269,7 +269,7 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
         ) from None
     if not len(train):
         raise CorpusError(
-            f"there is no pair to train on: all are longer than "
+            "there is no pair to train on: all are longer than "
             f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
@@ -288,7 +288,7 @@ def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
     return result
 
 
-def languages_of(corpora: Iterable[Corpus]) -> Languages:
+def _languages_of(corpora: Iterable[Corpus]) -> Languages:
     """What the corpora hold together; with several target languages each must have a name."""
     corpora = list(corpora)
     targets = list(dict.fromkeys(c.target_language for c in corpora))
@@ -321,8 +321,8 @@ class _Text:
         """The pairs of a corpus, many at once: the numbers of their two sentences, and their
         lines."""
         source, target = (self.sides[side] for side in self.joined[corpus])
-        for start in range(0, source.sentences, BLOCK):
-            lines = np.arange(start, min(start + BLOCK, source.sentences)) + 1
+        for start in range(0, source.sentences, _BLOCK):
+            lines = np.arange(start, min(start + _BLOCK, source.sentences)) + 1
             yield source.first + lines - 1, target.first + lines - 1, lines
 
 
@@ -385,8 +385,8 @@ def _check_ends(corpus: Corpus, source_lines: list[int], target_lines: list[int]
 def _append(part: Path, text: RowsWriter) -> int:
     """Move the lines of a part behind the others; how many they are."""
     rows = Rows(part.parent, part.name, _BYTE)
-    for start in range(0, len(rows), BLOCK):
-        starts = rows.starts[start : start + BLOCK + 1]
+    for start in range(0, len(rows), _BLOCK):
+        starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
     part.unlink()
     part.with_name(f"{part.name}.starts").unlink()
@@ -422,7 +422,7 @@ def _examine(
                     drawn = np.concatenate([drawn, here[are_usable(left, right)]])
                     drawn = drawn[np.argsort(drawn["lot"], kind="stable")[:wanted]]
             add_repeats(report, repeats)
-    size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
+    size = min(wanted, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
     held = np.sort(drawn[:size], order=["corpus", "line"])
     valid = Sentences([], [], [])
     rows = text.rows
@@ -444,9 +444,9 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
-    for start in range(0, len(looks), BLOCK):
+    for start in range(0, len(looks), _BLOCK):
         for number in (
-            np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start
+            np.flatnonzero(np.isin(looks["key"][start : start + _BLOCK], keys)) + start
         ).tolist():
             found[number] = normalised(_sentence(rows, number)) in texts
     return found

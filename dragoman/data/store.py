@@ -30,7 +30,7 @@ import numpy as np
 
 from dragoman.errors import RunError
 
-FORMAT = 3
+_FORMAT = 3
 TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
 _PAIRS = ("lines", "source.lengths", "target.lengths")
 _LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
@@ -69,7 +69,7 @@ class Rows:
         if not len(self.starts) or self.starts[-1] != len(self.values):
             raise RunError(
                 f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run "
-                f"afresh."
+                "afresh."
             )
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class StoreWriter:
         self._folder = folder
         self._corpora = list[StoredCorpus]()
         self._facts = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "ids": ids.name,
             "sides": [*map(asdict, sides)],
             "mark": mark,
@@ -164,7 +164,7 @@ class Store:
         self.folder = folder
         try:
             facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
-            if facts.get("format") != FORMAT:
+            if facts.get("format") != _FORMAT:
                 raise RunError(
                     f"{folder} was prepared by another version of dragoman. Start the run afresh."
                 )

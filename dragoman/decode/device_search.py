@@ -20,12 +20,11 @@ from torch import Tensor
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import pad
-from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES, Hypothesis, Limits, OnStep
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.kernels import usable
+from dragoman.kernels.search import choose
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.linear import linear
+from dragoman.model.layers import linear
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
@@ -33,7 +32,7 @@ STEPS_BETWEEN_LOOKS = 8
 FEWEST = 16  # sentences that a recording is made for
 # sentences still searched go on in a smaller recording when so many times fewer are left
 SHRINK = 4
-SHARE_OF_MEMORY = 0.25
+_SHARE_OF_MEMORY = 0.25
 
 
 class Room(NamedTuple):
@@ -115,7 +114,7 @@ class DeviceSearch:
             )
             if self._engine.device.type == "cuda":
                 limit = (
-                    SHARE_OF_MEMORY
+                    _SHARE_OF_MEMORY
                     * torch.cuda.get_device_properties(self._engine.device).total_memory
                 )
                 while (
@@ -250,94 +249,29 @@ class Beams:
         output = self._model.output
         # (R, V)
         logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)
-        if usable(logits):
-            self._choose_in_kernels(logits)
-        else:
-            self._choose(logits)
-        self.decoder.steps += 1
-
-    def _choose_in_kernels(self, logits: Tensor) -> None:
-        from dragoman.kernels.search import choose
-
         choose(
-            logits, bias=self._bias, penalties=self._penalties, end=self._end, enough=self._enough,
+            logits,
+            bias=self._bias,
+            penalties=self._penalties,
+            end=self._end,
+            enough=self._enough,
             nbest=self._nbest,
-            steps=self.decoder.steps, origin=self.decoder.origin, last=self.last,
+            steps=self.decoder.steps,
+            origin=self.decoder.origin,
+            last=self.last,
             totals=self.totals,
-            longest=self.longest, end_from=self.end_from, done=self.done, said=self.said,
+            longest=self.longest,
+            end_from=self.end_from,
+            done=self.done,
+            said=self.said,
             parents=self.parents,
-            log_probs=self.log_probs, count=self.count, scores=self.scores, ends=self.ends,
+            log_probs=self.log_probs,
+            count=self.count,
+            scores=self.scores,
+            ends=self.ends,
             end_log_probs=self.end_log_probs,
-        )  # fmt: skip
-
-    def _choose(self, logits: Tensor) -> None:
-        """Rank each sentence's candidates: ends among the best W end, the best W others live; is it
-        done?"""
-        beam, k = self._beam, self._beam + 1
-        now = self.decoder.steps.long()
-        # (N, C)
-        words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))
-        totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(
-            dim=1, descending=True, stable=True
         )
-        words = words.gather(1, order)
-        log_probs = log_probs.gather(1, order)
-        parents = order // k
-        possible = totals.isfinite()
-        ends = words == self._end
-        rank = torch.arange(beam * k, device=totals.device).expand_as(order)
-        ended = possible & ends & (rank < beam)
-        lives = possible & ~ends & ((~ends).cumsum(1) <= beam)
-        scores = totals / self._penalties[now + 1]
-        self._finish(ended, scores, now, parents, words, log_probs)
-        best_alive = totals.masked_fill(~lives, -torch.inf).amax(dim=1)
-        worst_kept = self.scores[:, : self._capacity].topk(self._nbest, dim=1).values[:, -1]
-        over = (self.count >= self._enough) | (
-            best_alive / self._penalties[self.longest] <= worst_kept
-        )
-        at_limit = ~over & (now + 1 >= self.longest)
-        self._finish(lives & at_limit[:, None], scores, now, parents, words, log_probs)
-        self.done |= over | at_limit
-        # the best that live, in order
-        chosen = rank.masked_fill(~lives, beam * k).sort(dim=1).values[:, :beam]
-        goes_on = (chosen < beam * k) & ~self.done[:, None]
-        chosen = chosen.clamp(max=beam * k - 1)
-        self.totals.copy_(totals.gather(1, chosen).masked_fill(~goes_on, -torch.inf))
-        self.last.copy_(words.gather(1, chosen))
-        parents = parents.gather(1, chosen)
-        log_probs = log_probs.gather(1, chosen)
-        for history, new in (
-            (self.said, self.last),
-            (self.parents, parents),
-            (self.log_probs, log_probs),
-        ):
-            history.index_copy_(2, now, new[:, :, None].to(history.dtype))
-        self.decoder.move(parents)
-
-    def _best_words(self, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best words of each row and their log-probabilities, (R, k) each."""
-        log_probs = torch.log_softmax(logits.float(), dim=1) + self._bias  # (R, V)
-        too_early = (self.decoder.steps < self.end_from).repeat_interleave(self._beam)
-        log_probs[too_early, self._end] = -torch.inf
-        values, tokens = log_probs.sort(dim=1, descending=True, stable=True)
-        return tokens[:, :k], values[:, :k]
-
-    def _finish(
-        self,
-        which: Tensor,
-        scores: Tensor,
-        now: Tensor,
-        parents: Tensor,
-        words: Tensor,
-        log_probs: Tensor,
-    ) -> None:
-        """Note these candidates (N, C) as finished, in order."""
-        place = (self.count[:, None] + which.cumsum(1) - 1).masked_fill(~which, self._capacity)
-        self.scores.scatter_(1, place, scores)
-        facts = torch.stack([now.expand_as(parents), parents, words], dim=2)  # (N, C, 3)
-        self.ends.scatter_(1, place[:, :, None].expand(-1, -1, 3), facts)
-        self.end_log_probs.scatter_(1, place, log_probs)
-        self.count += which.sum(1)
+        self.decoder.steps += 1
 
     def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
         """The `nbest` of some sentences, best first."""
@@ -358,7 +292,7 @@ class Beams:
         steps, parent, last_word = np.moveaxis(
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
-        words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
+        words, values = _walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
         columns = (
             array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
         )
@@ -378,7 +312,7 @@ class Beams:
         ]
 
 
-def walk_back(
+def _walk_back(
     steps: np.ndarray,
     parent: np.ndarray,
     said: np.ndarray,

@@ -10,13 +10,21 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
 from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
 
 OnStep = Callable[[], None]
 """Called before every step of a search, on the thread that searches. What it raises ends the
 search."""
+
+
+LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5.0 + n) / 6.0) ** alpha,
+    "power": lambda n, alpha: n**alpha,
+    "none": lambda n, alpha: 1.0,
+}
+"""What a sum of log-probabilities is divided by, for n pieces, the end included (Wu et al. 2016,
+section 7)."""
 
 
 class Hypothesis(NamedTuple):
@@ -202,3 +210,16 @@ def require_attention(engine: Engine, wanted: bool) -> None:
         raise TranslationError(
             "this model has no attention: it gives neither alignments nor a coverage penalty."
         )
+
+
+def coverage_penalty(attention: np.ndarray, beta: float) -> float:
+    """β Σi log min(Σj aij, 1): source words i that all target words j together looked at too
+    little.
+
+    `attention` has a row per target piece and a column per source piece. (T, S)
+
+    >>> coverage_penalty(np.array([[1.0, 0.0], [0.0, 1.0]]), 0.2)
+    0.0
+    """
+    seen = np.clip(attention.sum(axis=0), 1e-9, 1.0)  # (S,)
+    return float(beta * np.log(seen).sum())

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-NUMBER = re.compile(r"\d+")
-TRIES = 20  # at a number that is not taken
+_NUMBER = re.compile(r"\d+")
+_TRIES = 20  # at a number that is not taken
 
 
 def digits_astray(source: str, translation: str) -> int:
@@ -25,7 +25,7 @@ def digits_astray(source: str, translation: str) -> int:
 
 def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
     """All digits of a text, and those that are a number by themselves."""
-    numbers = NUMBER.findall(text)
+    numbers = _NUMBER.findall(text)
     return Counter("".join(numbers)), Counter(number for number in numbers if len(number) == 1)
 
 
@@ -37,10 +37,10 @@ def stand_ins(text: str, seed: int) -> dict[str, str]:
     ['15', '1987']
     """
     lots = random.Random(seed)
-    numbers = NUMBER.findall(text)
+    numbers = _NUMBER.findall(text)
     others: dict[str, str] = {}
     for number in dict.fromkeys(number for number in numbers if len(number) > 1):
-        alike = (_alike(number, lots) for _ in range(TRIES))
+        alike = (_alike(number, lots) for _ in range(_TRIES))
         others[number] = next(
             (other for other in alike if other not in (*numbers, *others.values())), number
         )
@@ -61,7 +61,7 @@ def with_others(text: str, others: Mapping[str, str]) -> str:
     >>> with_others("room 204 of 2041", {"204": "294"})
     'room 294 of 2041'
     """
-    return NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
+    return _NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
 
 
 def put_back(others: Mapping[str, str], changed: str, said: str) -> str:
@@ -73,7 +73,7 @@ def put_back(others: Mapping[str, str], changed: str, said: str) -> str:
     >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
     ''
     """
-    before, after = (Counter(NUMBER.findall(text)) for text in (changed, said))
+    before, after = (Counter(_NUMBER.findall(text)) for text in (changed, said))
     if digits_astray(changed, said) or any(
         before[other] != after[other] for other in others.values()
     ):

@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 def batches_at_once(engine: Engine) -> int:
     """How many batches an engine takes at a time: those that can do without threads of their own,
     one per thread."""
-    if getattr(engine, "on_one_core", None) is None:
+    if engine.on_one_core is None:
         return 1
-    return getattr(engine, "threads", 0) or os.cpu_count() or 1
+    return engine.threads or os.cpu_count() or 1
 
 
 def search_batches(
@@ -29,8 +29,8 @@ def search_batches(
     """The results of `search` in the order of the batches; `in_order`: computed in that order
     too."""
     at_once = min(batches_at_once(engine), len(batches))
-    if at_once < 2 or in_order:
+    one_core = engine.on_one_core
+    if one_core is None or at_once < 2 or in_order:
         return (search(engine, batch) for batch in batches)
-    one_core: Engine = engine.on_one_core  # type: ignore[attr-defined]
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(lambda batch: search(one_core, batch), batches))

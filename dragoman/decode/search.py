@@ -82,12 +82,6 @@ def beam_search(
     return finished.best()
 
 
-def is_simple(settings: DecodingConfig) -> bool:
-    """Whether a step needs nothing but log-probabilities: no attention, no look at what was said
-    before."""
-    return settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
-
-
 @dataclass(frozen=True)
 class _Picked:
     """The candidates that count, ordered by sentence and rank."""

@@ -5,12 +5,11 @@ too long for the model is split at sentence ends and its parts are joined again.
 empty. What stands several times in a window is translated once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast, overload
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 
@@ -20,26 +19,23 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
-from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import Observer, beam_search, is_simple
-from dragoman.decode.translation import Candidate, Translation, joined
-from dragoman.decode.words import align_words, count_words
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.search import Observer
+from dragoman.decode.searches import SEARCHES, Task
+from dragoman.decode.translation import Candidate, Translation, align_words, count_words, joined
 from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Engine, without_shortlist
+from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences, split_to_fit
 
-if TYPE_CHECKING:
-    from dragoman.decode.device_search import DeviceSearch
-
 WINDOW_LINES = 2048
-WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
-USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+_WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
+_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
-WIDER = 4  # times the beam, where numbers went astray
-STAND_INS = 3  # other sets of numbers that are tried where that does not help
+_WIDER = 4  # times the beam, where numbers went astray
+_STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
 @dataclass(frozen=True)
@@ -72,9 +68,47 @@ class Translator:
         bundle: Bundle | None = None,
         notes: tuple[str, ...] = (),
     ):
-        self.engine, self.codec, self.config, self._bundle = engine, codec, config, bundle
+        self.engine, self.codec, self.config, self.bundle = engine, codec, config, bundle
         self.notes = notes
-        self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
+        self._searches = [make() for make in SEARCHES.values()]
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "",
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int = 0,
+        *,
+        source: str = "",
+        target: str = "",
+        text: str = "",
+    ) -> Self:
+        """A translator from a bundle's folder; several, joined by commas, make an ensemble.
+
+        `engine` "auto" takes ONNX Runtime for a bundle made for it, or if torch is missing, unless
+        a GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
+        Without a model, the languages choose one of the package's own; if there is no source
+        language, it is detected from the text.
+        """
+        folders = model_folders(model, source, target, text)
+        bundles = [read_bundle(folder) for folder in folders]
+        codec = bundles[0].codec
+        notes: list[str] = []
+        for folder, bundle in zip(folders, bundles, strict=True):
+            if bundle.codec.to_files() != codec.to_files():
+                raise BundleError(
+                    f"{folder} and {folders[0]} have different vocabularies: they cannot vote "
+                    "together."
+                )
+            if UNFINISHED in bundle.card:
+                notes.append(
+                    f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
+                )
+        engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
+        if len(engines) > 1:
+            return cls(Ensemble(engines), codec, bundles[0].config, notes=tuple(notes))
+        return cls(engines[0], codec, bundles[0].config, bundles[0], tuple(notes))
 
     @overload
     def __call__(self, text: str, request: Request = ...) -> str: ...
@@ -98,7 +132,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translations in the order of the lines, `first` of which came before; memory holds one
         window of them."""
-        self._check(request)
+        self.check(request)
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
@@ -106,7 +140,7 @@ class Translator:
 
     def split(self, lines: Sequence[str], request: Request = Request()) -> list["Part"]:
         """First stage: the lines as ids, long ones in several parts, empty ones left out."""
-        self._check(request)
+        self.check(request)
         return self._parts(list(lines), request)
 
     def search(
@@ -181,110 +215,16 @@ class Translator:
         if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
             return 0
         beam = self._settings(request).beam
-        wider = replace(request, nbest=WIDER * max(beam, request.nbest))
+        wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
         once = replace(request, nbest=1)  # each stand-in, and the forced translation
         return (
-            self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
+            self.search_work([part], wider)[0]
+            + (_STAND_INS + 1) * self.search_work([part], once)[0]
         )
-
-    def score(
-        self, sources: Sequence[str], targets: Sequence[str], to: str = ""
-    ) -> list[np.ndarray]:
-        """Log-probability of each piece of each target, its end included, given its source."""
-        if len(sources) != len(targets):
-            raise TranslationError(
-                f"there are {len(sources)} sources and {len(targets)} targets to score."
-            )
-        self._check(Request(to=to))
-        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
-        right = self.codec.encode_target(targets)
-        limit = self.engine.max_length
-        for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
-            if limit is not None and len(ids) >= limit:
-                raise TranslationError(
-                    f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}."
-                )
-        scores: list[np.ndarray] = [np.zeros(0)] * len(left)
-        lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
-        for rows in _batches(
-            lengths, self.config.decoding.batch_tokens or self.engine.batch_tokens
-        ):
-            for row, found in zip(
-                rows,
-                self.engine.score([left[r] for r in rows], [right[r] for r in rows]),
-                strict=True,
-            ):
-                scores[row] = found
-        return scores
-
-    def attention(
-        self,
-        text: str,
-        translation: str | Sequence[str] | None = None,
-        request: Request = Request(),
-    ) -> dict[str, object]:
-        """Every layer and head for a text and its translation: the model's own, or one given as
-        text or as pieces.
-
-        "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L,
-        H, T, T) and "cross" (L, H, T, S) the weights; row t of the last two is where the decoder
-        looked to say target piece t.
-        """
-        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(
-            self.inside, "attention_weights", None
-        )
-        if weights_of is None:
-            raise TranslationError("an ensemble does not show attention: load one model.")
-        source = self.encode_whole(text, request)
-        if translation is None:
-            translation = self.translate([text], request)[0].candidates[0].pieces
-        vocabulary = self.codec.target
-        target = (
-            self.codec.encode_target([translation])[0]
-            if isinstance(translation, str)
-            else [vocabulary.ids[piece] for piece in translation]
-        )
-        return {
-            "source": [self.codec.source.pieces[i] for i in source],
-            "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
-            **weights_of(source, target),
-        }
-
-    def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
-        """Each text as a vector of length 1, the direction of the mean of the encoder's outputs
-        over its pieces. (N, D)
-
-        The product of two vectors tells how close their texts are. That of an empty text is 0.
-        """
-        mean_of: Callable[..., np.ndarray] | None = getattr(self.inside, "embed", None)
-        if mean_of is None:
-            raise TranslationError("an ensemble gives no vectors: load one model.")
-        self._check(request)
-        parts = self._parts(list(texts), request)
-        vectors = np.zeros((len(texts), self.config.model.width))
-        for rows in _batches([len(part.ids) for part in parts], self.engine.batch_tokens):
-            for row, vector in zip(rows, mean_of([parts[row].ids for row in rows]), strict=True):
-                vectors[parts[row].line] += len(parts[row].ids) * vector
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: np.ndarray = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-        return unit
-
-    @property
-    def shows_attention(self) -> bool:
-        there = hasattr(self.engine, "attention_weights") or (self._bundle and find_spec("torch"))
-        return self.engine.has_attention and bool(there)
-
-    @cached_property
-    def inside(self) -> Engine:
-        """The engine that shows what goes on inside: torch's, made on first use where another one
-        translates."""
-        if self._bundle is None or hasattr(self.engine, "attention_weights"):
-            return self.engine
-        return make_engine(self._bundle, "cpu", "torch")
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        self._check(request)
+        self.check(request)
         ids = self.codec.encode_source([text], self._target(text, request))[0]
         longest = self._longest(request)
         if len(ids) > longest:
@@ -301,7 +241,8 @@ class Translator:
         limit = self._settings(request).max_source_length
         return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
 
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
+        """Refuse what this model or search cannot do."""
         known = self.codec.languages.sources
         if request.source_language and known and request.source_language not in known:
             raise TranslationError(
@@ -375,10 +316,10 @@ class Translator:
         tokens = settings.batch_tokens or self.engine.batch_tokens
         beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
         room = 1 if self.engine.searches_on_device else LEAST_ROOM
-        limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
+        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(_batches(lengths, tokens, limit))
+        batches = list(batches_by_length(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -398,7 +339,7 @@ class Translator:
             row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)
         ]
         settings = self._settings(request)
-        beam = min(WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        beam = min(_WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
         for row, more in zip(
             wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
@@ -423,7 +364,7 @@ class Translator:
         numbers put back."""
         tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
-            for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
+            for others in [stand_ins(parts[row].text, seed) for seed in range(_STAND_INS)]:
                 text = with_others(parts[row].text, others)
                 ids = self.codec.encode_source([text], parts[row].to)[0]
                 if others and len(ids) <= self._longest(request):
@@ -479,37 +420,19 @@ class Translator:
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
         if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
-            engine = without_shortlist(engine)
-        if request.sampling is not None:
-            keys = [(first + part.line) * 2**16 + part.number for part in parts]
-            return sample(
-                engine, sources, settings, request.sampling,
-                nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
-                on_step=request.on_step,
-            )  # fmt: skip
-        host_is_needed = prefixes or request.alignments or request.observer
-        if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
-            return self._device_search(settings, request.nbest)(sources, request.on_step)
-        return beam_search(
-            engine, sources, settings,
-            nbest=request.nbest, prefixes=prefixes, attention=request.alignments,
+            engine = engine.without_shortlist
+        task = Task(
+            settings,
+            request.nbest,
+            prefixes,
+            attention=request.alignments,
+            sampling=request.sampling,
+            keys=[(first + part.line) * 2**16 + part.number for part in parts],
             observer=request.observer,
             on_step=request.on_step,
-        )  # fmt: skip
-
-    def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
-        """Kept for the last settings, and the last but one: what it has recorded is worth more the
-        second time."""
-        if (settings, nbest) not in self._device_searches:
-            from dragoman.decode.device_search import DeviceSearch
-            from dragoman.engine.torch_engine import TorchEngine
-
-            while len(self._device_searches) > 1:
-                del self._device_searches[next(iter(self._device_searches))]
-            self._device_searches[settings, nbest] = DeviceSearch(
-                cast(TorchEngine, self.engine), settings, nbest
-            )
-        return self._device_searches[settings, nbest]
+        )
+        search = next(search for search in self._searches if search.fits(engine, task))
+        return search(engine, sources, task)
 
     def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
@@ -532,33 +455,6 @@ class Part(NamedTuple):
     text: str
 
 
-def load(
-    model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0
-) -> Translator:
-    """A translator from a bundle's folder; several, joined by commas, make an ensemble.
-
-    `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a
-    GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
-    """
-    folders = model_folders(model)
-    bundles = [read_bundle(folder) for folder in folders]
-    codec = bundles[0].codec
-    for folder, bundle in zip(folders, bundles, strict=True):
-        if bundle.codec.to_files() != codec.to_files():
-            raise BundleError(
-                f"{folder} and {folders[0]} have different vocabularies: they cannot vote together."
-            )
-    notes = tuple(
-        f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
-        for folder, bundle in zip(folders, bundles, strict=True)
-        if UNFINISHED in bundle.card
-    )
-    engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
-    if len(engines) > 1:
-        return Translator(Ensemble(engines), codec, bundles[0].config, notes=notes)
-    return Translator(engines[0], codec, bundles[0].config, bundles[0], notes)
-
-
 def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     """So many lines at a time, fewer where they are long."""
     window: list[str] = []
@@ -566,7 +462,7 @@ def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     for line in lines:
         window.append(line)
         characters += len(line)
-        if len(window) == most or characters >= WINDOW_CHARACTERS:
+        if len(window) == most or characters >= _WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
     if window:
@@ -584,7 +480,7 @@ class _Hypotheses(NamedTuple):
         return max(1, self.positions // (self.beam * max(longest, self.room)))
 
 
-def _batches(
+def batches_by_length(
     lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
 ) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).

@@ -17,8 +17,8 @@ import numpy as np
 # Positions by which the room grows. A step reads all of the room anyway, so copying it every 16
 # steps costs little, and what is not needed is not allocated: with a beam of 1000 a position takes
 # megabytes.
-ROOM_STEP = 16
-SPARSE = 0.75  # a grid with fewer live sentences than this is packed
+_ROOM_STEP = 16
+_SPARSE = 0.75  # a grid with fewer live sentences than this is packed
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Grid:
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
         """One row for each sentence, nothing said yet."""
-        caches = np.zeros((arrays, sentences, heads, ROOM_STEP, head_width), dtype=np.float32)
+        caches = np.zeros((arrays, sentences, heads, _ROOM_STEP, head_width), dtype=np.float32)
         rows = np.arange(sentences)
-        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, ROOM_STEP), dtype=np.int64))
+        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, _ROOM_STEP), dtype=np.int64))
 
     @property
     def room(self) -> int:
@@ -52,7 +52,7 @@ class Grid:
         groups = sources // self.width
         counts = np.bincount(groups, minlength=len(self.sentences))
         fits = counts.max() <= self.width and self.length < self.room
-        if not fits or np.count_nonzero(counts) < SPARSE * len(counts):
+        if not fits or np.count_nonzero(counts) < _SPARSE * len(counts):
             return self._rebuilt(sources, groups, counts)
         self.slots = self._shuffled(sources)
         return self
@@ -90,8 +90,8 @@ class Grid:
         width = int(counts.max())
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
-        slots[order] = np.searchsorted(kept, groups[order]) * width + rank_within(groups[order])
-        room = self.room if self.length < self.room else self.room + ROOM_STEP
+        slots[order] = np.searchsorted(kept, groups[order]) * width + _rank_within(groups[order])
+        room = self.room if self.length < self.room else self.room + _ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
         # one by one: NumPy copies what it selects
@@ -103,10 +103,10 @@ class Grid:
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 
 
-def rank_within(groups: np.ndarray) -> np.ndarray:
+def _rank_within(groups: np.ndarray) -> np.ndarray:
     """How many of the same group stand before each; the groups lie together.
 
-    >>> rank_within(np.array([7, 7, 9, 9, 9])).tolist()
+    >>> _rank_within(np.array([7, 7, 9, 9, 9])).tolist()
     [0, 1, 0, 1, 2]
     """
     ranks: np.ndarray = np.arange(len(groups)) - np.searchsorted(groups, groups)

@@ -19,13 +19,12 @@ import onnxruntime
 from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
-from dragoman.engine.interface import Forbidden, Step
+from dragoman.engine.interface import Engine, Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
 from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import ZERO
-from dragoman.model.sinusoids import sinusoids
-from dragoman.text.vocabulary import Vocabulary
+from dragoman.plain_weights import sinusoids
 
 MASKED = -1e9
 ENCODER, STEP, LISTED_STEP = "encoder", "step", "listed step"
@@ -61,7 +60,7 @@ class State:
                 self.binding.bind_ortvalue_output(name, value)
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     def __init__(self, bundle: Bundle, threads: int = 0):
         """`threads` that share the work of a step; 0: one for each core."""
         if reasons := beyond_graphs(bundle.config.model):
@@ -70,7 +69,7 @@ class OnnxEngine:
                 f"{', '.join(reasons)}: "
                 f"use --engine torch."
             )
-        self.target: Vocabulary = bundle.codec.target
+        self.target = bundle.codec.target
         self._bundle = bundle
         self._config = bundle.config.model
         self.threads = threads
@@ -87,13 +86,10 @@ class OnnxEngine:
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        """The same engine without threads of its own: for several batches at once, a core for
-        each."""
         return OnnxEngine(self._bundle, threads=1)
 
     @cached_property
-    def whole(self) -> "OnnxEngine":
-        """The same engine with every piece allowed, whatever the bundle's shortlist says."""
+    def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
         engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
@@ -108,10 +104,6 @@ class OnnxEngine:
     def max_length(self) -> int | None:
         positions = self._config.positions
         return positions.max_length if positions.kind == "learned" else None
-
-    @property
-    def searches_on_device(self) -> bool:
-        return False
 
     @property
     def batch_tokens(self) -> int:
@@ -194,7 +186,7 @@ class OnnxEngine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
         """Step by step, as search would go if it knew the way, among all pieces."""
-        state = self.whole.start(sources)
+        state = self.without_shortlist.start(sources)
         rows = np.arange(len(sources))
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]

@@ -19,8 +19,8 @@ from dragoman.inspect.words import piece_label, readable
 from dragoman.text.subword import WORD_START
 
 FILES = resources.files("dragoman.inspect") / "page"
-STYLES = ("base.css", "viewer.css")
-SCRIPTS = ("viewer.js", "attention.js", "beam.js", "positions.js")
+_STYLES = ("base.css", "viewer.css")
+_SCRIPTS = ("viewer.js", "attention.js", "beam.js", "positions.js")
 FULL = 65535
 
 
@@ -68,18 +68,18 @@ def page(inspection: Inspection) -> str:
     template = (FILES / "page.html").read_text(encoding="utf-8")
     parts = {
         "title": html.escape(f"{inspection.text} → {inspection.translation}"),
-        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in STYLES),
-        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        "data": script_json(payload(inspection)),
+        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in _STYLES),
+        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in _SCRIPTS),
+        "data": _script_json(payload(inspection)),
     }
     # in one pass: a text may hold braces too
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
 
 
-def script_json(value: Any) -> str:
+def _script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in, nor open a comment there.
 
-    >>> script_json("</script>")
+    >>> _script_json("</script>")
     '"\\\\u003c/script>"'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

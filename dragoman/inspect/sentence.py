@@ -3,15 +3,17 @@
 L layers, H heads, S source pieces, T target pieces (the end included), D features.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.search import BeamStep
+from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
-from dragoman.inspect.beam import Node, Tree
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
+from dragoman.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,55 @@ KINDS = {
 }
 
 
+@dataclass
+class Node:
+    """A candidate: `total` is the sum of log-probabilities up to here; `parent` numbers another
+    node, -1 the root."""
+
+    step: int
+    parent: int
+    piece: str
+    total: float
+    fate: str  # "kept", "ended" (a complete hypothesis) or "dropped"
+    best: bool = False  # on the way to the translation that was chosen
+
+
+class Tree:
+    """An observer of one sentence's search."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.nodes: list[Node] = []
+        self._vocabulary = vocabulary
+        self._rows = {0: -1}  # row of the search -> node
+
+    def add(self, step: BeamStep) -> None:
+        rows: dict[int, int] = {}
+        for parent, token, total, kept, ended in zip(
+            step.parents.tolist(), step.tokens.tolist(), step.totals.tolist(), step.kept.tolist(),
+            step.ended.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            if total == float("-inf"):  # forbidden
+                continue
+            if kept >= 0:
+                rows[kept] = len(self.nodes)
+            fate = "ended" if ended else "kept" if kept >= 0 else "dropped"
+            self.nodes.append(
+                Node(step.number, self._rows[parent], self._vocabulary.pieces[token], total, fate)
+            )
+        self._rows = rows
+
+    def mark_best(self, pieces: Sequence[str]) -> None:
+        """Follow the chosen translation from the root; a hypothesis cut off at the largest length
+        has no end."""
+        children = {(node.parent, node.piece): number for number, node in enumerate(self.nodes)}
+        at = -1
+        for piece in (*pieces, self._vocabulary.pieces[self._vocabulary.eos]):
+            if (at := children.get((at, piece), -1)) < 0:
+                return
+            self.nodes[at].best = True
+
+
 @dataclass(frozen=True)
 class Inspection:
     text: str
@@ -47,30 +98,30 @@ class Inspection:
 
 
 def inspect_sentence(
-    translator: Translator, text: str, translation: str | None = None, request: Request = Request()
+    translator: InspectableTranslator,
+    text: str,
+    translation: str | None = None,
+    request: Request = Request(),
 ) -> Inspection:
-    """Translate a text and keep all that can be seen; with a translation given, attention is that
-    of saying it."""
+    """Translate a text and keep all that can be seen.
+
+    With a translation given, attention is that of predicting it.
+    """
     if not text.strip():
         raise TranslationError("there is no text to look at.")
     settings = request.decoding or translator.config.decoding
-    request = replace(
-        request, decoding=replace(settings, by_sentence=False)
-    )  # a text in parts would have several trees
+    # A text in parts would have several trees.
+    request = replace(request, decoding=replace(settings, by_sentence=False))
     translator.encode_whole(text, request)
     tree = Tree(translator.engine.target)
-    found = translator.translate([text], replace(request, observer=tree.add, nbest=1))[
-        0
-    ].candidates[0]
+    (translated,) = translator.translate([text], replace(request, observer=tree.add, nbest=1))
+    found = translated.candidates[0]
     tree.mark_best(found.pieces)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
-    positions_of: Callable[[int], np.ndarray | None] | None = getattr(
-        translator.inside, "position_vectors", None
-    )
     return Inspection(
         text,
         found.text if translation is None else translation,
@@ -81,7 +132,7 @@ def inspect_sentence(
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
         tree.nodes,
-        positions_of(max(len(source), len(target))) if positions_of is not None else None,
+        translator.position_vectors(max(len(source), len(target))),
     )
 
 

@@ -59,7 +59,7 @@ def _product(
     tl.store(out_at + row[:, None].to(tl.int64) * columns + column[None, :], total, mask=inside)
 
 
-def tile_for(rows: int, columns: int) -> Tile:
+def _tile_for(rows: int, columns: int) -> Tile:
     """The fastest of the three on an H200, by the number of outputs."""
     outputs = rows * columns
     return SMALL if outputs <= 512 * 1024 else MIDDLE if outputs <= 2048 * 1024 else LARGE
@@ -79,7 +79,7 @@ def product(
     """x W^T + b, through a ReLU if asked for. (N, E)"""
     (rows, features) = x.shape
     columns = len(weight)
-    tile = tile or tile_for(rows, columns)
+    tile = tile or _tile_for(rows, columns)
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     _product[(triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns))](
         x.contiguous(), weight, bias, out, rows, columns, features,

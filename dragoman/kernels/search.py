@@ -1,5 +1,4 @@
-"""A step of beam search, from logits to the next words; its plain twin is in
-`decode/device_search.py`.
+"""A step of beam search, from logits to the next words: the rules of `decode/search.py`.
 
     N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words
     considered of each row, P places.

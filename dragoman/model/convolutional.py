@@ -29,7 +29,7 @@ from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
-HALF = math.sqrt(0.5)
+_HALF = math.sqrt(0.5)
 
 
 class GatedConvolution(nn.Module):
@@ -65,7 +65,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         seen = torch.cat([window.to(x.dtype), x], dim=1)
         h = self.convolution(seen)
         context = self.to_out(self._look(self.to_query(h) + words, given, record))
-        return (x + (h + context) * HALF) * HALF, seen[:, x.shape[1] :]
+        return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
 
     def _look(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
         keys, values, mask = given
@@ -100,7 +100,7 @@ class ConvS2S(Neural):
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         before, behind = (self.config.kernel_width - 1) // 2, self.config.kernel_width // 2
         for layer in self.encoder:
-            x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * HALF
+            x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * _HALF
         return x
 
     def begin(
@@ -110,7 +110,7 @@ class ConvS2S(Neural):
         mask = self.mask(source)
         z = self._read(e, mask)
         window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
-        return [window] * len(self.decoder), [z, (z + e) * HALF, mask]
+        return [window] * len(self.decoder), [z, (z + e) * _HALF, mask]
 
     def advance(
         self,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.linear import Linear, linear
+from dragoman.model.layers import Linear, linear
 
 
 class KeysValues(NamedTuple):
@@ -128,7 +128,7 @@ class WideHeads(PaperHeads):
         super().__init__(width, heads, features=width)
 
 
-class SharedHeads(PaperHeads):
+class MultiQueryHeads(PaperHeads):
     """Many queries, one set of keys and values."""
 
     def __init__(self, width: int, heads: int):
@@ -170,5 +170,5 @@ HEADS: dict[str, type[BareHeads]] = {
     "paper": PaperHeads,
     "narrow": NarrowHeads,
     "wide": WideHeads,
-    "shared": SharedHeads,
+    "multi-query": MultiQueryHeads,
 }

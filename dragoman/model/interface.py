@@ -140,6 +140,10 @@ class Model(nn.Module):
             f"a model with model.architecture={self.config.architecture} has no encoder."
         )
 
+    def position_vectors(self, length: int) -> Tensor | None:
+        """What is added to the source's words at so many positions (length, D); None: nothing."""
+        return None
+
     @property
     def attention_layers(self) -> int:
         """Layers whose look at the source `step` can tell; 0: this model has none."""
@@ -163,8 +167,9 @@ class Model(nn.Module):
 
 
 class Words(nn.Module):
-    """√D E[x], dropped out: words without a place, for models that read them one after the
-    other."""
+    """√D E[x], dropped out: words for models that read them one after the other."""
+
+    positions = None
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
@@ -197,6 +202,14 @@ class Neural(Model):
             self.output.weight = self.target_embedding.words.weight
         if config.tied == "all":
             self.source_embedding.words.weight = self.target_embedding.words.weight
+
+    def position_vectors(self, length: int) -> Tensor | None:
+        positions = self.source_embedding.positions
+        if positions is None:
+            return None
+        nothing = self.output.weight.new_zeros(1, length, self.config.width)
+        vectors: Tensor = positions(nothing)[0]
+        return vectors
 
     def drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)

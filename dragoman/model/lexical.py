@@ -22,7 +22,7 @@ from dragoman.model.interface import Model, Recorder
 from dragoman.text.lexicon import KEPT, Lexicon
 from dragoman.text.vocabulary import Vocabulary
 
-ANY_OF_THE_SOURCE, ANY_WORD = 0.1, 0.001  # λ and ε
+_ANY_OF_THE_SOURCE, _ANY_WORD = 0.1, 0.001  # λ and ε
 
 
 class Lexical(Model):
@@ -76,12 +76,12 @@ class Lexical(Model):
         source, lengths, anywhere = given
         places = torch.arange(at, at + target_in.shape[1], device=source.device)
         words = source.gather(1, torch.minimum(places, lengths - 1))  # (R, T)
-        hidden = ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(places), 1)  # (R, T, V)
-        here = (1 - ANY_OF_THE_SOURCE - ANY_WORD) * self.probabilities[words]
+        hidden = _ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(places), 1)  # (R, T, V)
+        here = (1 - _ANY_OF_THE_SOURCE - _ANY_WORD) * self.probabilities[words]
         return hidden.scatter_add_(2, self.translations[words].long(), here), []
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return torch.log(hidden + ANY_WORD * self.output.weight[:, 0])
+        return torch.log(hidden + _ANY_WORD * self.output.weight[:, 0])
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         """Probabilities are weighted and added: of each word's translations, and of the vocabulary

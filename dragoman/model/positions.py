@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
-from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import sinusoids
 
 
 class Add(nn.Module):
@@ -157,8 +157,8 @@ class Learned(_Rows, _Vectors):
         if end > len(self.table):
             raise TranslationError(
                 f"a sentence reaches position {end}, but the learned positions end at "
-                f"{len(self.table)} "
-                f"(model.positions.max_length): split it, or train with a larger one."
+                f"{len(self.table)} (model.positions.max_length): split it, or train with a "
+                "larger one."
             )
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:

@@ -84,11 +84,11 @@ class Recurrence(nn.Module):
         )
 
 
-def stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
+def _stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
     return cast(list[Recurrence], nn.ModuleList(layers))
 
 
-def lengths_of(mask: Tensor) -> Tensor:
+def _lengths_of(mask: Tensor) -> Tensor:
     """Of sentences, from their mask (B, 1, 1, S); on the host."""
     return mask.sum(dim=(1, 2, 3)).cpu()
 
@@ -102,7 +102,7 @@ class _Recurrent(Neural):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         x = self.source_embedding(source)
-        lengths = lengths_of(mask)
+        lengths = _lengths_of(mask)
         for layer in self.encoder:
             x = self.drop(layer.read(x, lengths))
         return x, mask
@@ -134,9 +134,9 @@ class Rnn(_Recurrent):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
-        self.encoder = stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
+        self.encoder = _stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
         inputs = [2 * width] + [width] * (config.decoder_layers - 1)
-        self.decoder = stack(Recurrence(cell, size, width) for size in inputs)
+        self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
@@ -193,10 +193,10 @@ class RnnAttention(_Attending):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
-        self.encoder = stack(
+        self.encoder = _stack(
             Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers)
         )
-        self.decoder = stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
+        self.decoder = _stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
         self.attention = Attention(replace(config, heads=1), cross=True)
         self.bridge = nn.Linear(width, config.decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
@@ -241,13 +241,13 @@ class Gnmt(_Attending):
         super().__init__(config, source, target)
         width = config.width
         above = range(1, config.encoder_layers), range(1, config.decoder_layers)
-        self.encoder = stack(
+        self.encoder = _stack(
             [
                 Recurrence("lstm", width, width, two_way=True),
                 *(Recurrence("lstm", width, width) for _ in above[0]),
             ]
         )
-        self.decoder = stack(
+        self.decoder = _stack(
             [
                 Recurrence("lstm", width, width),
                 *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
@@ -258,7 +258,7 @@ class Gnmt(_Attending):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         bottom, *above = self.encoder
-        lengths = lengths_of(mask)
+        lengths = _lengths_of(mask)
         x = self.drop(bottom.read(self.source_embedding(source), lengths))
         for layer in above:
             x = x + self.drop(layer.read(x, lengths))

@@ -1,6 +1,6 @@
 """Requests of many clients, translated together in slices of work.
 
-The engine takes one slice at a time: parts of texts, up to `SLICE_WORK` positions of the model, in
+The engine takes one slice at a time: parts of texts, up to `_SLICE_WORK` positions of the model, in
 the order of a fair queue. So one client's work delays another client by about a slice. What arrives
 within a few milliseconds, or while the engine is busy, shares a slice, and parts that want the same
 (model and options) share a search. Before each step of a search a hook notes that there is
@@ -28,7 +28,7 @@ from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
 # positions: about a second on two slow cores, and one sentence of each of 64 clients
-SLICE_WORK = 12_000
+_SLICE_WORK = 12_000
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -106,7 +106,7 @@ class Batcher:
         thread: ThreadPoolExecutor,
         queue_lines: int = 1024,
         gather_s: float = 0.005,
-        slice_work: int = SLICE_WORK,
+        slice_work: int = _SLICE_WORK,
     ):
         self._thread = thread
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work

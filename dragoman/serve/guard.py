@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.metrics import Metrics
 
-HEADERS = [
+_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -64,7 +64,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = status or message["status"]
-                message["headers"] = [*message.get("headers", []), *HEADERS]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
         try:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
-from dragoman.serve.models import AUTO, NAMES
+from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     FORMS,
     REFUSALS,
@@ -23,6 +23,7 @@ from dragoman.serve.requests import (
     service_of,
     written,
 )
+from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])

@@ -203,7 +203,7 @@ def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     if room < 1:
         raise ConfigError(
             f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit "
-            f"-n."
+            "-n."
         )
     connections = min(limits.connections, room)
     return replace(

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from fastapi import HTTPException
 
 from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
-from dragoman.decode.words import word_probabilities
 from dragoman.errors import ConfigError
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
@@ -202,7 +201,7 @@ class Service:
             raise HTTPException(
                 413,
                 f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
-                f"send a shorter text.",
+                "send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
@@ -221,10 +220,9 @@ class Service:
         if work > (most := self.limits.max_work):
             raise HTTPException(
                 413,
-                f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
-                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask "
-                f"for a "
-                "smaller beam and nbest.",
+                f"this takes up to {work:,} positions of the model (pieces of the text, and of "
+                f"the translation for each hypothesis), {most:,} are allowed: send less text, or "
+                "ask for a smaller beam and nbest.",
             )
 
 

@@ -118,7 +118,7 @@ WORDS = {
     "bg": "и в не на аз че той тя ние вие те с а това как но у до по за от из е се да са съм си ме "
           "ли",
 }  # fmt: skip
-RUNS = {
+_RUNS = {
     "cs": "ř ě ů č š ž", "da": "æ ø å", "de": "ß ä ö ü sch ung ich ein eit cht tz",
     "en": "th wh ing ow ough ck sh",
     "es": "ñ ¿ ¡ ción ll ía ó ue", "fi": "ää yy kk aa ä ö ss",
@@ -130,18 +130,18 @@ RUNS = {
     "ru": "ы э ё ъ",
     "uk": "ї і є ґ", "bg": "ъ щ",
 }  # fmt: skip
-SCRIPTS = {
+_SCRIPTS = {
     "CYRILLIC": ("ru", "uk", "bg", "sr", "mk", "be"), "GREEK": ("el",),
     "ARABIC": ("ar", "fa", "ur"), "HEBREW": ("he",),
     "DEVANAGARI": ("hi",), "THAI": ("th",), "HANGUL": ("ko",), "HIRAGANA": ("ja",),
     "KATAKANA": ("ja",),
     "CJK": ("zh", "ja"),
 }  # fmt: skip
-COVERED = tuple(sorted({*WORDS, *(code for codes in SCRIPTS.values() for code in codes)}))
+COVERED = tuple(sorted({*WORDS, *(code for codes in _SCRIPTS.values() for code in codes)}))
 
 _TOKENS = re.compile(r"[^\W\d_]+")
 _SMALL_WORDS = {code: frozenset(words.split()) for code, words in WORDS.items()}
-_SMALL_RUNS = {code: tuple(runs.split()) for code, runs in RUNS.items()}
+_SMALL_RUNS = {code: tuple(runs.split()) for code, runs in _RUNS.items()}
 _DOUBT = 0.3  # as if each language had been seen this much already
 _LETTERS_READ = 2000
 
@@ -167,7 +167,7 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
     ]
     for script in scripts:
         _share(
-            evidence, [c for c in codes if c in SCRIPTS[script]] if script in SCRIPTS else [], 1.0
+            evidence, [c for c in codes if c in _SCRIPTS[script]] if script in _SCRIPTS else [], 1.0
         )
     for token in _TOKENS.findall(text):
         _share(evidence, [c for c in codes if token in _SMALL_WORDS.get(c, ())], 1.0)

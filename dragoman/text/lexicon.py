@@ -19,7 +19,7 @@ import numpy as np
 KEPT = 32
 """Translations of a word that are kept, the likeliest."""
 
-PADDING = np.iinfo(np.int64).max
+_PADDING = np.iinfo(np.int64).max
 
 Pairs = tuple[np.ndarray, np.ndarray]
 """Sources (B, S) and targets (B, T), padded on the right."""
@@ -50,7 +50,7 @@ class Model1:
         sentence begins with."""
         batches = [_joined(sources, targets, pad) for sources, targets in corpus]
         table = np.unique(np.concatenate([np.unique(batch) for batch in batches]))
-        table = table[table < PADDING]
+        table = table[table < _PADDING]
         # (E,) each: the entries of the table, ...
         self.x, self.y = table >> 32, table & (2**32 - 1)
         self.t = np.full(len(table), 1 / len(np.unique(self.y)))  # ... and their values
@@ -108,5 +108,5 @@ def _joined(sources: np.ndarray, targets: np.ndarray, pad: int) -> np.ndarray:
     rows, columns = np.nonzero(targets != pad)
     x = np.pad(sources.astype(np.int64), ((0, 0), (1, 0)), constant_values=pad)[rows]
     joined = x << 32 | targets[rows, columns, None].astype(np.int64)
-    joined[:, 1:][x[:, 1:] == pad] = PADDING
+    joined[:, 1:][x[:, 1:] == pad] = _PADDING
     return joined

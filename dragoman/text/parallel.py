@@ -22,11 +22,11 @@ from dragoman.errors import CorpusError
 from dragoman.settings import environment_number
 
 MADE = "<BT>"  # in front of a source that a model made of its target
-LONGEST_LINE = 2**20  # bytes
+_LONGEST_LINE = 2**20  # bytes
 LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
-LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
+_LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
 BLOCK = 2**20  # bytes read at once
-PACKED = {".gz": gzip.open, ".bz2": bz2.open}
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 _BOM = b"\xef\xbb\xbf"
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?")
 
@@ -117,7 +117,7 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
     if len(sources) != len(targets):
         raise CorpusError(
             f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its "
-            f"partner."
+            "partner."
         )
     return list(zip(sources, targets, strict=True))
 
@@ -193,7 +193,7 @@ class _Limits:
 
     def __init__(self, path: str | Path):
         self.longest = environment_number(
-            LONGEST_LINE_VARIABLE, LONGEST_LINE, at_least=1, at_most=2**40
+            _LONGEST_LINE_VARIABLE, _LONGEST_LINE, at_least=1, at_most=2**40
         )
         self._path, self._total = path, 0
         self._packed = (
@@ -203,18 +203,18 @@ class _Limits:
     def check_line(self, number: int, size: int) -> None:
         if size > self.longest:
             raise CorpusError(
-                f"{self._path} line {number} has over {self.longest:,} bytes: is it text? "
-                f"Set {LONGEST_LINE_VARIABLE} to allow it."
+                f"{self._path} line {number} has over {self.longest:,} bytes: is it text? Set "
+                f"{_LONGEST_LINE_VARIABLE} to allow it."
             )
 
     def check_swelling(self, size: int) -> None:
         self._total += size
-        if self._packed is None or self.longest != LONGEST_LINE:
+        if self._packed is None or self.longest != _LONGEST_LINE:
             return
         if self._total > LARGEST_SWELLING * self._packed + 2**26:
             raise CorpusError(
-                f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? "
-                f"Set {LONGEST_LINE_VARIABLE}={2 * LONGEST_LINE} to read it all the same."
+                f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? Set "
+                f"{_LONGEST_LINE_VARIABLE}={2 * _LONGEST_LINE} to read it all the same."
             )
 
 
@@ -230,7 +230,7 @@ def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
 
 
 def is_packed(name: str | Path) -> bool:
-    return Path(name).suffix in PACKED
+    return Path(name).suffix in _PACKED
 
 
 def unpacked_name(name: str | Path) -> str:
@@ -247,7 +247,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
     if str(path) == "-":
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
-        return PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]
+        return _PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]
     except FileNotFoundError:
         raise CorpusError(f"{path}: no such file.") from None
     except OSError as error:
@@ -260,8 +260,7 @@ def _decode(raw: bytes, path: str | Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise CorpusError(
             f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is "
-            f"0x{raw[error.start]:02x}. "
-            f"Convert the file, for example with iconv -t UTF-8."
+            f"0x{raw[error.start]:02x}. Convert the file, for example with iconv -t UTF-8."
         ) from None
 
 

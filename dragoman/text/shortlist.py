@@ -16,7 +16,7 @@ import safetensors.numpy
 from dragoman.errors import BundleError
 from dragoman.text.vocabulary import Vocabulary
 
-NAMES = ("always", "candidates", "ends")
+_NAMES = ("always", "candidates", "ends")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Shortlist:
 
     def to_bytes(self) -> bytes:
         return safetensors.numpy.save(
-            {name: getattr(self, name).astype(np.uint32) for name in NAMES}
+            {name: getattr(self, name).astype(np.uint32) for name in _NAMES}
         )
 
     @classmethod
@@ -45,13 +45,13 @@ class Shortlist:
         cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary
     ) -> "Shortlist":
         """What `to_bytes` wrote, if it fits these vocabularies."""
-        if sorted(stored) != sorted(NAMES) or any(
+        if sorted(stored) != sorted(_NAMES) or any(
             a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
-                f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each."
+                f"the shortlist is not made of {', '.join(_NAMES)}, whole numbers in a row each."
             )
-        always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)
+        always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
         if (
             len(ends) != len(source)
             or (np.diff(ends, prepend=0) < 0).any()

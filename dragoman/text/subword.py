@@ -36,15 +36,15 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.untrusted import parsed_json
 
-SENTENCES_AT_ONCE = 10_000  # whose words are counted
+_SENTENCES_AT_ONCE = 10_000  # whose words are counted
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
-VARIANTS = 32  # segmentations of a word to draw from
+_VARIANTS = 32  # segmentations of a word to draw from
 WORDS_REMEMBERED = 400_000  # 200 bytes each, or a little more
-VARIANTS_REMEMBERED = 1_000_000
-LONGEST_REMEMBERED = 30  # characters
+_VARIANTS_REMEMBERED = 1_000_000
+_LONGEST_REMEMBERED = 30  # characters
 # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
-LONGEST_REPLACEMENT = 256
-LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
+_LONGEST_REPLACEMENT = 256
+_LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
 # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
@@ -91,7 +91,7 @@ def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
     normaliser = sentencepiece.SentencePieceNormalizer(rule_name=normalisation)
     counts = Counter[str]()
     sentences = iter(sentences)
-    while some := list(islice(sentences, SENTENCES_AT_ONCE)):
+    while some := list(islice(sentences, _SENTENCES_AT_ONCE)):
         counts.update(" ".join(normaliser.normalize(some)).replace(WORD_START, " ").split(" "))
     del counts[""]
     return counts
@@ -155,7 +155,7 @@ class BytePairs:
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
         self._whole = _Segmentations[str](WORDS_REMEMBERED)
         # those of one rate of dropout
-        self._variants = _Segmentations[_Variant](VARIANTS_REMEMBERED)
+        self._variants = _Segmentations[_Variant](_VARIANTS_REMEMBERED)
         self._rate = 0.0
 
     @classmethod
@@ -236,12 +236,12 @@ class BytePairs:
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
-            self._variants = _Segmentations(VARIANTS_REMEMBERED)
+            self._variants = _Segmentations(_VARIANTS_REMEMBERED)
             self._rate = rate
         # A long word is a whole sentence where a script has no spaces, and is not met again: it
         # needs no stock.
         keys = [
-            (word, number % VARIANTS if len(word) < LONGEST_REMEMBERED else number)
+            (word, number % _VARIANTS if len(word) < _LONGEST_REMEMBERED else number)
             for word, number in zip(words, numbers, strict=True)
         ]
         return self._variants.joined(keys, words_of_text, self._cut_with_dropout)
@@ -455,10 +455,10 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         processor.load_from_serialized_proto(model)
     except (RuntimeError, ValueError) as error:
         raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
-    if longest > LONGEST_REPLACEMENT:
+    if longest > _LONGEST_REPLACEMENT:
         raise BundleError(
             f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a "
-            f"few."
+            "few."
         )
     return processor
 
@@ -468,9 +468,9 @@ def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
         pieces = tuple(processor.id_to_piece(list(range(processor.get_piece_size()))))
     except UnicodeDecodeError:
         raise BundleError("the SentencePiece model has a piece that is not UTF-8.") from None
-    if max(map(len, pieces), default=0) > LONGEST_PIECE:
+    if max(map(len, pieces), default=0) > _LONGEST_PIECE:
         raise BundleError(
-            f"the SentencePiece model has a piece of more than {LONGEST_PIECE} characters."
+            f"the SentencePiece model has a piece of more than {_LONGEST_PIECE} characters."
         )
     return pieces
 

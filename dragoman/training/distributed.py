@@ -158,8 +158,7 @@ def joined(device: str) -> Iterator[Ranks]:
         ranks.end_unless_first_to_fail()
         raise RunError(
             "another rank was lost. With torchrun --max-restarts the run goes on from its last "
-            "checkpoint by itself; "
-            "else start it again with --resume."
+            "checkpoint by itself; else start it again with --resume."
         ) from None
     dist.destroy_process_group()
 

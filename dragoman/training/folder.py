@@ -20,7 +20,7 @@ from dragoman.config import (
     Config,
     explicit_settings,
     flatten,
-    from_tree,
+    from_saved,
     make_config,
     replace,
     write_toml,
@@ -32,16 +32,16 @@ from dragoman.presets import PRESETS
 from dragoman.settings import leaves, read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
-SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
-_LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
-CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
+_SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
+_LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given")
+_CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
     "training.validate_every",
     "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
     "training.consistency",
     "data.test",
 }  # fmt: skip
-SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
+_SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder if need be and keep other processes out of it."""
     with storage_errors(f"opening the run {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK, "w")  # noqa: SIM115 (held until the end)
+        file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +74,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    return (folder / SETTINGS).exists()
+    return (folder / _SETTINGS).exists()
 
 
 def is_finished(folder: Path) -> bool:
@@ -122,22 +122,21 @@ def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
     folder = config.data.prepared
     wanted = flatten(config)
     prepared = prepared_settings(Path(folder))
-    for key in named.keys() & prepared.keys() - SHAPES_NO_DATA:
+    for key in named.keys() & prepared.keys() - _SHAPES_NO_DATA:
         if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
             raise ConfigError(
                 f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave "
-                f"that out, "
-                f"or prepare another folder."
+                "that out, or prepare another folder."
             )
     return replace(
-        config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())}
+        config, {key: prepared[key] for key in prepared.keys() - (_SHAPES_NO_DATA & named.keys())}
     )
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
     """The run's own settings, with those changed that may change; any other difference is
     refused."""
-    saved = from_tree(read_toml(folder / SETTINGS))
+    saved = from_saved(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one
@@ -149,12 +148,12 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
         named = sizes | named
     old, new = flatten(saved), flatten(replace(saved, named))
     for key in new:
-        if key not in CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
+        if key not in _CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
             raise RunError(
-                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: "
-                f"resume with the same settings, or start in another folder."
+                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: resume with the "
+                "same settings, or start in another folder."
             )
-    config = replace(saved, {key: new[key] for key in CHANGEABLE})
+    config = replace(saved, {key: new[key] for key in _CHANGEABLE})
     if config != saved:
         write_settings(folder, config)
     return config
@@ -162,7 +161,7 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
 
 def write_settings(folder: Path, config: Config) -> None:
     with storage_errors(f"writing the settings of {folder}"):
-        write_atomically(folder / SETTINGS, write_toml(config).encode())
+        write_atomically(folder / _SETTINGS, write_toml(config).encode())
 
 
 def _same_files(old: Any, new: Any) -> bool:

@@ -126,9 +126,9 @@ class PackedGradients(Gradients):
         if packed is None:
             super().add(batch, tokens)
         else:
-            self.add_packed(packed.twice() if self._consistency else packed, tokens)
+            self._add_packed(packed.twice() if self._consistency else packed, tokens)
 
-    def add_packed(self, batch: PackedBatch, tokens: int) -> None:
+    def _add_packed(self, batch: PackedBatch, tokens: int) -> None:
         ints = torch.from_numpy(batch.ints)
         if self._device.type != "cuda":
             self._compute(batch.shape, ints, torch.tensor(1 / tokens))

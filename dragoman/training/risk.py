@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, make_batch, pad
-from dragoman.evaluate.gleu import gleu
+from dragoman.evaluate.metrics import gleu
 from dragoman.model.build import Model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops

@@ -229,8 +229,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
         f"{languages}: {len(store):,} pairs, {int(store.source_lengths.sum()):,} source and "
-        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for "
-        f"validation"
+        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs "
+        "for validation"
     )
     console.print(
         f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "

@@ -36,7 +36,7 @@ from dragoman.training.validation import Validator
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
     return isinstance(
         error, torch.OutOfMemoryError | MemoryError
@@ -115,7 +115,7 @@ class Trainer:
             self.progress.position = position
             self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
-                self.validate_and_save(journal)
+                self._validate_and_save(journal)
                 if self.progress.best_step == self.progress.step:
                     at_best()
             elif self._due(self.config.training.checkpoint_every):
@@ -182,19 +182,17 @@ class Trainer:
             try:
                 return self.accumulate(batches, step, tokens)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
+                if not _is_out_of_memory(error):
                     raise
                 if self.model is not self.whole:  # the other ranks wait in the middle of the model
                     raise RunError(
                         f"step {step} does not fit into memory; {self._last_saved()}. Go on with "
-                        f"more ranks, or start "
-                        f"again with a lower training.micro_batch_tokens."
+                        "more ranks, or start again with a lower training.micro_batch_tokens."
                     ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
                         f"step {step}: one sentence alone does not fit into memory; "
-                        f"{self._last_saved()}. "
-                        f"Lower data.max_length or choose a smaller model."
+                        f"{self._last_saved()}. Lower data.max_length or choose a smaller model."
                     ) from None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -222,7 +220,7 @@ class Trainer:
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
             self.gradients.add(batch, tokens)
 
-    def validate_and_save(self, journal: Journal) -> None:
+    def _validate_and_save(self, journal: Journal) -> None:
         """The steps made are saved even if the validation fails."""
         self.settle(journal)
         try:
@@ -285,7 +283,7 @@ class Trainer:
                 self.gradients.sums.tolist()  # wait for it
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or self.model is not self.whole:
+            if not _is_out_of_memory(error) or self.model is not self.whole:
                 raise
         self.gradients.clear()
         return elapsed
@@ -314,9 +312,8 @@ class Trainer:
             f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items()
         )
         return (
-            f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. "
-            f"{_GENTLER} "
-            f"The batch: {named}."
+            f"step {step}: the loss is {loss} or its gradient is not finite; "
+            f"{self._last_saved()}. {_GENTLER} The batch: {named}."
         )
 
     def _last_saved(self) -> str:

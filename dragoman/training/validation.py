@@ -10,9 +10,10 @@ import torch
 
 from dragoman.config import Config
 from dragoman.data.prepare import Sentences
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.evaluate.metrics import bleu
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
 from dragoman.training.distributed import ALONE, Ranks
@@ -26,7 +27,7 @@ class Validator:
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
         engine = TorchEngine(model, codec.source, codec.target, device)
-        self._translator = Translator(engine, codec, config)
+        self._translator = InspectableTranslator(engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
         """With the beam of validation."""

@@ -24,7 +24,8 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
 from tests.conftest import SMALL, toy_pairs, write_corpus
 
@@ -325,7 +326,7 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("attention.similarity", "cosine"), ("attention.span", "local"),
-    ("attention.heads_layout", "shared"),
+    ("attention.heads_layout", "multi-query"),
      ("attention.projections", False), ("attention.memory", "same-layer"),
      ("positions.kind", "rotary"),
      ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False),

@@ -54,7 +54,9 @@ def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabula
     rows = np.arange(len(SOURCES))
     said = np.full(len(SOURCES), 2)
     ours = listed.step(listed.start(SOURCES), rows, said, None).log_probs
-    whole = listed.whole.step(listed.whole.start(SOURCES), rows, said, None).log_probs
+    whole = listed.without_shortlist.step(
+        listed.without_shortlist.start(SOURCES), rows, said, None
+    ).log_probs
     for row, source in enumerate(SOURCES):
         allowed = lists().of(source)
         wanted = whole[row, allowed] - np.logaddexp.reduce(whole[row, allowed])
@@ -95,7 +97,9 @@ def test_given_translations_are_scored_among_all_pieces() -> None:
     listed = engine(int8=True)
     targets = [[40, 41], [42], [43, 44, 45], [46]]
     for ours, wanted in zip(
-        listed.score(SOURCES, targets), listed.whole.score(SOURCES, targets), strict=True
+        listed.score(SOURCES, targets),
+        listed.without_shortlist.score(SOURCES, targets),
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, wanted)
 
@@ -148,7 +152,10 @@ def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path
         beam_search(e, sources, DecodingConfig(beam=2)) for e in (one, Ensemble([one, one]))
     )
     assert [h[0].tokens for h in together] == [h[0].tokens for h in alone]
-    assert Ensemble([one, one]).whole.members == [one.whole, one.whole]
+    assert Ensemble([one, one]).without_shortlist.members == [
+        one.without_shortlist,
+        one.without_shortlist,
+    ]
 
 
 def test_a_damaged_or_forged_file_is_one_clear_line(converted: Path, tmp_path: Path) -> None:

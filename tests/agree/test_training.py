@@ -21,7 +21,7 @@ from dragoman.cli.options import load_model
 from dragoman.config import Corpus, make_config
 from dragoman.data.batches import collate
 from dragoman.data.prepare import prepare
-from dragoman.decode.translator import load
+from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
@@ -356,14 +356,14 @@ def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> 
     assert not run().finished
     step = Checkpoints(folder / "checkpoints", 1).newest().best_step
     assert 0 < step < 100
-    (note,) = load(folder).notes
+    (note,) = Translator.load(folder).notes
     assert f"has not ended; this is step {step} of 3,000, validation BLEU" in note
     load_model(str(folder), "cpu", "auto")
     assert note in capsys.readouterr().err
     monkeypatch.setattr(_Interruption, "requested", lambda self: False)
     settings["training.max_steps"] = step + 3
     assert run(resume=True).finished
-    assert load(folder).notes == ()
+    assert Translator.load(folder).notes == ()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:

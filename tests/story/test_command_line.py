@@ -136,14 +136,14 @@ def test_a_card_is_a_table_and_counts_parameters_by_part(dragoman, trained) -> N
 
 def test_a_card_and_the_plan_tell_what_is_not_default(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(60))
-    unusual = ["model.positions.kind=relative", "model.attention.heads_layout=shared"]
+    unusual = ["model.positions.kind=relative", "model.attention.heads_layout=multi-query"]
     sets = [word for setting in unusual for word in ("--set", setting)]
     run = tmp_path / "run"
     answer = dragoman(
         "train", *corpus, "--out", run, *QUICK_RUN, *sets, "--set", "training.max_steps=1"
     )
     card = dragoman("info", run).out
-    for words in ("positions.kind=relative", "attention.heads_layout=shared"):
+    for words in ("positions.kind=relative", "attention.heads_layout=multi-query"):
         assert words in answer.err
         assert words in card
 

@@ -128,7 +128,7 @@ def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch)
 
 
 def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks() -> None:
-    service = Service([dragoman.bundle.BUNDLED])
+    service = Service(dragoman.bundle.bundled_models())
     with gzip.open(EXAMPLES, "rt", encoding="utf-8") as file:
         prose = file.read()[:5000]
 

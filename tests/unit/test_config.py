@@ -11,12 +11,14 @@ from dragoman.config import (
     DataConfig,
     describe_settings,
     flatten,
+    from_saved,
     from_tree,
     make_config,
     parse_set,
+    replace,
     write_toml,
 )
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.distances import DISTANCES
@@ -135,7 +137,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             "shape of projections",
         ),
         (
-            {"model.attention.projections": False, "model.attention.heads_layout": "shared"},
+            {"model.attention.projections": False, "model.attention.heads_layout": "multi-query"},
             "shape of projections",
         ),
         ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
@@ -178,9 +180,9 @@ def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
     ("setting", "value", "meant"),
     [
         ("model.positions.kind", "rope", "rotary"),
-        ("model.attention.heads_layout", "mqa", "shared"),
-        ("model.attention.similarity", "mqa", "model.attention.heads_layout=shared"),
-        ("model.mqa", True, "model.attention.heads_layout=shared"),
+        ("model.attention.heads_layout", "mqa", "multi-query"),
+        ("model.attention.similarity", "mqa", "model.attention.heads_layout=multi-query"),
+        ("model.mqa", True, "model.attention.heads_layout=multi-query"),
         ("training.lr", 1e-3, "training.learning_rate"),
         ("model.d_model", 512, "model.width"),
         ("label_smoothing", 0.1, "training.label_smoothing"),
@@ -197,3 +199,15 @@ def test_an_alias_is_no_name_of_ours() -> None:
     """Otherwise the hint would lead away from what was written right."""
     ours = {name.rsplit(".", 1)[-1] for name, _, _ in describe_settings()}
     assert not ours & aliases_of(Config).keys()
+
+
+def test_a_value_that_was_renamed_is_refused_by_its_new_name_but_read_from_what_was_saved() -> None:
+    old = {"model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4}}
+    with pytest.raises(ConfigError, match="heads_layout=shared is called multi-query now"):
+        from_tree(old)
+    assert from_saved(old) == replace(
+        Config(),
+        {"model.attention.heads_layout": "multi-query", "model.width": 64, "model.heads": 4},
+    )
+    with pytest.raises(ConfigError, match=r"model\.attention is 3"):
+        from_saved({"model": {"attention": 3}})

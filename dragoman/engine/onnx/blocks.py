@@ -157,6 +157,6 @@ def _block_size(columns: int) -> int:
     if columns % SMALLEST_BLOCK:
         raise ConversionError(
             f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
-            f"leave out --int8."
+            "leave out --int8."
         )
     return min(LARGEST_BLOCK, columns & -columns)

@@ -286,7 +286,7 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
 
 def test_two_models_serve_two_directions(trained) -> None:
     from dragoman.serve.models import Model, Models
-    from dragoman.text.codec import Languages
+    from dragoman.text.languages import Languages
 
     class Reading:
         def __init__(self, sources, targets):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dragoman.config import TextConfig
 from dragoman.errors import ConfigError
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
 from tests.conftest import NUMBERS, toy_pairs
 

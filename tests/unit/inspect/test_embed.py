@@ -1,8 +1,6 @@
 """Sentences as vectors."""
 
 import json
-from dataclasses import replace as with_field
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,15 +9,14 @@ import torch
 import dragoman
 from dragoman.config import Corpus, replace
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.translator import Request, Translator
-from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.training.run import train
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from tests.conftest import SMALL, small_engine, toy_pairs, write_corpus
 
 
 @pytest.fixture(scope="module")
-def translator(trained) -> Translator:
+def translator(trained) -> InspectableTranslator:
     return dragoman.load(trained, device="cpu")
 
 
@@ -37,12 +34,12 @@ def test_a_vector_is_the_direction_of_the_mean_over_the_encoders_outputs(transla
 
 
 def test_a_long_text_is_the_mean_of_its_parts_each_as_heavy_as_it_is_long(translator) -> None:
-    narrow = Translator(
+    narrow = InspectableTranslator(
         translator.engine,
         translator.codec,
         replace(translator.config, {"decoding.max_source_length": 4}),
     )
-    parts = [part.ids for part in narrow._parts(["eins zwei drei vier fünf"], Request())]
+    parts = [part.ids for part in narrow.split(["eins zwei drei vier fünf"])]
     assert len(parts) > 1
     mean = np.average(translator.engine.embed(parts), axis=0, weights=[*map(len, parts)])
     np.testing.assert_allclose(
@@ -53,13 +50,12 @@ def test_a_long_text_is_the_mean_of_its_parts_each_as_heavy_as_it_is_long(transl
 def test_without_an_encoder_there_are_no_vectors(translator) -> None:
     engine = translator.engine
     with pytest.raises(TranslationError, match="load one model"):
-        Translator(Ensemble([engine, engine]), translator.codec, translator.config).embed(["eins"])
-    alone = SimpleNamespace(
-        config=with_field(translator.config.model, architecture="decoder-only"), max_length=None
-    )
-    headless = TorchEngine(alone, engine.source, engine.target, engine.device)
+        InspectableTranslator(
+            Ensemble([engine, engine]), translator.codec, translator.config
+        ).embed(["eins"])
+    headless = small_engine(model__architecture="decoder-only")
     with pytest.raises(TranslationError, match="decoder-only has no encoder"):
-        Translator(headless, translator.codec, translator.config).embed(["eins"])
+        InspectableTranslator(headless, translator.codec, translator.config).embed(["eins"])
 
 
 def test_the_command_gives_lines_or_an_array(dragoman, trained, translator, tmp_path) -> None:

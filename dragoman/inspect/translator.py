@@ -1,0 +1,110 @@
+"""A translator that can be looked into: scores of given translations, attention, embeddings."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+
+import numpy as np
+
+from dragoman.decode.translator import Request, Translator, batches_by_length
+from dragoman.engine.choose import make_engine
+from dragoman.engine.interface import Inspector
+from dragoman.errors import TranslationError
+
+
+class InspectableTranslator(Translator):
+    """What `dragoman.load` gives: translates, and shows how the model comes to its output."""
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], to: str = ""
+    ) -> list[np.ndarray]:
+        """Log-probability of each piece of each target, its end included, given its source."""
+        if len(sources) != len(targets):
+            raise TranslationError(
+                f"there are {len(sources)} sources and {len(targets)} targets to score."
+            )
+        self.check(Request(to=to))
+        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
+        right = self.codec.encode_target(targets)
+        limit = self.engine.max_length
+        for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
+            if limit is not None and len(ids) >= limit:
+                raise TranslationError(
+                    f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}."
+                )
+        scores: list[np.ndarray] = [np.zeros(0)] * len(left)
+        lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
+        tokens = self.config.decoding.batch_tokens or self.engine.batch_tokens
+        for rows in batches_by_length(lengths, tokens):
+            found = self.engine.score([left[r] for r in rows], [right[r] for r in rows])
+            for row, log_probs in zip(rows, found, strict=True):
+                scores[row] = log_probs
+        return scores
+
+    def attention(
+        self,
+        text: str,
+        translation: str | Sequence[str] | None = None,
+        request: Request = Request(),
+    ) -> dict[str, object]:
+        """Every layer and head for a text and its translation.
+
+        The translation is the model's own, or one given as text or as pieces. "source" and "target"
+        are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
+        (L, H, T, S) the weights. Row t of the last two is where the decoder looks to predict target
+        piece t.
+        """
+        if self.inspector is None:
+            raise TranslationError("an ensemble does not show attention: load one model.")
+        source = self.encode_whole(text, request)
+        if translation is None:
+            translation = self.translate([text], request)[0].candidates[0].pieces
+        vocabulary = self.codec.target
+        if isinstance(translation, str):
+            target = self.codec.encode_target([translation])[0]
+        else:
+            target = [vocabulary.ids[piece] for piece in translation]
+        return {
+            "source": [self.codec.source.pieces[i] for i in source],
+            "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
+            **self.inspector.attention_weights(source, target),
+        }
+
+    def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
+        """Each text as a vector of length 1. (N, D)
+
+        Its direction is that of the mean of the encoder's outputs over the text's pieces. The
+        product of two vectors says how close their texts are. The vector of an empty text is 0.
+        """
+        if self.inspector is None:
+            raise TranslationError("an ensemble gives no vectors: load one model.")
+        parts = self.split(texts, request)
+        vectors = np.zeros((len(texts), self.config.model.width))
+        lengths = [len(part.ids) for part in parts]
+        for rows in batches_by_length(lengths, self.engine.batch_tokens):
+            means = self.inspector.embed([parts[row].ids for row in rows])
+            for row, mean in zip(rows, means, strict=True):
+                # A long text is the mean of its parts, each weighted by its length.
+                vectors[parts[row].line] += lengths[row] * mean
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: np.ndarray = (vectors / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+        return unit
+
+    def position_vectors(self, length: int) -> np.ndarray | None:
+        """What the model adds to the words at so many positions (length, D); None: nothing."""
+        return self.inspector.position_vectors(length) if self.inspector is not None else None
+
+    @property
+    def shows_attention(self) -> bool:
+        possible = self.engine.inspector is not None or (self.bundle and find_spec("torch"))
+        return self.engine.has_attention and bool(possible)
+
+    @cached_property
+    def inspector(self) -> Inspector | None:
+        """What shows the inside of the model; None for an ensemble.
+
+        Torch's engine, made on first use if another engine translates.
+        """
+        if self.engine.inspector is not None or self.bundle is None:
+            return self.engine.inspector
+        return make_engine(self.bundle, "cpu", "torch").inspector
