@@ -42,6 +42,8 @@ from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.parallel import read_lines
 
+NOTES_SHOWN = 5  # on standard error; the rest are counted
+
 
 def command(
     texts: Annotated[
@@ -116,9 +118,17 @@ def command(
     watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
     with destination(output) as file, _counter(watched) as count:
         shown = replace(show, terminal=file.isatty())
-        for translation in translator.stream(lines, request, window=1 if typing else None):
+        notes = 0
+        translations = translator.stream(lines, request, window=1 if typing else None)
+        for number, translation in enumerate(translations, start=1):
             count()
             print(shown(translation), end="", file=file, flush=typing)
+            if translation.note:
+                notes += 1
+                if notes <= NOTES_SHOWN:
+                    print(f"dragoman: line {number}: {translation.note}.", file=sys.stderr)
+    if notes > NOTES_SHOWN:
+        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -152,9 +162,11 @@ def _as_json(translation: Translation) -> dict[str, object]:
             "alignment": candidate.alignment,
         }
 
+    note = {"note": translation.note} if translation.note else {}
     return {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
+        **note,
     }
 
 

@@ -22,10 +22,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """A text and its translations, best first."""
+    """A text and its translations, best first. `note`: why it was left as it is, if it was."""
 
     source: str
     candidates: tuple[Candidate, ...]
+    note: str = ""
 
     @property
     def text(self) -> str:

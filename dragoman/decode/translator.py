@@ -28,6 +28,7 @@ from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
+from dragoman.text.languages import known_code, reason_to_keep
 from dragoman.text.segments import split_sentences, split_to_fit
 
 WINDOW_LINES = 2048
@@ -132,7 +133,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translations in the order of the lines, `first` of which came before; memory holds one
         window of them."""
-        self.check(request)
+        request = self.check(request)
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
@@ -140,7 +141,7 @@ class Translator:
 
     def split(self, lines: Sequence[str], request: Request = Request()) -> list["Part"]:
         """First stage: the lines as ids, long ones in several parts, empty ones left out."""
-        self.check(request)
+        request = self.check(request)
         return self._parts(list(lines), request)
 
     def search(
@@ -224,7 +225,7 @@ class Translator:
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        self.check(request)
+        request = self.check(request)
         ids = self.codec.encode_source([text], self._target(text, request))[0]
         longest = self._longest(request)
         if len(ids) > longest:
@@ -241,9 +242,14 @@ class Translator:
         limit = self._settings(request).max_source_length
         return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
 
-    def check(self, request: Request) -> None:
-        """Refuse what this model or search cannot do."""
+    def check(self, request: Request) -> Request:
+        """Refuse what this model or search cannot do; the request with the model's own codes."""
         known = self.codec.languages.sources
+        request = replace(
+            request,
+            to=known_code(request.to, self.codec.languages.targets),
+            source_language=known_code(request.source_language, known),
+        )
         if request.source_language and known and request.source_language not in known:
             raise TranslationError(
                 f"this model does not translate from {request.source_language!r}; it can: "
@@ -265,6 +271,7 @@ class Translator:
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
+        return request
 
     def _target(self, text: str, request: Request) -> str:
         """The language to translate a text into; where nobody says, it depends on that of the
@@ -275,9 +282,23 @@ class Translator:
         return request.to or languages.default_target(source)
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        parts = self._parts(lines, request)
+        notes = [self._reason_to_keep(text, request) for text in lines]
+        # To the model, a line that stays as it is looks empty.
+        read = ["" if note else text for text, note in zip(lines, notes, strict=True)]
+        parts = self._parts(read, request)
         found = self._found_once(parts, first, request)
-        return self.join(lines, parts, found)
+        translations = self.join(lines, parts, found)
+        for row, note in enumerate(notes):
+            if note:
+                translations[row] = Translation(lines[row], (Candidate(lines[row], 0.0),), note)
+        return translations
+
+    def _reason_to_keep(self, text: str, request: Request) -> str:
+        """Why a text is left as it is, if its language was to be detected and is not for us."""
+        if request.source_language or request.observer or not text.strip():
+            return ""
+        languages = self.codec.languages
+        return reason_to_keep(text, languages.sources, self._target(text, request))
 
     def _keeps_numbers(self, request: Request) -> bool:
         return self._settings(request).keep_numbers and not (request.sampling or request.observer)

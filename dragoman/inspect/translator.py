@@ -23,7 +23,7 @@ class InspectableTranslator(Translator):
             raise TranslationError(
                 f"there are {len(sources)} sources and {len(targets)} targets to score."
             )
-        self.check(Request(to=to))
+        to = self.check(Request(to=to)).to
         left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
         right = self.codec.encode_target(targets)
         limit = self.engine.max_length

@@ -91,6 +91,7 @@ class Translated(BaseModel):
     sentences: list[Sentence] | None = Field(
         None, description="What was translated at once, likewise."
     )
+    note: str | None = Field(None, description="Why the text was left as it is, if it was.")
     candidates: list[Candidate]
 
 

@@ -123,7 +123,11 @@ class Service:
         answers = []
         for text in planned:
             candidates = [next(found) for _ in text.parts]
-            sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
+            if text.route.note:
+                (whole,) = text.sentences
+                sentences = [Translation(whole, (Candidate(whole, 0.0),))]
+            else:
+                sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
             answers.append(_translated(text.route, sentences, text.gaps, alignments))
         return answers
 
@@ -166,6 +170,9 @@ class Service:
             route = self.models.route(text, source, target)
             translator = route.model.translator
             request = _request(route, beam, nbest, alignments)
+            if route.note:
+                planned.append(_Text(route, request, [text], [], [], []))
+                continue
             sentences, gaps = split_sentences(text)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
@@ -264,6 +271,7 @@ def _translated(
         sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found]
         if alignments
         else None,
+        note=route.note or None,
         candidates=candidates,
     )
 

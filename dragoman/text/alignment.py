@@ -23,6 +23,7 @@ from itertools import groupby
 import numpy as np
 
 from dragoman.text.detect import COVERED, WORDS, detect
+from dragoman.text.languages import known_code
 from dragoman.text.lexicon import Model1
 from dragoman.text.likeness import Likeness
 from dragoman.text.parallel import Pair
@@ -255,7 +256,8 @@ def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[
         ("source", source, lambda pair: pair.source),
         ("target", target, lambda pair: pair.target),
     ]
-    for name, code, text in sides:
+    for name, named, text in sides:
+        code = known_code(named, COVERED)
         if code not in COVERED:
             continue
         seen: Counter[str] = Counter()
@@ -265,5 +267,5 @@ def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[
             seen[best if found[best] >= 2 * found[code] else code] += 1
         language, count = seen.most_common(1)[0]
         if language != code and count >= MOST_BLOCKS_AGREE * len(blocks):
-            trouble = f"the {name} is said to be {code!r}, and seems to be {language!r}"
+            trouble = f"the {name} is said to be {named!r}, and seems to be {language!r}"
             yield Alarm(blocks[0][0].line, blocks[-1][-1].line, trouble)

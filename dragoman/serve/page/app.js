@@ -74,7 +74,8 @@ async function translate() {
     const { translations: [result] } = await call("v1/translate", question, asked.signal);
     show(result);
     const time = `${Math.round(performance.now() - started)} ms`;
-    tell(false, result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time);
+    const detected = result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time;
+    tell(false, result.note ?? detected);
   } catch (error) {
     if (error.name === "AbortError") return;
     tell(true, error.message);

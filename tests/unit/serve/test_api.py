@@ -83,6 +83,16 @@ def test_auto_names_the_language_it_found(client) -> None:
     assert found["detected"]["language"] == found["source"] == "de"
 
 
+def test_text_that_no_model_reads_comes_back_with_a_note(client) -> None:
+    """And so does text that is in the target language already."""
+    russian, english = "Где находится вокзал?", "Where is the station, please?"
+    found = translate(client, text=[russian, english, "eins"], target="en").json()["translations"]
+    assert [entry["text"] for entry in found] == [russian, english, "one"]
+    assert ["note" in entry for entry in found] == [True, True, False]
+    forced = translate(client, text=russian, source="de", target="EN").json()["translations"][0]
+    assert "note" not in forced
+
+
 def test_models_health_and_figures(client, trained) -> None:
     shown = client.get("/v1/models").json()
     assert shown["models"][0]["name"] == trained.name
