@@ -1,15 +1,19 @@
 """What the documents say runs, loads and exists."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from dragoman import variants
 from dragoman.bundle import read_bundle
 from dragoman.config import make_config
 from dragoman.model.distances import DISTANCES
+from dragoman.serve.app import create_app
+from dragoman.serve.service import Service
 from tests.conftest import SMALL, toy_pairs, write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +127,26 @@ def test_links_and_code_named_in_documents_exist() -> None:
                 file,
                 name,
             )
+
+
+def test_what_is_deployed_uses_options_that_exist(dragoman) -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", dragoman("serve", "--help").out))
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
+    unit = (ROOT / "deploy" / "dragoman.service").read_text()
+    arguments = re.search(r"ARGUMENTS=(.*)$", unit, re.M)[1].split()
+    used = {word for word in [*entry, *arguments] if word.startswith("--")}
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    used |= set(re.findall(r"`(--[a-z-]+)", operate))
+    assert entry[:2] == ["dragoman", "serve"]
+    assert len(used) > 6
+    assert used <= known
+
+
+def test_every_figure_of_the_service_is_described(trained) -> None:
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    with TestClient(create_app(Service([str(trained)], device="cpu"))) as client:
+        names = re.findall(r"^# TYPE (\w+)", client.get("/metrics").text, re.M)
+    assert len(names) > 5
+    for name in names:
+        assert name in operate, name
