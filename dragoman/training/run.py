@@ -34,9 +34,11 @@ from dragoman.training.folder import (
     Wishes,
     holds_run,
     is_finished,
+    keep_parents_card,
     locked,
     new_config,
     resumed_config,
+    unused_by_fine_tuning,
     write_settings,
 )
 from dragoman.training.journal import Journal, NoJournal, duration
@@ -92,6 +94,8 @@ def train(
                 config, data = _settings_and_data(
                     folder, wishes, resume or may_be_restarted() or not ranks.first
                 )
+            for note in unused_by_fine_tuning(wishes) if config.training.init else ():
+                console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Go on with --resume.")
@@ -108,7 +112,10 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
-    codec = read_bundle(config.training.init).codec if config.training.init else None
+    parent = read_bundle(config.training.init) if config.training.init else None
+    codec = parent.codec if parent is not None else None
+    if parent is not None:
+        keep_parents_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():

@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from dragoman.bundle import read_bundle
-from dragoman.presets import PRESETS
+from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.config import replace
+from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
@@ -179,6 +180,31 @@ def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tm
     assert answer.code == 0, answer.err
     assert (tmp_path / "tuned" / "shared.spm").read_bytes() == (trained / "shared.spm").read_bytes()
     assert dragoman("translate", "eins neun", "--model", tmp_path / "tuned").out == "one nine\n"
+
+
+def test_fine_tuning_keeps_search_and_licence_and_says_what_it_does_not_use(
+    dragoman, trained, tmp_path
+) -> None:
+    parent = tmp_path / "parent"
+    bundle = read_bundle(trained)
+    config = replace(bundle.config, {"decoding.by_sentence": True, "decoding.beam": 7})
+    card = bundle.card | {"licence": "CC BY 2.0", "attribution": "those who wrote it"}
+    write_bundle(parent, Bundle(config, bundle.codec, bundle.weights, card))
+    corpus = write_corpus(tmp_path, "new", toy_pairs(200, seed=5))
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "tuned", "--init", parent, "--preset", "tiny",
+        "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.size=300",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "of preset tiny, the settings of training alone are used" in answer.err
+    assert "text.size has no effect" in answer.err
+    tuned = read_bundle(tmp_path / "tuned")
+    assert tuned.config.decoding == config.decoding
+    assert tuned.config.training.learning_rate == FINE_TUNING["training.learning_rate"]
+    assert tuned.config.training.warmup_steps == FINE_TUNING["training.warmup_steps"]
+    assert tuned.card["licence"] == "CC BY 2.0"
+    assert tuned.card["attribution"] == "those who wrote it"
+    assert tuned.card["fine_tuned_from"] == "parent"
 
 
 def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
