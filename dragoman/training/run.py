@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle import Bundle, read_bundle
-from dragoman.config import Config, Corpus, model_summary
+from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
@@ -243,6 +243,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
         f"vocabulary {pieces}"
     )
+    if others := beyond_plain(config.model):
+        console.print(f"runs on PyTorch only, no converter knows it: {', '.join(others)}")
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"
         if trainer.ranks.size > 1
