@@ -68,7 +68,7 @@ def command(
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
         )
-        systems.append((model, translator(sources, request)))
+        systems.append((model, [*translator(sources, request)]))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):
