@@ -5,13 +5,19 @@ import gzip
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from dragoman.bulk.job import Worker
+from dragoman.bulk.run import progress
 from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.cli.translate import arriving
 from dragoman.config import replace
+from dragoman.errors import ConfigError
 from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
@@ -94,6 +100,90 @@ def test_lines_come_from_standard_input(trained) -> None:
         command, input="eins\nzwei drei\n", capture_output=True, text=True, check=True
     )
     assert done.stdout == "one\ntwo three\n"
+
+
+def started(*arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_co_process_answers_each_line_when_it_comes(trained) -> None:
+    """Whoever writes a line and waits for its translation must not wait for the end."""
+    with started("translate", "--model", trained, "--device", "cpu") as process:
+        for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"{translation}\n"
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_lines_that_wait_are_translated_together() -> None:
+    windows = list(arriving([str(number) for number in range(5000)], most=2048))
+    assert [line for window in windows for line in window] == [str(n) for n in range(5000)]
+    assert max(map(len, windows)) == 2048
+
+    def broken():
+        yield "eins"
+        raise ConfigError("the file ends here")
+
+    windows = arriving(broken())
+    assert next(windows) == ["eins"]
+    with pytest.raises(ConfigError, match="ends here"):
+        next(windows)
+
+
+def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("eins\nzwei\ndrei\nvier\n")
+    out = tmp_path / "out.txt"
+    job = ["translate", "--input", source, "--output", out, "--model", trained, "--shard-lines", 1]
+    done = []
+    translate = Worker.translate
+
+    def counted(self: Worker, shard):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(shard.lines)
+        return translate(self, shard)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Worker, "translate", counted)
+        assert dragoman(*job).code == 130
+    assert not out.exists()
+    done.clear()
+    answer = dragoman(*job)
+    assert "shards done before: 2 of 4" in answer.err
+    assert out.read_text() == "one\ntwo\nthree\nfour\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(capsys, monkeypatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("dragoman.bulk.run.time.monotonic", lambda: now)
+    with progress(total=1000, done=100) as advance:
+        for _ in range(4):
+            now += 20.0
+            advance(100)
+    assert capsys.readouterr().err.splitlines() == [
+        "300 of 1,000 lines, 5 lines/s, 0:02:20 left",
+        "500 of 1,000 lines, 5 lines/s, 0:01:40 left",
+    ]
+
+
+def test_sigterm_leaves_nothing_half_written(trained, tmp_path) -> None:
+    output = ("--output", tmp_path / "out.txt")
+    with started("translate", "--model", trained, "--device", "cpu", *output) as process:
+        process.stdin.write("eins\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(tmp_path.glob("*.partial"))
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
