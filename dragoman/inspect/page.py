@@ -29,6 +29,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
     return {
         "text": inspection.text,
         "translation": inspection.translation,
+        "searched": inspection.searched,
         "axes": {
             name: {
                 "pieces": [*map(piece_label, axis.pieces)],
@@ -51,12 +52,14 @@ def payload(inspection: Inspection) -> dict[str, Any]:
             {
                 **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
                 "total": round(node.total, 4),
+                "score": None if node.score is None else round(node.score, 4),
                 "label": piece_label(node.piece),
                 "text": readable([node.piece]),
                 "starts": node.piece.startswith(WORD_START),
             }
             for node in inspection.beam
         ],
+        "base": inspection.base,
         "positions": _packed_signed(inspection.positions)
         if inspection.positions is not None
         else None,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dragoman.config import DecodingConfig
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.decode.search import BeamStep
 from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
@@ -43,7 +45,8 @@ class Node:
     piece: str
     total: float
     fate: str  # "kept", "ended" (a complete hypothesis) or "dropped"
-    best: bool = False  # on the way to the translation that was chosen
+    best: bool = False  # on the way to the translation that the search chose
+    score: float | None = None  # of a complete hypothesis: what search compares
 
 
 class Tree:
@@ -71,6 +74,24 @@ class Tree:
             )
         self._rows = rows
 
+    def add_scores(self, settings: DecodingConfig) -> None:
+        """Divide the totals of complete hypotheses by the length penalty, as search does.
+
+        A coverage penalty, which few models have, is not in it.
+        """
+        penalty = LENGTH_PENALTIES[settings.length_penalty]
+        for node in self.nodes:
+            if node.fate == "ended":
+                node.score = node.total / penalty(self._length(node), settings.alpha)
+
+    def _length(self, node: Node) -> int:
+        """Pieces of a complete hypothesis, its end included."""
+        length = 1
+        while node.parent >= 0:
+            node = self.nodes[node.parent]
+            length += 1
+        return length
+
     def mark_best(self, pieces: Sequence[str]) -> None:
         """Follow the chosen translation from the root; a hypothesis cut off at the largest length
         has no end."""
@@ -89,7 +110,9 @@ class Inspection:
     axes: dict[str, Axis]  # "source", "target" and "said", the target shifted by one
     maps: dict[str, np.ndarray]  # by the names of KINDS, each (L, H, rows, columns)
     beam: list[Node]
+    searched: str  # the translation that the search chose, also if another one was given
     positions: np.ndarray | None  # (max(S, T), D); None where there are none to show
+    base: float | None  # of the wavelengths of sinusoidal positions; None: they are not
 
     def joined(self, kind: str) -> np.ndarray:
         """A family's maps between words instead of pieces. (L, H, row words, column words)"""
@@ -117,11 +140,13 @@ def inspect_sentence(
     (translated,) = translator.translate([text], replace(request, observer=tree.add, nbest=1))
     found = translated.candidates[0]
     tree.mark_best(found.pieces)
+    tree.add_scores(settings)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
+    positions = translator.config.model.positions
     return Inspection(
         text,
         found.text if translation is None else translation,
@@ -132,7 +157,9 @@ def inspect_sentence(
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
         tree.nodes,
+        found.text,
         translator.position_vectors(max(len(source), len(target))),
+        positions.base if positions.kind == "sinusoidal" else None,
     )
 
 

@@ -146,9 +146,11 @@ class Attention(BaseModel):
 
     text: str
     translation: str
+    searched: str
     axes: dict[str, Any]
     maps: list[dict[str, Any]]
     beam: list[dict[str, Any]]
+    base: float | None
     positions: dict[str, Any] | None
 
 

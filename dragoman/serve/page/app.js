@@ -153,6 +153,8 @@ async function openAttention() {
     const data = await call("v1/attention", question);
     $("viewer").hidden = false;
     showViewer($("viewer"), data);
+    const several = sentences.filter(({ source }) => source.trim()).length > 1;
+    $("inside-title").textContent = several ? `Inside the model: “${question.text}”, the sentence at the cursor` : "Inside the model";
     $("look").textContent = "Hide attention";
     $("look").setAttribute("aria-expanded", "true");
   } catch (error) {
