@@ -1,13 +1,20 @@
 """dragoman: trains a translator from two text files, shows what it attends to, and ships it.
 
-import dragoman
-translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
-translator = dragoman.load("runs/de-en")
-translator("Wo ist der Bahnhof?")
-dragoman.load()("Wo ist der Bahnhof?")  # with the model that comes with the package
-translator(["Guten Morgen.", "Danke!"])
+    import dragoman
+
+    translator = dragoman.load()  # the model that comes with the package
+    translator("Wo ist der Bahnhof?", to="en")  # "Where's the station?"
+    translator(["Guten Morgen.", "Danke!"], to="fr", beam=8)
+    found = translator("Das ist gut.", to="en", nbest=3, alignments=True)
+    found.score, found.tokens, found.alignment, found.alternatives
+
+    translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
+    translator = dragoman.load("runs/de-en")
+
+docs/python.md says more.
 """
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +23,29 @@ from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
+    from dragoman.decode.sampling import Sampling
+    from dragoman.decode.translation import Candidate, Translation
+    from dragoman.decode.translator import Request
     from dragoman.inspect.translator import InspectableTranslator as Translator
 
-__all__ = ["DragomanError", "Translator", "__version__", "load", "train"]
+__all__ = [
+    "Candidate", "DragomanError", "Request", "Sampling", "Translation", "Translator",
+    "__version__", "load", "train",
+]  # fmt: skip
+_WHERE = {  # imported on use: `import dragoman` stays light
+    "Candidate": ("dragoman.decode.translation", "Candidate"),
+    "Request": ("dragoman.decode.translator", "Request"),
+    "Sampling": ("dragoman.decode.sampling", "Sampling"),
+    "Translation": ("dragoman.decode.translation", "Translation"),
+    "Translator": ("dragoman.inspect.translator", "InspectableTranslator"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`Translator`, imported on use: `import dragoman` stays light."""
-    if name != "Translator":
+    if name not in _WHERE:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    from dragoman.inspect.translator import InspectableTranslator
-
-    return InspectableTranslator
+    module, found = _WHERE[name]
+    return getattr(importlib.import_module(module), found)
 
 
 def load(
@@ -42,6 +60,11 @@ def load(
 
     Without a folder, one of the models that come with the package: the first that translates from
     the source into the target language.
+
+        dragoman.load()
+        dragoman.load("runs/de-en", device="cuda")
+
+    `device` is auto, cpu, cuda or mps; `engine` is auto, onnx or torch.
     """
     from dragoman.inspect.translator import InspectableTranslator
 
@@ -71,7 +94,8 @@ def train(
         target: File of their translations, line by line.
         out: Folder for the run. The finished model stays there.
         preset: Sizes to start from, such as "tiny" or "base".
-        settings: Settings by dotted name, such as `{"model.norm": "pre"}`.
+        settings: Settings by dotted name or in tables: `{"model.norm": "pre"}`,
+            `{"model": {"norm": "pre"}}`.
         valid: Validation set; without one, pairs are held out.
         test: Test set, scored once, at the end.
         source_language: Needed only if the file's suffix does not name it.

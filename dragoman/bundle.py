@@ -31,7 +31,7 @@ import safetensors.numpy
 from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
-from dragoman.int8 import dequantise, misfit
+from dragoman.int8 import SCALES, dequantise, misfit
 from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -74,6 +74,21 @@ class Bundle:
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
+
+
+def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many numbers each part of a model has. An output without any shares the embeddings'.
+
+    >>> parameters_by_part({"encoder.0.norm": np.zeros(3), "source_embedding.w": np.zeros((2, 2))})
+    {'embeddings': 4, 'encoder': 3, 'decoder': 0, 'output': 0}
+    """
+    counts = {"embeddings": 0, "encoder": 0, "decoder": 0, "output": 0}
+    for name, array in weights.items():
+        first = name.partition(".")[0]
+        part = "embeddings" if first.endswith("embedding") else first.removesuffix("_norm")
+        if not name.endswith(SCALES):  # of int8 matrices
+            counts[part] = counts.get(part, 0) + array.size
+    return counts
 
 
 def bundled_models() -> list[str]:

@@ -36,7 +36,7 @@ READ = {
 }  # fmt: skip
 """The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
 a preset gives them for every architecture, and one that has no heads leaves their number alone."""
-_SIZES = (
+SIZES = (
     "architecture",
     "width",
     "heads",
@@ -65,7 +65,7 @@ def _not_of_this_architecture(
     architecture = given["model.architecture"]
     for name, value in given.items():
         read = not name.startswith("model.") or _within(
-            name, (*_SIZES, *_OF_PRESETS, *READ[architecture])
+            name, (*SIZES, *_OF_PRESETS, *READ[architecture])
         )
         if value != default[name] and not read:
             yield (

@@ -25,12 +25,13 @@ class Variant:
 
     `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `fused`: torch's attention kernel can compute it. `needs`: why the given
-    settings do not go with it.
+    settings do not go with it. `aliases`: what others call it, for the hint in an error.
     """
 
     help: str
     plain: bool = False
     fused: bool = True
+    aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = _nothing
 
 
@@ -107,22 +108,24 @@ def _projections(given: Given) -> Iterator[str]:
 
 
 SIMILARITIES = {
-    "dot": Variant("q·k"),
-    "scaled-dot": Variant("q·k/√K", plain=True),
+    "dot": Variant("q·k", aliases=("luong", "dot-product")),
+    "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
     "cosine": Variant("the cosine, times a factor that each head learns"),
-    "additive": Variant("vᵀ tanh(W q + U k)", fused=False),
+    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp")),
     "concat": Variant("vᵀ[q; k]", fused=False),
 }
 SPANS = {
-    "soft": Variant("all keys", plain=True),
+    "soft": Variant("all keys", plain=True, aliases=("global", "full")),
     "hard": Variant("only the best key", fused=False),
-    "local": Variant("keys near the query's own position"),
+    "local": Variant("keys near the query's own position", aliases=("sliding-window",)),
 }
 HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "multi-query": Variant("heads share keys and values", needs=_projections),
+    "multi-query": Variant(
+        "heads share keys and values", needs=_projections, aliases=("mqa", "multi_query")
+    ),
 }
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
@@ -134,15 +137,31 @@ POSITIONS = {
     "none": Position("no positions"),
     "index": Position("the number of the position", vector=True, needs=_index),
     "sinusoidal": Position(
-        "sines and cosines of many wavelengths", plain=True, vector=True, needs=_even_width
+        "sines and cosines of many wavelengths",
+        plain=True,
+        vector=True,
+        needs=_even_width,
+        aliases=("sin", "sine", "sincos", "fixed"),
     ),
     "learned": Position(
-        "a learned vector for each position", plain=True, vector=True, needs=_reaches
+        "a learned vector for each position",
+        plain=True,
+        vector=True,
+        needs=_reaches,
+        aliases=("trained", "absolute", "embedding"),
     ),
     "rotary": Position(
-        "queries and keys are rotated (RoPE)", in_attention=True, needs=_even_features
+        "queries and keys are rotated (RoPE)",
+        in_attention=True,
+        needs=_even_features,
+        aliases=("rope", "RoPE"),
     ),
-    "relative": Position("a learned number for each distance", in_attention=True, fused=False),
+    "relative": Position(
+        "a learned number for each distance",
+        in_attention=True,
+        fused=False,
+        aliases=("t5", "bias", "shaw"),
+    ),
     "alibi": Position(
         "scores fall with the distance, with a slope per head", in_attention=True, fused=False
     ),

@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +58,12 @@ class Worker:
 
     def translate(self, shard: Shard) -> str:
         """The text of a shard's part."""
-        translations = self._translator.stream(shard.lines, self._job.request, first=shard.first)
+        translations = [*self._translator.stream(shard.lines, self._job.request, first=shard.first)]
+        notes = [(shard.first + i, t.note) for i, t in enumerate(translations, 1) if t.note]
+        if notes:
+            line, note = notes[0]
+            more = f" ({len(notes) - 1:,} more lines stay as they are)" if notes[1:] else ""
+            print(f"dragoman: line {line}: {note}{more}.", file=sys.stderr)
         return "".join(map(self._job.show, translations))
 
     def attempt(self, shard: Shard) -> str | DragomanError:
@@ -78,4 +84,7 @@ class Worker:
                 f"{job.model} on {platform.node()} is a different model, or dragoman has a "
                 "different version there."
             )
-        return Translator.load(",".join(job.folders), job.device, job.engine, self._threads)
+        translator = Translator.load(",".join(job.folders), job.device, job.engine, self._threads)
+        for note in translator.notes:
+            print(f"dragoman: {note}", file=sys.stderr)
+        return translator

@@ -7,7 +7,9 @@ mistake (one line that names place, value and remedy), 2 for wrong usage.
 import errno
 import importlib
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +28,7 @@ from dragoman.cli import (
     score,
     serve,
     synthesize,
+    tokenize,
     train,
     translate,
 )
@@ -50,6 +53,7 @@ app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
 app.command("embed")(embed.command)
+app.command("tokenize")(tokenize.command)
 app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)
@@ -98,6 +102,9 @@ def _import(name: str) -> None:
 
 
 def main() -> None:
+    # SIGTERM becomes an exception, so that files that are half written are swept away.
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         try:
             app()

@@ -1,5 +1,6 @@
 """`dragoman convert`"""
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ def to_onnx(
         learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist, bundle.codec.languages)))
         bundle = replace(bundle, shortlist=learned)
     write_bundle(folder, to_onnx(bundle, int8))
+    _tell(out, f"dragoman translate --model {out}")
 
 
 @app.command("to-ctranslate2")
@@ -59,18 +61,23 @@ def to_ctranslate2(model: In, out: Out) -> None:
     from dragoman.convert.ctranslate2 import to_ctranslate2
 
     to_ctranslate2(read_bundle(model), _new(model, out))
+    _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
 @app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
-    """Write a MarianMT folder for `transformers`. The model must be post-norm with sinusoidal
-    positions.
+    """Write a folder for `transformers`: MarianMT, or Pegasus for a model with model.norm=pre.
 
-    Example: `dragoman convert to-huggingface runs/post runs/post.hf`
+    Example: `dragoman convert to-huggingface runs/demo runs/demo.hf`
     """
     with needs_torch():
         from dragoman.convert.to_huggingface import to_huggingface
     to_huggingface(read_bundle(model), _new(model, out))
+    _tell(
+        out,
+        f"AutoModelForSeq2SeqLM.from_pretrained({out!r}) and "
+        f"MarianTokenizer.from_pretrained({out!r})",
+    )
 
 
 @app.command("from-huggingface")
@@ -82,7 +89,7 @@ def from_huggingface(
     ] = True,
     int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits.")] = False,
 ) -> None:
-    """Make a bundle from a MarianMT folder, such as an OPUS-MT translator.
+    """Make a bundle from a MarianMT folder, such as an OPUS-MT translator, or from our own export.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
     """
@@ -94,6 +101,15 @@ def from_huggingface(
 
         bundle = to_onnx(bundle, int8)
     write_bundle(_new(model, out), bundle)
+    _tell(out, f"dragoman translate --model {out}")
+
+
+def _tell(out: str, loaded_by: str) -> None:
+    """What was written, and how to use it."""
+    sizes = {path.name: path.stat().st_size for path in sorted(Path(out).iterdir())}
+    total = sum(sizes.values()) / 2**20
+    print(f"wrote {out}: {', '.join(sizes)} ({total:.1f} MiB)", file=sys.stderr)
+    print(f"use it: {loaded_by}", file=sys.stderr)
 
 
 def _corpora(

@@ -1,10 +1,12 @@
 """`dragoman evaluate`"""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dragoman.bundle import model_folders
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -17,7 +19,7 @@ from dragoman.cli.options import (
     load_model,
 )
 from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, CorpusError, escaped
+from dragoman.errors import CorpusError, escaped
 from dragoman.text.parallel import read_lines
 
 
@@ -27,7 +29,12 @@ def command(
         list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
     ],
     models: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="A model to score (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model to score; may be repeated. Without it or --hyp: the package's own.",
+        ),
     ] = None,
     hypotheses: Annotated[
         list[str] | None,
@@ -50,17 +57,17 @@ def command(
     """
     from dragoman.evaluate import metrics
 
-    if not models and not hypotheses:
-        raise ConfigError("nothing to evaluate: give --model M or --hyp FILE.")
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
+    if not models and not hypotheses:
+        models = [Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
         translator = load_model(model, device, engine, from_, to)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
         )
-        systems.append((model, translator(sources, request)))
+        systems.append((model, [*translator(sources, request)]))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):

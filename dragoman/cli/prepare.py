@@ -22,6 +22,10 @@ def command(
         str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
     ] = "",
     out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
+    valid: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="SRC TGT", help="Validation set (else held out)."),
+    ] = None,
     from_: From = "",
     to: To = "",
     preset: Annotated[
@@ -48,10 +52,10 @@ def command(
     if Path(out).exists():
         raise RunError(f"{out} already exists: choose another --out.")
     given = parse_set(set_ or [])
-    if source:
-        given["data.corpora"] = [
-            to_tree(c) for c in name_languages([Corpus(source, target, from_, to)])
-        ]
+    for name, files in (("corpora", (source, target)), ("valid", valid)):
+        if files and files[0]:
+            (corpus,) = name_languages([Corpus(*files, from_, to)])
+            given[f"data.{name}"] = [to_tree(corpus)]
     settings = make_config(preset, config, given)
     if not settings.data.corpora:
         raise ConfigError(

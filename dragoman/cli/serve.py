@@ -32,6 +32,10 @@ def command(
             envvar="DRAGOMAN_API_KEY", help="Key that clients must send.", show_default=False
         ),
     ] = "",
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(metavar="F.toml", help="Several keys with limits each; may be repeated."),
+    ] = None,
     queue: Annotated[
         int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
     ] = 1024,
@@ -60,6 +64,15 @@ def command(
         list[str] | None,
         typer.Option(help="A site whose pages may call the service (repeatable)."),
     ] = None,
+    root_path: Annotated[
+        str, typer.Option(help="Where a proxy shows the service, such as /translate.")
+    ] = "",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line of JSON on stderr for each request.")
+    ] = False,
+    cache: Annotated[
+        int, typer.Option(min=0, help="Translated texts to keep for whoever asks again.")
+    ] = 0,
     engine: EngineName = "auto",
     device: Device = "auto",
 ) -> None:
@@ -71,6 +84,7 @@ def command(
     try:
         from dragoman.serve.app import create_app
         from dragoman.serve.connection import ConnectionLimits
+        from dragoman.serve.keys import Keys
         from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
@@ -82,10 +96,17 @@ def command(
 
     listener = listen(host, port)
     limits = Limits(
-        queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work
+        queue_lines=queue,
+        time_limit_s=time_limit,
+        max_characters=max_characters,
+        max_work=max_work,
+        cache_texts=cache,
     )
     app = create_app(
-        Service(model or bundled_models(), limits, api_key, device, engine), allow_origin or ()
+        Service(model or bundled_models(), limits, api_key, device, engine, Keys.read(keys or ())),
+        allow_origin or (),
+        root_path=root_path,
+        access_log=access_log,
     )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # what is loaded now stays: no need to look through all of it for garbage, over and over

@@ -1,4 +1,4 @@
-"""A MarianMT folder, such as the OPUS-MT translators, as a bundle.
+"""A MarianMT folder, such as the OPUS-MT translators, as a bundle; or what `to_huggingface` wrote.
 
 It holds `config.json`, `source.spm`, `target.spm`, `vocab.json`, and weights in `model.safetensors`
 or `pytorch_model.bin`; the latter is the one pickle that dragoman ever reads, and of it tensors
@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
-from dragoman.config import Config, make_config
+from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
 from dragoman.plain_weights import Shape, check_plain_weights, sinusoids
 from dragoman.text.codec import Codec
-from dragoman.text.languages import Languages
-from dragoman.text.subword import MarianPieces
+from dragoman.text.languages import LANGUAGES_FILE, Languages
+from dragoman.text.subword import BytePairs, MarianPieces
 from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
@@ -39,6 +39,11 @@ _MUST_BE = {  # settings of older folders that change the model
 }
 _SAFETENSORS, _PICKLE = "model.safetensors", "pytorch_model.bin"
 _EMBEDDINGS, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+
+
+# how `transformers` calls what we can read, and how people do
+_TYPES = {"marian": "MarianMT", "pegasus": "Pegasus"}
+_LARGEST_LANGUAGES = 2**16  # bytes
 
 
 def from_huggingface(folder: Path) -> Bundle:
@@ -68,13 +73,14 @@ def _read_folder(folder: Path) -> Bundle:
     if _BIAS in theirs and theirs[_BIAS].any():
         weights["output.bias"] = theirs[_BIAS][0]
         config = _config(settings, tied="all" if scaled else "none", output_bias=True)
-    spm = [_read(folder, name, LARGEST_VOCABULARY) for name in ("source.spm", "target.spm")]
-    languages = _languages(folder, pieces)
-    codec = Codec(MarianPieces(spm[0], pieces), MarianPieces(spm[1], pieces), languages)
+    codec = _codec(folder, settings, pieces)
+    if isinstance(codec.source_segmenter, BytePairs):
+        config = replace(config, {"text.vocabulary": "bpe", "text.size": len(pieces)})
+    languages = codec.languages
     card = {
         "from": list(languages.sources),
         "to": list(languages.targets),
-        "converted_from": f"MarianMT, {folder.name}",
+        "converted_from": f"{_TYPES[settings['model_type']]}, {folder.name}",
         "parameters": sum(array.size for array in weights.values()),
     }
     contiguous = {
@@ -96,6 +102,7 @@ def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> C
             "model.decoder_layers": settings.get("decoder_layers"),
             "model.activation": ACTIVATIONS[settings["activation_function"]],
             "model.dropout": settings.get("dropout", 0.1),
+            "model.norm": "post" if settings["model_type"] == "marian" else "pre",
             "model.tied": tied,
             "model.output_bias": output_bias,
             "decoding.beam": settings.get("num_beams", 4),
@@ -107,11 +114,12 @@ def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> C
 
 
 def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
-    if settings.get("model_type") != "marian":
+    if settings.get("model_type") not in list(_TYPES):
         raise ConversionError(
             f"{folder} holds a model of type {settings.get('model_type')!r}, not of type 'marian'."
         )
-    for name, wanted in _MUST_BE.items():
+    marian = settings["model_type"] == "marian"
+    for name, wanted in _MUST_BE.items() if marian else ():
         if settings.get(name, wanted) != wanted:
             raise ConversionError(
                 f"{folder}: dragoman does not support a MarianMT with {name}={settings[name]}."
@@ -126,8 +134,6 @@ def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
         raise ConversionError(
             f"{folder}: activation {settings.get('activation_function')!r} is unknown."
         )
-    if settings.get("decoder_start_token_id") != settings.get("pad_token_id"):
-        raise ConversionError(f"{folder}: targets do not begin with <pad>, as MarianMT's do.")
 
 
 def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
@@ -150,11 +156,28 @@ def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
     return pieces
 
 
-def _languages(folder: Path, pieces: list[str]) -> Languages:
-    """From the tags if a model has several targets, else from the tokenizer's settings.
+def _codec(folder: Path, settings: dict[str, Any], pieces: list[str]) -> Codec:
+    """Targets begin with `<pad>` in MarianMT, and with `<s>` in what we exported ourselves.
 
-    These may name no language.
+    There both sides have one SentencePiece model, and ids are its own numbers.
     """
+    spm = [_read(folder, name, LARGEST_VOCABULARY) for name in ("source.spm", "target.spm")]
+    languages = _languages(folder, pieces)
+    start = settings.get("decoder_start_token_id")
+    if start == settings.get("pad_token_id"):
+        return Codec(MarianPieces(spm[0], pieces), MarianPieces(spm[1], pieces), languages)
+    ours = BytePairs(spm[0])
+    same = spm[0] == spm[1] and ours.vocabulary.pieces == tuple(pieces)
+    if not same or start != ours.vocabulary.bos:
+        raise ConversionError(f"{folder}: targets do not begin with <pad>, as MarianMT's do.")
+    return Codec(ours, ours, languages)
+
+
+def _languages(folder: Path, pieces: list[str]) -> Languages:
+    """From our own file if we exported the model, from the tags if it has several targets; else
+    from the tokenizer's settings, which may say nothing."""
+    if (folder / LANGUAGES_FILE).exists():
+        return Languages.from_bytes(_read(folder, LANGUAGES_FILE, _LARGEST_LANGUAGES))
     tags = tuple(piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<"))
     named = (
         _read_json(folder, "tokenizer_config.json")

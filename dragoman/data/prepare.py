@@ -56,6 +56,7 @@ from dragoman.data.store import (
 )
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
+from dragoman.text.alignment import find_alarms, places_of_blocks
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
@@ -69,6 +70,7 @@ from dragoman.text.doctor import (
 )
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import (
+    Pair,
     language_of,
     languages_of_tsv,
     paired_shards,
@@ -152,6 +154,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         text = _copy(corpora, aside, workers)
         looks = _look(text, aside / "looks", workers)
         reports, valid = _examine(corpora, text, looks, config)
+        alarms = _alarms(corpora, text)
         if not sum(report.usable for report in reports):
             raise CorpusError(
                 f"{', '.join(c.source for c in corpora)}: there are no pairs to train on."
@@ -174,7 +177,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         corpora, text, looks, held_out, codec, config.data.max_length
     )
     (aside / "looks").unlink()
-    notes = _notes(corpora, reports, kept_out, len(valid.sources), config)
+    notes = alarms + _notes(corpora, reports, kept_out, len(valid.sources), config)
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the "
@@ -198,23 +201,50 @@ def _notes(
 ) -> list[str]:
     """What is wrong with the corpora, and how many pairs of each were held out.
 
-    Also how many of these are for validation.
+    Both directions of the same two files have the same troubles, which are reported once.
     """
+    told = _once(corpora)
     notes = [
-        f"{c.source}: {finding}"
-        for c, r in zip(corpora, reports, strict=True)
-        for finding in r.findings
+        f"{corpora[row].source}: {finding}" for row in told for finding in reports[row].findings
     ]
     if config.data.exclude:
         notes += [
-            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
-            for corpus, count in zip(corpora, kept_out, strict=True) if count
-        ]  # fmt: skip
+            f"{corpora[row].source}: {kept_out[row]:,} pairs share a sentence with data.exclude, "
+            f"and are left out"
+            for row in told
+            if kept_out[row]
+        ]
     elif shared := sum(kept_out) - drawn:
         notes.append(
             f"{shared:,} more pairs share a sentence with those held out for validation, and are "
             "left out"
         )
+    return notes
+
+
+def _once(corpora: tuple[Corpus, ...]) -> list[int]:
+    """The numbers of the corpora whose two files have not come before, in either order."""
+    seen = [frozenset((corpus.source, corpus.target)) for corpus in corpora]
+    return [row for row, files in enumerate(seen) if files not in seen[:row]]
+
+
+def _alarms(corpora: tuple[Corpus, ...], text: "_Text") -> list[str]:
+    """What a sample of each corpus tells of it as a whole: lines shifted, languages swapped."""
+    rows = text.rows
+    notes = []
+    for number in _once(corpora):
+        source, target = (text.sides[side] for side in text.joined[number])
+        blocks = []
+        for place in places_of_blocks(source.sentences):
+            left = [_sentence(rows, source.first + line) for line in place]
+            right = [_sentence(rows, target.first + line) for line in place]
+            lines = [line + 1 for line in place]
+            blocks.append([*map(Pair, lines, left, right)])
+        corpus = corpora[number]
+        notes += [
+            f"{corpus.source}: {alarm}"
+            for alarm in find_alarms(blocks, corpus.source_language, corpus.target_language)
+        ]
     return notes
 
 

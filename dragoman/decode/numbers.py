@@ -19,7 +19,7 @@ def digit_errors(source: str, translation: str) -> int:
     >>> digit_errors("3 829 billets", "329 tickets")
     1
     """
-    if not (NUMBER.search(source) or NUMBER.search(translation)):  # as in most texts
+    if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
     (left, left_words), (right, right_words) = map(_digits, (source, translation))
     return (left - right - left_words).total() + (right - left - right_words).total()

@@ -5,11 +5,12 @@ too long for the model is split at sentence ends and its parts are joined again.
 empty. What stands several times in a window is translated once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -22,12 +23,20 @@ from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.search import Observer
 from dragoman.decode.searches import SEARCHES, Task
-from dragoman.decode.translation import Candidate, Translation, align_words, count_words, joined
+from dragoman.decode.translation import (
+    Candidate,
+    Translation,
+    align_words,
+    count_words,
+    joined,
+    merged,
+)
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
+from dragoman.text.languages import known_code, reason_to_keep
 from dragoman.text.segments import split_sentences, split_to_fit
 
 WINDOW_LINES = 2048
@@ -35,6 +44,7 @@ _WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
+_WIDEST = 64  # hypotheses of a search for more translations that read differently
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
@@ -64,6 +74,18 @@ class Request:
     observer: Observer | None = None
     # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
+
+
+class Options(TypedDict, total=False):
+    """What can be said in keywords, as in `translator("Guten Tag!", to="en", nbest=3)`."""
+
+    to: str  # the target language
+    source: str  # the source language; detected if it is not given
+    beam: int  # hypotheses that search keeps; 1 is greedy
+    nbest: int  # translations of each text
+    prefix: str  # what every translation must begin with
+    alignments: bool  # link words
+    sampling: Sampling  # draw instead of searching
 
 
 class Translator:
@@ -123,17 +145,31 @@ class Translator:
         return cls(engines[0], codec, bundles[0].config, bundles[0], tuple(notes))
 
     @overload
-    def __call__(self, text: str, request: Request = ...) -> str: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, request: Request = ..., **options: Unpack[Options]
+    ) -> Translation: ...
     @overload
-    def __call__(self, text: list[str], request: Request = ...) -> list[str]: ...
-    def __call__(self, text: str | list[str], request: Request = Request()) -> str | list[str]:
-        """One text, or a list of texts, translated."""
-        if isinstance(text, str):
-            return self.translate([text], request)[0].text
-        return [translation.text for translation in self.translate(text, request)]
+    def translate(
+        self, texts: Iterable[str], request: Request = ..., **options: Unpack[Options]
+    ) -> list[Translation]: ...
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        request: Request = Request(),
+        **options: Unpack[Options],
+    ) -> Translation | list[Translation]:
+        """One text, or several, translated. A translation is a `str` that knows more about itself.
 
-    def translate(self, texts: Iterable[str], request: Request = Request()) -> list[Translation]:
-        return list(self.stream(texts, request))
+            translator.translate("Wo ist der Bahnhof?", to="en")
+            translator.translate(["Guten Morgen.", "Danke!"], beam=8, nbest=3)
+
+        Options change the request; without any, the model's own settings are used.
+        """
+        if isinstance(texts, str):
+            return next(self.stream([texts], request, **options))
+        return list(self.stream(texts, request, **options))
+
+    __call__ = translate
 
     def stream(
         self,
@@ -141,27 +177,60 @@ class Translator:
         request: Request = Request(),
         window: int | None = None,
         first: int = 0,
+        **options: Unpack[Options],
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines; memory holds one window of them.
+        """Translations in the order of the lines, as they come; memory holds one window of lines.
 
-        `first` lines came before these.
+            for translation in translator.stream(open("book.de"), to="en"):
+                print(translation)
+
+        `window`: lines that are read before the first of them is translated; `first`: lines that
+        came before these.
         """
-        self.check(request)
+        request = self.check(self.request(request, options))
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
             first += len(taken)
 
+    async def stream_async(
+        self,
+        lines: AsyncIterable[str],
+        request: Request = Request(),
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Translation]:
+        """The same for lines that come one by one: each is translated when it is there.
+
+            async for translation in translator.stream_async(chat, to="en"):
+                await send(translation)
+
+        The model works in a thread, and the event loop stays free.
+        """
+        asked = self.request(request, options)
+        async for line in lines:
+            (found,) = await asyncio.to_thread(self.translate, [line], asked)
+            yield found
+
+    def request(self, request: Request, options: Options) -> Request:
+        """A request with some of its fields given as keywords."""
+        changes: dict[str, Any] = dict(options)
+        if "source" in changes:
+            changes["source_language"] = changes.pop("source")
+        if "beam" in changes:
+            changes["decoding"] = replace(self._settings(request), beam=changes.pop("beam"))
+        return replace(request, **changes)
+
     def split(self, lines: Sequence[str], request: Request = Request()) -> list["Part"]:
         """First stage: the lines as ids, long ones in several parts, empty ones left out."""
-        self.check(request)
+        request = self.check(request)
         return self._parts(list(lines), request)
 
     def search(
         self, parts: list["Part"], request: Request = Request(), first: int = 0
     ) -> list[tuple[Candidate, ...]]:
-        """Second stage: the candidates of each part, best first."""
-        return self._found(parts, first, request)
+        """Second stage: the candidates of each part, best first, no two of which read the same."""
+        found = self._found(parts, first, request)
+        return found if request.sampling else [merged(candidates) for candidates in found]
 
     def repair(
         self,
@@ -239,7 +308,7 @@ class Translator:
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        self.check(request)
+        request = self.check(request)
         ids = self.codec.encode_source([text], self._target(text, request))[0]
         longest = self._longest(request)
         if len(ids) > longest:
@@ -256,9 +325,14 @@ class Translator:
         limit = self._settings(request).max_source_length
         return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
 
-    def check(self, request: Request) -> None:
-        """Refuse what this model or search cannot do."""
+    def check(self, request: Request) -> Request:
+        """Refuse what this model or search cannot do; the request with the model's own codes."""
         known = self.codec.languages.sources
+        request = replace(
+            request,
+            to=known_code(request.to, self.codec.languages.targets),
+            source_language=known_code(request.source_language, known),
+        )
         if request.source_language and known and request.source_language not in known:
             raise TranslationError(
                 f"this model does not translate from {request.source_language!r}; it can: "
@@ -280,6 +354,7 @@ class Translator:
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
+        return request
 
     def _target(self, text: str, request: Request) -> str:
         """The language to translate a text into.
@@ -292,9 +367,23 @@ class Translator:
         return request.to or languages.default_target(source)
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        parts = self._parts(lines, request)
+        notes = [self._reason_to_keep(text, request) for text in lines]
+        # To the model, a line that stays as it is looks empty.
+        read = ["" if note else text for text, note in zip(lines, notes, strict=True)]
+        parts = self._parts(read, request)
         found = self._found_once(parts, first, request)
-        return self.join(lines, parts, found)
+        translations = self.join(lines, parts, found)
+        for row, note in enumerate(notes):
+            if note:
+                translations[row] = Translation(lines[row], (Candidate(lines[row], 0.0),), note)
+        return translations
+
+    def _reason_to_keep(self, text: str, request: Request) -> str:
+        """Why a text is left as it is, if its language was to be detected and is not for us."""
+        if request.source_language or request.observer or not text.strip():
+            return ""
+        languages = self.codec.languages
+        return reason_to_keep(text, languages.sources, self._target(text, request))
 
     def _keeps_numbers(self, request: Request) -> bool:
         return self._settings(request).keep_numbers and not (request.sampling or request.observer)
@@ -317,11 +406,32 @@ class Translator:
             keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
-        found = self._found(different, first, request)
+        found = self._search_on(different, first, request)
         if self._keeps_numbers(request):
             self._keep_numbers(different, found, first, request)
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
+
+    def _search_on(
+        self, parts: list["Part"], first: int, request: Request
+    ) -> list[tuple[Candidate, ...]]:
+        """The candidates of each part; where fewer than `nbest` read differently, those of wider
+        searches, until there are enough or none are left."""
+        found = self.search(parts, request, first)
+        width = max(self._settings(request).beam, request.nbest)
+        lacking = [row for row, some in enumerate(found) if len(some) < request.nbest]
+        while lacking and width < _WIDEST:
+            width = min(2 * width, _WIDEST)
+            wider = replace(request, nbest=width)
+            more = self._found([parts[row] for row in lacking], first, wider)
+            for row, hypotheses in zip(lacking, more, strict=True):
+                found[row] = merged(hypotheses)[: request.nbest]
+            lacking = [
+                row
+                for row, hypotheses in zip(lacking, more, strict=True)
+                if len(found[row]) < request.nbest and len(hypotheses) == width
+            ]
+        return found
 
     def _found(
         self, parts: list["Part"], first: int, request: Request

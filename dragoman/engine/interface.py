@@ -93,6 +93,18 @@ class Engine(Protocol):
 class Inspector(Protocol):
     """What looking inside a model needs of an engine."""
 
+    @property
+    def module(self) -> Any:
+        """The model itself, a PyTorch module."""
+        ...
+
+    def outputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+        """The last hidden states of one pair of sentences, and the logits.
+
+        "encoder" (S, D), unless the model has none; "decoder" (T, D), "logits" (T, V).
+        """
+        ...
+
     def attention_weights(
         self, source: Sequence[int], target: Sequence[int]
     ) -> dict[str, np.ndarray]:

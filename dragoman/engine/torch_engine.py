@@ -4,6 +4,7 @@ It wraps a bundle's weights, or a module that is being trained.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,20 @@ class TorchEngine(Engine, Inspector):
         """All that one pass over a pair computes."""
         batch = collate([source], [target], self.source, self.target)
         return trace(self.model, self._tensor(batch.source), self._tensor(batch.target_in))
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self.model
+
+    @torch.inference_mode()
+    def outputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+        batch = collate([source], [target], self.source, self.target)
+        ids = self._tensor(batch.source)
+        hidden = self.model(ids, self._tensor(batch.target_in))
+        found = {"decoder": hidden, "logits": self.model.logits(hidden)}
+        with suppress(TranslationError):  # some architectures have no encoder
+            found = {"encoder": self.model.encode(ids)[0], **found}
+        return {name: values[0].float().cpu().numpy() for name, values in found.items()}
 
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:

@@ -30,6 +30,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
     return {
         "text": inspection.text,
         "translation": inspection.translation,
+        "searched": inspection.searched,
         "axes": {name: axis_payload(axis) for name, axis in inspection.axes.items()},
         "maps": [
             {
@@ -42,6 +43,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
             for name, weights in inspection.maps.items()
         ],
         "beam": beam_payload(inspection.beam),
+        "base": inspection.base,
         "positions": _packed_signed(inspection.positions)
         if inspection.positions is not None
         else None,
@@ -81,6 +83,7 @@ def beam_payload(nodes: Sequence[Node]) -> list[dict[str, Any]]:
         {
             **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
             "total": round(node.total, 4),
+            "score": None if node.score is None else round(node.score, 4),
             "label": piece_label(node.piece),
             "text": readable([node.piece]),
             "starts": node.piece.startswith(WORD_START),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dragoman.config import DecodingConfig
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.decode.search import BeamStep
 from dragoman.decode.translation import Candidate
 from dragoman.decode.translator import Request
@@ -46,7 +48,8 @@ class Node:
     piece: str
     total: float
     fate: str  # "kept", "ended" (a complete hypothesis) or "dropped"
-    best: bool = False  # on the way to the translation that was chosen
+    best: bool = False  # on the way to the translation that the search chose
+    score: float | None = None  # of a complete hypothesis: what search compares
 
 
 class Tree:
@@ -77,6 +80,24 @@ class Tree:
             )
         self._rows = rows
 
+    def add_scores(self, settings: DecodingConfig) -> None:
+        """Divide the totals of complete hypotheses by the length penalty, as search does.
+
+        A coverage penalty, which few models have, is not in it.
+        """
+        penalty = LENGTH_PENALTIES[settings.length_penalty]
+        for node in self.nodes:
+            if node.fate == "ended":
+                node.score = node.total / penalty(self._length(node), settings.alpha)
+
+    def _length(self, node: Node) -> int:
+        """Pieces of a complete hypothesis, its end included."""
+        length = 1
+        while node.parent >= 0:
+            node = self.nodes[node.parent]
+            length += 1
+        return length
+
     def mark_best(self, pieces: Sequence[str]) -> None:
         """Mark the chosen translation from the root.
 
@@ -97,7 +118,9 @@ class Inspection:
     axes: dict[str, Axis]  # "source", "target", and "shifted": the target, one later
     maps: dict[str, np.ndarray]  # by the names of KINDS, each (L, H, rows, columns)
     beam: list[Node]
+    searched: str  # the translation that the search chose, also if another one was given
     positions: np.ndarray | None  # (max(S, T), D); None where there are none to show
+    base: float | None  # of the wavelengths of sinusoidal positions; None: they are not
 
     def joined(self, kind: str) -> np.ndarray:
         """A family's maps between words instead of pieces. (L, H, row words, column words)"""
@@ -111,14 +134,17 @@ def inspect_sentence(
     translation: str | None = None,
     request: Request = Request(),
 ) -> Inspection:
-    """Translate a text and keep all that can be seen; with a translation given, attention is that
-    of saying it."""
+    """Translate a text and keep all that can be seen.
+
+    With a translation given, attention is that of predicting it.
+    """
     request, found, beam = observed_search(translator, text, request)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
     )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
+    positions = translator.config.model.positions
     return Inspection(
         text,
         found.text if translation is None else translation,
@@ -129,7 +155,9 @@ def inspect_sentence(
         },
         {name: np.asarray(shown[name]) for name in KINDS if name in shown},
         beam,
+        found.text,
         translator.position_vectors(max(len(source), len(target))),
+        positions.base if positions.kind == "sinusoidal" else None,
     )
 
 
@@ -147,6 +175,7 @@ def observed_search(
     observed = replace(request, observer=tree.add, nbest=1)
     found = translator.translate([text], observed)[0].candidates[0]
     tree.mark_best(found.pieces)
+    tree.add_scores(settings)
     return request, found, tree.nodes
 
 

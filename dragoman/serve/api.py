@@ -31,7 +31,7 @@ _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 )
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
-    require_key(request)
+    key = require_key(request)
     body = await read_json(request, schemas.TranslateRequest)
     found = await service_of(request).translate(
         [body.text] if isinstance(body.text, str) else body.text,
@@ -41,6 +41,7 @@ async def translate(request: Request) -> Response:
         nbest=body.nbest,
         alignments=body.alignments,
         client=client_address(request),
+        max_characters=service_of(request).keys.limit_of(key),
     )
     return written(schemas.TranslateResponse(translations=found))
 

@@ -1,7 +1,10 @@
 """What stands before every request: limits of size and time, headers, metrics."""
 
 import asyncio
+import json
+import sys
 import time
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -20,14 +23,32 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, max_body_bytes: int, time_limit_s: float, metrics: Metrics):
-        self.app, self.metrics = app, metrics
+    """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
+    where a proxy shows the service; whether it takes that off a path does not matter."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body_bytes: int,
+        time_limit_s: float,
+        metrics: Metrics,
+        access_log: bool = False,
+        root_path: str = "",
+    ):
+        self.app, self.metrics, self.access_log = app, metrics, access_log
+        self.root_path = root_path
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if self.root_path:
+            scope["root_path"] = self.root_path
+        if scope["method"] == "HEAD":
+            # Routes answer it as GET. It is a copy: uvicorn reads its own to leave out the body.
+            scope = {**scope, "method": "GET"}
+            send = _without_body(send)
         started = time.monotonic()
         status = 0
         size = 0
@@ -78,7 +99,33 @@ class Guard:
         finally:
             if watching is not None:
                 watching.cancel()
+            seconds = time.monotonic() - started
             route = scope.get("route")
-            self.metrics.answered(
-                getattr(route, "path", "other"), status or 500, time.monotonic() - started
-            )
+            self.metrics.answered(getattr(route, "path", "other"), status or 500, seconds)
+            if self.access_log:
+                _log(scope, status or 500, seconds, size)
+
+
+def _without_body(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return sent
+
+
+def _log(scope: Scope, status: int, seconds: float, size: int) -> None:
+    """One request as a line of JSON. The query string is left out, since texts may stand in it."""
+    client = scope.get("client")
+    entry = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": client[0] if client else None,
+        "key": scope.get("state", {}).get("key") or None,
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "milliseconds": round(1000 * seconds, 1),
+        "body_bytes": size,
+    }
+    print(json.dumps(entry), file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.texts = self.characters = 0
+        self.cached = 0  # texts that were answered from the cache
         self._buckets = [0] * len(_BUCKETS_S)
         self._seconds = 0.0
 
@@ -38,6 +39,7 @@ class Metrics:
         for name, value in {
             "texts_total": self.texts,
             "characters_total": self.characters,
+            "cached_texts_total": self.cached,
             **gauges,
         }.items():
             kind = "counter" if name.endswith("_total") else "gauge"

@@ -45,6 +45,7 @@ class Route:
     source: str
     target: str
     detected: Detected | None
+    note: str = ""  # why the text stays as it is, if it does
 
 
 class Models:
@@ -69,7 +70,7 @@ class Models:
 
     def route(self, text: str, source: str, target: str) -> Route:
         chosen = choose_model(self._languages, text, source, target)
-        return Route(self.models[chosen.number], chosen.source, chosen.target, chosen.detected)
+        return Route(self.models[chosen.number], *chosen[1:])
 
 
 def _name(folder: str) -> str:

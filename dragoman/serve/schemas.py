@@ -3,7 +3,15 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from dragoman.text.languages import AUTO
 
@@ -91,6 +99,7 @@ class Translated(BaseModel):
     sentences: list[Sentence] | None = Field(
         None, description="What was translated at once, likewise."
     )
+    note: str | None = Field(None, description="Why the text was left as it is, if it was.")
     candidates: list[Candidate]
 
 
@@ -139,9 +148,11 @@ class Attention(BaseModel):
 
     text: str
     translation: str
+    searched: str
     axes: dict[str, Any]
     maps: list[dict[str, Any]]
     beam: list[dict[str, Any]]
+    base: float | None
     positions: dict[str, Any] | None
 
 
@@ -166,6 +177,14 @@ class Explanation(BaseModel):
 
 class Keyed(BaseModel):
     api_key: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Clients send null for what they leave out."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class LibreRequest(Keyed):

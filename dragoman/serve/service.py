@@ -1,9 +1,9 @@
 """What all routes share: limits, the way of a text to its model and back, attention."""
 
 import asyncio
-import hmac
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,6 @@ from fastapi import HTTPException
 from dragoman.decode.hypotheses import OnStep
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
-from dragoman.errors import ConfigError
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
@@ -23,6 +22,7 @@ from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
 from dragoman.serve.batcher import Batcher, Line
+from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
 from dragoman.text.segments import split_sentences
@@ -48,6 +48,7 @@ class Limits:
     max_body_bytes: int = 256 * 1024
     max_work: int = 150_000
     stuck_after_s: float = 10.0
+    cache_texts: int = 0  # translations that are kept for whoever asks the same again
 
 
 class _Text(NamedTuple):
@@ -69,11 +70,10 @@ class Service:
         api_key: str = "",
         device: str = "auto",
         engine: str = "auto",
+        keys: Mapping[str, Key] | None = None,
     ):
-        if api_key != api_key.strip() or not api_key.isprintable():
-            raise ConfigError(
-                "the API key has surrounding blanks or control characters: no header can hold them."
-            )
+        """`api_key` is a key without limits; `keys` are others by name, each with its own."""
+        self.keys = Keys({**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})})
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
         self.limits = limits
@@ -81,11 +81,7 @@ class Service:
         self.batcher = Batcher(thread, limits.queue_lines)
         self.stopping = False
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
-        self._api_key = api_key.encode()
-
-    def knows(self, key: bytes) -> bool:
-        """Whether a client may come in; the comparison takes as long for any key."""
-        return not self._api_key or hmac.compare_digest(key, self._api_key)
+        self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
 
     @property
     def unready(self) -> str:
@@ -111,9 +107,45 @@ class Service:
         nbest: int = 1,
         alignments: bool = False,
         client: str = "",
+        max_characters: int = 0,
+    ) -> list[schemas.Translated]:
+        """Each text as it is in the cache, or translated; the size of all is checked first."""
+        self._check_size(texts, max_characters)
+        asked = (source, target, beam, nbest, alignments)
+        answers = {text: self._remembered((text, *asked)) for text in texts}
+        missing = [text for text, answer in answers.items() if answer is None]
+        if missing:
+            made = await self._translate(missing, *asked, client)
+            answers.update(zip(missing, made, strict=True))
+        for text, answer in answers.items():
+            self._remember((text, *asked), answer)
+        return [answer for text in texts if (answer := answers[text]) is not None]
+
+    def _remembered(self, asked: tuple[object, ...]) -> schemas.Translated | None:
+        answer = self._cache.get(asked)
+        if answer is not None:
+            self.metrics.cached += 1
+        return answer
+
+    def _remember(self, asked: tuple[object, ...], answer: schemas.Translated | None) -> None:
+        """Keep an answer as the last one used; the first ones go."""
+        if answer is not None and self.limits.cache_texts:
+            self._cache[asked] = answer
+            self._cache.move_to_end(asked)
+            while len(self._cache) > self.limits.cache_texts:
+                self._cache.popitem(last=False)
+
+    async def _translate(
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        beam: int | None,
+        nbest: int,
+        alignments: bool,
+        client: str,
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
-        self._check_size(texts)
         planned = await self._aside(
             texts, partial(self._split, texts, source, target, beam, nbest, alignments)
         )
@@ -127,7 +159,11 @@ class Service:
         answers = []
         for text in planned:
             candidates = [next(found) for _ in text.parts]
-            sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
+            if text.route.note:
+                (whole,) = text.sentences
+                sentences = [Translation(whole, (Candidate(whole, 0.0),))]
+            else:
+                sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
             answers.append(_translated(text.route, sentences, text.gaps, alignments))
         return answers
 
@@ -191,6 +227,9 @@ class Service:
             route = self.models.route(text, source, target)
             translator = route.model.translator
             request = _request(route, beam, nbest, alignments)
+            if route.note:
+                planned.append(_Text(route, request, [text], [], [], []))
+                continue
             sentences, gaps = split_sentences(text)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
@@ -240,9 +279,10 @@ class Service:
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
-    def _check_size(self, texts: Sequence[str]) -> None:
+    def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
+        """`allowed`: the client's own limit of characters, if it has one."""
         characters = sum(map(len, texts))
-        most = self.limits.max_characters
+        most = min(self.limits.max_characters, allowed or self.limits.max_characters)
         if characters > most:
             raise HTTPException(
                 413,
@@ -315,6 +355,7 @@ def _translated(
         sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found]
         if alignments
         else None,
+        note=route.note or None,
         candidates=candidates,
     )
 

@@ -1,12 +1,12 @@
 """Languages of models: what each reads and writes, and which model a text goes to."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from dragoman.errors import BundleError, TranslationError
-from dragoman.text.detect import Detected, detect
+from dragoman.text.detect import COVERED, Detected, detect, surely_none_of
 from dragoman.untrusted import parsed_json
 
 AUTO = "auto"
@@ -59,34 +59,79 @@ class Languages:
         return reads and writes and not (self.sources and source and source == target)
 
 
+def known_code(code: str, codes: Iterable[str]) -> str:
+    """The one of these codes that is meant by another way to write it; else the code itself.
+
+    >>> [known_code(code, ["en", "pt", "zh_Hant"]) for code in ("EN", "pt-BR", "zh-hant", "xx")]
+    ['en', 'pt', 'zh_Hant', 'xx']
+    """
+    exact = {known: known for known in codes}
+    plain = {known.lower().replace("_", "-"): known for known in exact}
+    asked = code.lower().replace("_", "-")
+    return exact.get(code) or plain.get(asked) or plain.get(asked.partition("-")[0]) or code
+
+
+def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:
+    """Why a text is not to be translated but stays as it is; "" if nothing speaks against it.
+
+    It is in the target language already, or in one that is none of the sources.
+    """
+    if not sources:
+        return ""
+    expected = [known_code(code, COVERED) for code in sources]
+    into = known_code(target, COVERED)
+    language = surely_none_of(text, [code for code in expected if code != into])
+    if not language:
+        return ""
+    if language == into:
+        return f"this text is in {target!r} already, and stays as it is"
+    return f"this text seems to be in {language!r}, which is not translated here: it stays as it is"
+
+
 class ModelChoice(NamedTuple):
-    """Which of several models a text goes to, and from which language into which."""
+    """Which of several models a text goes to, and from which language into which.
+
+    `note`: why the text stays as it is, if it does.
+    """
 
     number: int  # of the model
     source: str
     target: str
     detected: Detected | None
+    note: str = ""
 
 
 def choose_model(models: Sequence[Languages], text: str, source: str, target: str) -> ModelChoice:
     """The first model that translates so.
 
-    If the source is `AUTO`, it is the most likely language of the text that any model takes.
+    If the source is `AUTO`, it is the most likely language of the text that any model takes. A
+    text that is in the target language already, or that no model reads, comes with a note.
     """
-    detected = detect(text, known_languages(models)) if source == AUTO else []
+    known = known_languages(models)
+    source, target = known_code(source, [AUTO, *known]), known_code(target, known)
+    detected = detect(text, known) if source == AUTO else []
     guesses: list[Detected | None] = [*detected] or [None]
     for guess in guesses:
         language = guess.language if guess else source
         for number, languages in enumerate(models):
             if languages.takes(language, target):
                 into = target or languages.default_target(language)
-                return ModelChoice(number, language, into, guess)
+                note = _note(models, text, into) if guess else ""
+                return ModelChoice(number, language, into, guess, note)
     pairs = "; ".join(
         f"{code} to {', '.join(targets)}" for code, targets in pairs_of(models).items() if targets
     )
     language = detected[0].language if detected else source
     wanted = f" to {target!r}" if target else ""
     raise TranslationError(f"no model here translates {language!r}{wanted}; there is {pairs}.")
+
+
+def _note(models: Sequence[Languages], text: str, target: str) -> str:
+    """Why a text that came without its language stays as it is, if it does."""
+    writing = [languages for languages in models if languages.takes("", target)]
+    if not all(languages.sources for languages in writing):
+        return ""
+    return reason_to_keep(text, [code for each in writing for code in each.sources], target)
 
 
 def known_languages(models: Sequence[Languages]) -> list[str]:

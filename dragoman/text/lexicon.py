@@ -12,7 +12,7 @@ divided by all that it has. All t are equal at first; the likelihood never falls
 it has no lesser peak to stop at.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,12 @@ class Model1:
         self._counts = counts[:-1]
         self.t = self._counts / np.bincount(self.x, self._counts)[self.x]
         return likelihood
+
+    def word_log_probs(self) -> Iterator[np.ndarray]:
+        """For each batch log P(yj | x) of each target word, row after row. (N,)"""
+        t = np.append(self.t, 0.0)
+        for links in self._links:
+            yield np.log(t[links].sum(axis=1) / (links < len(self.t)).sum(axis=1))
 
     def occurrences(self, words: int) -> np.ndarray:
         """How often each of so many target words occurs: the shares in a word sum to one each time.

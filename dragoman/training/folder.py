@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import CARD, MANIFEST, UNFINISHED, read_bundle
+from dragoman.bundle import CARD, MANIFEST, UNFINISHED, Bundle, read_bundle
 from dragoman.config import (
     Config,
     explicit_settings,
@@ -28,12 +28,14 @@ from dragoman.config import (
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
-from dragoman.presets import PRESETS
-from dragoman.settings import read_toml, to_tree
+from dragoman.presets import FINE_TUNING, PRESETS
+from dragoman.settings import leaves, read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
 _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
-_LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given")
+_PARENT = "parent.json"
+_BINDING = ("licence", "attribution", "data")  # of a card
+_LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
 _CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
     "training.validate_every", "training.checkpoint_every", "training.average",
@@ -56,7 +58,7 @@ class Wishes:
     @property
     def explicit(self) -> dict[str, Any]:
         """Settings that were named, in the file or by hand; a preset only suggests."""
-        return explicit_settings(self.file) | dict(self.settings)
+        return explicit_settings(self.file) | dict(leaves(self.settings))
 
 
 @contextmanager
@@ -98,13 +100,8 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
     for name in _LEFTOVERS[1:]:
         shutil.rmtree(folder / name, ignore_errors=True)
     config = make_config(wishes.preset, wishes.file, wishes.settings)
-    if config.training.init:  # the model and its pieces are the bundle's, but for what was named
-        bundle = read_bundle(config.training.init)
-        named = wishes.explicit
-        inherited = {
-            k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))
-        }
-        config = replace(config, {k: v for k, v in inherited.items() if k not in named})
+    if config.training.init:
+        config = _fine_tuned(config, wishes.explicit)
     if config.data.prepared:
         config = _as_prepared(config, wishes.explicit)
     if not config.data.corpora:
@@ -115,6 +112,53 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         raise ConfigError("nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
         return _keep_what_passes(config, folder / "given")
+
+
+def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
+    """Model, pieces and search are those of the bundle, the rate is a gentle one, but for what was
+    named."""
+    bundle = read_bundle(config.training.init)
+    inherited = {
+        name: value
+        for name, value in flatten(bundle.config).items()
+        if name.startswith(("model.", "text.", "decoding."))
+    }
+    if not named.keys() & {"training.learning_rate", "training.optimiser"}:
+        inherited |= FINE_TUNING  # a rate that was named, or Muon's, goes with its own schedule
+    return replace(config, {name: v for name, v in inherited.items() if name not in named})
+
+
+def keep_parents_card(folder: Path, parent: Bundle, name: str) -> None:
+    """Keep what a card says of the model that training begins with: its licence binds this one too.
+
+    It is kept in the run, since the model may be gone when the run ends.
+    """
+    kept = {key: parent.card[key] for key in _BINDING if key in parent.card}
+    raw = json.dumps({"fine_tuned_from": Path(name).name, **kept}, ensure_ascii=False).encode()
+    with storage_errors(f"writing {folder / _PARENT}"):
+        write_atomically(folder / _PARENT, raw)
+
+
+def inherited_card(folder: Path) -> dict[str, Any]:
+    """What `keep_parents_card` has kept; nothing for a run that began with no model."""
+    if not (folder / _PARENT).exists():
+        return {}
+    return dict(json.loads((folder / _PARENT).read_bytes()))
+
+
+def unused_by_fine_tuning(wishes: Wishes) -> list[str]:
+    """What was asked for and has no effect on a model that is trained further, in lines to show."""
+    notes = []
+    if wishes.preset is not None:
+        notes.append(
+            f"--init keeps the sizes, the pieces and the search of its model: of preset "
+            f"{wishes.preset}, the settings of training alone are used."
+        )
+    text = sorted(name for name in wishes.explicit if name.startswith("text."))
+    text = [name for name in text if name != "text.dropout"]
+    if text:
+        notes.append(f"--init keeps the pieces of its model: {', '.join(text)} has no effect.")
+    return notes
 
 
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:

@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle import Bundle, read_bundle
-from dragoman.config import Config, Corpus
+from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
@@ -35,9 +35,11 @@ from dragoman.training.folder import (
     Wishes,
     holds_run,
     is_finished,
+    keep_parents_card,
     locked,
     new_config,
     resumed_config,
+    unused_by_fine_tuning,
     write_settings,
 )
 from dragoman.training.journal import Journal, NoJournal, duration
@@ -96,6 +98,8 @@ def train(
                 config, data = _settings_and_data(
                     folder, wishes, resume or may_be_restarted() or not ranks.first
                 )
+            for note in unused_by_fine_tuning(wishes) if config.training.init else ():
+                console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted:
             console.print("interrupted between steps; nothing is lost. Continue with --resume.")
@@ -112,7 +116,10 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
-    codec = read_bundle(config.training.init).codec if config.training.init else None
+    parent = read_bundle(config.training.init) if config.training.init else None
+    codec = parent.codec if parent is not None else None
+    if parent is not None:
+        keep_parents_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():
@@ -251,9 +258,11 @@ def _announce(trainer: Trainer, console: Console) -> None:
         "for validation"
     )
     console.print(
-        f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary "
-        f"{pieces}"
+        f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
+        f"vocabulary {pieces}"
     )
+    if others := beyond_plain(config.model):
+        console.print(f"runs on PyTorch only, no converter knows it: {', '.join(others)}")
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"
         if trainer.ranks.size > 1

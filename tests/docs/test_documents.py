@@ -7,6 +7,7 @@ a new stand-in.
 """
 
 import gzip
+import json
 import os
 import re
 import shlex
@@ -263,7 +264,7 @@ def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
         for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")
     ]
     making = ["train", "prepare", "synthesize"]
-    using = ["translate", "attend", "explain", "serve", "score", "embed"]
+    using = ["translate", "attend", "explain", "serve", "score", "embed", "tokenize"]
     for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out
         assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown
@@ -294,3 +295,26 @@ def test_the_lectures_have_a_picture_for_every_file_and_a_file_for_every_picture
         r'^        "([\w-]+)": \w+\(\),', (ROOT / "tools/pictures.py").read_text(), re.M
     )
     assert named == files == set(drawn)
+
+
+def test_what_is_deployed_uses_options_that_exist(dragoman) -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", dragoman("serve", "--help").out))
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
+    unit = (ROOT / "deploy" / "dragoman.service").read_text()
+    arguments = re.search(r"ARGUMENTS=(.*)$", unit, re.M)[1].split()
+    used = {word for word in [*entry, *arguments] if word.startswith("--")}
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    used |= set(re.findall(r"`(--[a-z-]+)", operate))
+    assert entry[:2] == ["dragoman", "serve"]
+    assert len(used) > 6
+    assert used <= known
+
+
+def test_every_figure_of_the_service_is_described(trained) -> None:
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    with TestClient(create_app(Service([str(trained)], device="cpu"))) as client:
+        names = re.findall(r"^# TYPE (\w+)", client.get("/metrics").text, re.M)
+    assert len(names) > 5
+    for name in names:
+        assert name in operate, name

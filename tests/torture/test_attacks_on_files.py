@@ -133,7 +133,8 @@ def test_an_environment_variable_that_is_no_number_is_one_clear_line(
 ) -> None:
     (tmp_path / "a.de").write_text("Ja.\n")
     monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", value)
-    said = dragoman("check", tmp_path / "a.de", tmp_path / "a.de")
+    (tmp_path / "a.en").write_text("Yes.\n")
+    said = dragoman("check", tmp_path / "a.de", tmp_path / "a.en")
     if not value:  # as if it were not set
         assert said.code == 0
         return

@@ -31,6 +31,7 @@ from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
 from dragoman.presets import PRESETS
+from dragoman.settings import aliases_of
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
@@ -167,6 +168,40 @@ def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: i
         model = build_model(make_config(preset).model, pieces, pieces, shared=True)
     count = parameter_count(model)
     assert count / 1e6 == pytest.approx(millions, rel=0.035)
+
+
+def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
+    """A table used to wipe the preset's whole section: tiny with 45 million parameters."""
+    nested = make_config("tiny", settings={"model": {"norm": "post"}})
+    assert nested == make_config("tiny", settings={"model.norm": "post"})
+    assert nested.model.width == make_config("tiny").model.width
+    deep = make_config("tiny", settings={"model": {"positions": {"kind": "rotary"}}})
+    assert deep == make_config("tiny", settings={"model.positions": {"kind": "rotary"}})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "meant"),
+    [
+        ("model.positions.kind", "rope", "rotary"),
+        ("model.attention.heads_layout", "mqa", "multi-query"),
+        ("model.attention.similarity", "mqa", "model.attention.heads_layout=multi-query"),
+        ("model.mqa", True, "model.attention.heads_layout=multi-query"),
+        ("training.lr", 1e-3, "training.learning_rate"),
+        ("model.d_model", 512, "model.width"),
+        ("label_smoothing", 0.1, "training.label_smoothing"),
+        ("training.optimiser", "adamw", "adam"),
+        ("beam_size", 5, "decoding.beam"),
+    ],
+)
+def test_the_fields_own_names_lead_to_ours(setting: str, value: object, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {meant}[?]"):
+        make_config("tiny", settings={setting: value})
+
+
+def test_an_alias_is_no_name_of_ours() -> None:
+    """Otherwise the hint would lead away from what was written right."""
+    ours = {name.rsplit(".", 1)[-1] for name, _, _ in describe_settings()}
+    assert not ours & aliases_of(Config).keys()
 
 
 def test_a_value_that_was_renamed_is_refused_by_its_new_name_but_read_from_what_was_saved() -> None:

@@ -36,7 +36,9 @@ function beamPanel(panel, data, most = 600) {
     const fates = { kept: "kept", ended: "finished", dropped: "dropped" };
     readout.replaceChildren(
       element("b", {}, hypothesis(nodes, at)),
-      ` · log-probability ${nodes[at].total.toFixed(2)} · ${fates[nodes[at].fate]}${nodes[at].best ? ", chosen" : ""}`,
+      ` · log-probability ${nodes[at].total.toFixed(2)}`,
+      nodes[at].score === null ? "" : ` · score ${nodes[at].score.toFixed(2)}`,
+      ` · ${fates[nodes[at].fate]}${nodes[at].best ? ", chosen" : ""}`,
     );
   }
   function draw() {
@@ -68,7 +70,7 @@ function beamPanel(panel, data, most = 600) {
         drawing("rect", { x, y, width: BOX.width, height: BOX.height }),
         drawing("text", { x: x + 8, y: middle + 4 }, name === "</s>" ? "end" : name),
         drawing("text", { x: x + BOX.width - 8, y: middle + 4, "text-anchor": "end", class: "score" },
-          node.total.toFixed(2)));
+          (node.score ?? node.total).toFixed(2)));
       box.addEventListener("mouseenter", () => point(i));
       box.addEventListener("click", () => point(i));
       parts.push(box);
@@ -103,8 +105,12 @@ function beamPanel(panel, data, most = 600) {
       element("span", { class: "legend" }, sign("best", "chosen"), sign("kept", "kept"), sign("ended", "finished"),
         sign("dropped", "dropped"))),
     readout,
+    data.searched === data.translation ? "" : element("p", { class: "card" },
+      "The translation that you gave is not the one that the search chose: “", data.searched, "”."),
     element("div", { class: "card" },
-      element("h3", {}, "Search, step by step ", element("span", {}, "· numbers are sums of log-probabilities")), holder),
+      element("h3", {}, "Search, step by step ", element("span", {},
+        "· numbers are sums of log-probabilities; at an end, the score that decides: the sum divided by the length penalty")),
+      holder),
   );
   draw();
 }

@@ -204,3 +204,22 @@ def test_attention_comes_as_arrays_with_its_axes(translator) -> None:
     layers, heads = translator.config.model.decoder_layers, translator.config.model.heads
     assert shown["cross"].shape == (layers, heads, len(shown["target"]), len(shown["source"]))
     assert shown["source"][-1] == shown["target"][-1] == "</s>"
+
+
+def test_the_beam_shows_the_scores_that_decide(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    seen = inspect_sentence(translator, "eins zwei")
+    ended = [node for node in seen.beam if node.fate == "ended"]
+    chosen = next(node for node in ended if node.best)
+    assert chosen.score == pytest.approx(translator("eins zwei").score, abs=1e-4)
+    assert chosen.score == max(node.score for node in ended)
+    assert all(node.score is None for node in seen.beam if node.fate != "ended")
+
+
+def test_a_translation_that_was_given_is_not_taken_for_the_chosen_one(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    shown = payload(inspect_sentence(translator, "eins zwei", "nine nine"))
+    assert (shown["translation"], shown["searched"]) == ("nine nine", "one two")
+    assert shown["base"] == 10000.0
+    own = payload(inspect_sentence(translator, "eins zwei"))
+    assert own["translation"] == own["searched"]
