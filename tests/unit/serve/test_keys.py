@@ -108,3 +108,5 @@ def test_the_access_log_is_a_line_of_json_without_texts(client, capsys) -> None:
     assert (entry["method"], entry["path"], entry["status"]) == ("POST", "/translate", 200)
     assert entry["key"] == "bob"
     assert "eins" not in json.dumps(entry)
+    client.head("/health")
+    assert json.loads(capsys.readouterr().err)["method"] == "HEAD"
