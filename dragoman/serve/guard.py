@@ -43,9 +43,10 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        method = scope["method"]
         if self.root_path:
             scope["root_path"] = self.root_path
-        if scope["method"] == "HEAD":
+        if method == "HEAD":
             # Routes answer it as GET. It is a copy: uvicorn reads its own to leave out the body.
             scope = {**scope, "method": "GET"}
             send = _without_body(send)
@@ -103,7 +104,7 @@ class Guard:
             route = scope.get("route")
             self.metrics.answered(getattr(route, "path", "other"), status or 500, seconds)
             if self.access_log:
-                _log(scope, status or 500, seconds, size)
+                _log(scope, method, status or 500, seconds, size)
 
 
 def _without_body(send: Send) -> Send:
@@ -115,14 +116,14 @@ def _without_body(send: Send) -> Send:
     return sent
 
 
-def _log(scope: Scope, status: int, seconds: float, size: int) -> None:
+def _log(scope: Scope, method: str, status: int, seconds: float, size: int) -> None:
     """One request as a line of JSON. The query string is left out, since texts may stand in it."""
     client = scope.get("client")
     entry = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "client": client[0] if client else None,
         "key": scope.get("state", {}).get("key") or None,
-        "method": scope["method"],
+        "method": method,
         "path": scope["path"],
         "status": status,
         "milliseconds": round(1000 * seconds, 1),

@@ -15,7 +15,8 @@ import torch
 
 import dragoman
 from dragoman.config import ModelConfig
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Request
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
 from dragoman.inspect import explain as module
@@ -52,7 +53,7 @@ def untrained(translator: Translator, **settings: object) -> Translator:
     codec = translator.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared, seed=3).eval()
     engine = TorchEngine(model, codec.source, codec.target, torch.device("cpu"))
-    return Translator(engine, codec, config)
+    return InspectableTranslator(engine, codec, config)
 
 
 def unpacked(packed: dict) -> np.ndarray:

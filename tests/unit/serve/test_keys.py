@@ -31,7 +31,7 @@ def test_each_key_has_its_own_limits(client) -> None:
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
     answer = client.post("/v1/translate", json=QUESTION, headers=bearer("b"))
     assert answer.status_code == 413  # nine characters
-    assert "more than the 5 taken" in answer.json()["error"]
+    assert "a request may have 5" in answer.json()["error"]
     assert client.post("/v1/translate", json=QUESTION, headers=bearer("c")).status_code == 401
     short = QUESTION | {"text": "eins"}
     assert client.post("/v1/translate", json=short, headers=bearer("b")).status_code == 200
@@ -108,3 +108,5 @@ def test_the_access_log_is_a_line_of_json_without_texts(client, capsys) -> None:
     assert (entry["method"], entry["path"], entry["status"]) == ("POST", "/translate", 200)
     assert entry["key"] == "bob"
     assert "eins" not in json.dumps(entry)
+    client.head("/health")
+    assert json.loads(capsys.readouterr().err)["method"] == "HEAD"
