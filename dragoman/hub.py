@@ -48,9 +48,14 @@ class Installed(NamedTuple):
     size: int  # bytes
 
 
-def model_folders(model: str | Path) -> list[str]:
-    """The folders that a comma joins; a model that only the hub has is fetched."""
-    return [model_folder(name) for name in local_folders(model)]
+def model_folders(
+    model: str | Path, source: str = "", target: str = "", text: str = ""
+) -> list[str]:
+    """The folders that a comma joins, or that of a bundled model for these languages.
+
+    A model that only the hub has is fetched.
+    """
+    return [model_folder(name) for name in local_folders(model, source, target, text)]
 
 
 def model_folder(name: str | Path) -> str:

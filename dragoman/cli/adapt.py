@@ -60,7 +60,7 @@ def command(
         raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
-    bundle = read_bundle(model_folders(model)[0])
+    bundle = read_bundle(model_folders(model, from_, to)[0])
     known = bundle.codec.languages.sources
     if len(known) == 1:
         from_ = from_ or known[0]

@@ -12,8 +12,8 @@ from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, needs_torch
 from dragoman.files import storage_errors, writing
 from dragoman.hub import model_folders
-from dragoman.text.codec import Languages
 from dragoman.text.detect import detect
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_lines, read_pairs
 
 

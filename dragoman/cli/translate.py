@@ -1,18 +1,18 @@
 """`dragoman translate`"""
 
 import json
+import os
+import queue
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.run import translate_file
 from dragoman.bundle import Bundle, read_bundle
 from dragoman.cli.options import (
     Address,
@@ -44,10 +44,13 @@ from dragoman.hub import model_folders
 from dragoman.text.memory import EXACT, Match, Memory
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 
+READ_ON_S = 0.01  # how long a line waits for another one to be translated with
+NOTES_SHOWN = 5  # on standard error; the rest are counted
+
 
 def command(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to translate.")
     ] = None,
     model: Model = "",
     from_: From = "",
@@ -62,7 +65,9 @@ def command(
     nbest: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."
+            min=1,
+            max=MOST_HYPOTHESES,
+            help="Print this many translations per line: score TAB text.",
         ),
     ] = 1,
     sample: Sample = False,
@@ -70,7 +75,7 @@ def command(
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     seed: Seed = 1,
-    prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Begin every translation with this text.")] = "",
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
@@ -90,7 +95,7 @@ def command(
     shard_lines: ShardLines = WINDOW_LINES,
     set_: Set = None,
 ) -> None:
-    """Translate the texts given, a file, or the lines of standard input.
+    """Translate texts, a file, or the lines of standard input.
 
     Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """
@@ -102,8 +107,14 @@ def command(
         )
     if workers and memory:
         raise ConfigError("--memory and --workers do not go together.")
+    # From a file into a file, work is done in shards: a job that was interrupted goes on.
+    in_shards = bool(workers) or (
+        not memory and _is_file(input_) and (_is_file(output) or _is_new(output))
+    )
     translator = (
-        read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
+        read_bundle(model_folders(model, from_, to)[0])
+        if in_shards
+        else load_model(model, device, engine, from_, to, text=texts[0] if texts else "")
     )
     request = Request(
         to=to,
@@ -117,19 +128,87 @@ def command(
     )
     show = Shown(nbest, alignments, json_, matches=bool(memory))
     if isinstance(translator, Bundle):
-        job = Job(model, request, show, device, engine)
+        # Only here, as below: importing rich takes longer than translating a line.
+        from dragoman.bulk.job import Job
+        from dragoman.bulk.run import translate_file
+
+        named = model if workers else ",".join(model_folders(model, from_, to))
+        job = Job(named, request, show, device, engine)
         translate_file(
             input_, output, job, workers=workers, address=address, shard_lines=shard_lines
         )
         return
-    typing = not texts and not input_ and sys.stdin.isatty()
-    lines = texts or read_lines(input_ or "-")
-    watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
-    with destination(output) as file, _counter(watched) as count:
+    windows = [texts] if texts else arriving(read_lines(input_ or "-"))
+    translated = 0
+    notes = 0
+    with destination(output) as file, _progress(input_, output) as advance:
         shown = replace(show, terminal=file.isatty())
-        for translation in translator.stream(lines, request, window=1 if typing else None):
-            count()
-            print(shown(translation), end="", file=file, flush=typing)
+        for lines in windows:
+            for translation in translator.stream(lines, request, len(lines), translated):
+                print(shown(translation), end="", file=file)
+                translated += 1
+                if translation.note:
+                    notes += 1
+                    if notes <= NOTES_SHOWN:
+                        print(f"dragoman: line {translated}: {translation.note}.", file=sys.stderr)
+            file.flush()  # whoever waits for these lines gets them now
+            advance(len(lines))
+    if notes > NOTES_SHOWN:
+        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+
+
+def _is_file(name: str) -> bool:
+    return bool(name) and Path(name).is_file()
+
+
+def _is_new(name: str) -> bool:
+    return bool(name) and not Path(name).exists() and not os.path.lexists(name)
+
+
+def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int], None]]:
+    """How far a file is; not where somebody types, or reads the translations as they come."""
+    watched = bool(input_) and bool(output or not sys.stdout.isatty())
+    if not watched:
+        return nullcontext(lambda lines: None)
+    from dragoman.bulk.run import progress
+
+    return progress()
+
+
+def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[str]]:
+    """The lines that are there, up to so many at a time: one if they come one by one.
+
+    A thread reads ahead. So a program that writes a line and waits for its translation gets it,
+    and of a long file a whole window is translated at once.
+    """
+    waiting: queue.Queue[str | BaseException | None] = queue.Queue(2 * most)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(None)
+        except BaseException as error:  # raised where the lines are used
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    window: list[str] = []
+    while True:
+        try:
+            taken = waiting.get(timeout=READ_ON_S) if window else waiting.get()
+        except queue.Empty:
+            yield window
+            window = []
+            continue
+        if isinstance(taken, str):
+            window.append(taken)
+        if window and (not isinstance(taken, str) or len(window) == most):
+            yield window
+            window = []
+        if isinstance(taken, BaseException):
+            raise taken
+        if taken is None:
+            return
 
 
 @dataclass(frozen=True)
@@ -184,33 +263,14 @@ def _as_json(translation: Translation) -> dict[str, object]:
             "alignment": candidate.alignment,
         }
 
-    told: dict[str, object] = {
+    note = {"note": translation.note} if translation.note else {}
+    match = {"match": translation.match._asdict()} if translation.match else {}
+    return {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
+        **note,
+        **match,
     }
-    return told | ({"match": translation.match._asdict()} if translation.match else {})
-
-
-@contextmanager
-def _counter(watched: bool) -> Iterator[Callable[[], None]]:
-    """Lines done, time and speed on standard error, where somebody sees them and nothing else is
-    written there."""
-    if not watched:  # even a disabled bar of older versions of rich leaves an empty line
-        yield lambda: None
-        return
-    columns = (
-        TextColumn("{task.completed:,} lines"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[speed_text]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None, speed_text="")
-
-        def count() -> None:
-            speed = progress.tasks[task].speed
-            progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
-
-        yield count
 
 
 @contextmanager

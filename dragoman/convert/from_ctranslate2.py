@@ -32,9 +32,9 @@ from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
-from dragoman.model.sinusoids import sinusoids
-from dragoman.plain_weights import check_plain_weights
-from dragoman.text.codec import ZEROS, Codec, Framing, Languages
+from dragoman.plain_weights import check_plain_weights, sinusoids
+from dragoman.text.codec import ZEROS, Codec, Framing
+from dragoman.text.languages import Languages
 from dragoman.untrusted import memory_bytes, parsed_json, read_regular
 
 MODEL, CONFIG, METADATA, BYTE_PAIRS = "model.bin", "config.json", "metadata.json", "bpe.model"

@@ -1,5 +1,7 @@
 """A translator from Hugging Face as a bundle: MarianMT (the OPUS-MT models), M2M-100, NLLB.
 
+What `to_huggingface` wrote is read back too: MarianMT, or Pegasus if norms stand before sublayers.
+
 Such a folder holds `config.json`, SentencePiece models, a vocabulary, and weights in
 `model.safetensors` or `pytorch_model.bin`. The latter is the one pickle that dragoman ever reads,
 and of it tensors alone. Without it, no torch is needed.
@@ -24,13 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dragoman.bundle import Bundle, read_tensors
-from dragoman.config import Config, make_config
+from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.model.sinusoids import sinusoids
-from dragoman.plain_weights import check_plain_weights
-from dragoman.text.codec import M2M, MARIAN, NLLB, UNUSED, Codec, Framing, Languages
+from dragoman.plain_weights import check_plain_weights, sinusoids
+from dragoman.text.codec import M2M, MARIAN, NLLB, UNUSED, Codec, Framing
+from dragoman.text.languages import LANGUAGES_FILE, Languages
+from dragoman.text.subword import BytePairs
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 MUST_BE = {  # settings of older folders that change the model
@@ -47,9 +50,10 @@ TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_TOKENS, SHARED_SPM = "special_tokens_map.json", "sentencepiece.bpe.model"
 SMALL_FILES = (
     CONFIG, SEARCH, VOCABULARY, TOKENIZER, TOKENIZER_CONFIG, SPECIAL_TOKENS,
-    SHARED_SPM, "source.spm", "target.spm",
+    SHARED_SPM, "source.spm", "target.spm", LANGUAGES_FILE,
 )  # fmt: skip
 EMBEDDINGS, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_LARGEST_LANGUAGES = 2**16  # bytes
 FIRST_POSITION = 2  # of M2M-100: those before it belong to <s> and <pad>
 FAMILIES = (
     "mul aav afa alv art bat bnt cau ccs cel cpf cpp cus dra euq fiu gem gmq gmw grk iir inc ine "
@@ -67,21 +71,12 @@ M2M_LANGUAGES = (
 """The languages of M2M-100, in the order of their ids; its folders need not name them."""
 
 
-class Text(NamedTuple):
-    """What a folder says about text."""
-
-    pieces: list[str]  # in the order of their ids
-    spm: tuple[bytes, bytes]  # of both sides
-    framing: Framing
-    languages: Languages
-
-
 class Kind(NamedTuple):
     """A kind of model, by `model_type`."""
 
+    name: str  # as people say it
     settings: dict[str, Any]  # of ours
-    text: Callable[[TheirFolder, int], Text]
-    start: str  # the setting with the id that the decoder is given first
+    codec: Callable[[TheirFolder, dict[str, Any], int], Codec]
     order: Callable[[int], np.ndarray]  # our feature i is theirs of number order[i]
 
 
@@ -102,10 +97,12 @@ def check_settings(theirs: TheirFolder) -> dict[str, Any]:
             f"{theirs.path} holds a model of type {settings.get('model_type')!r}; dragoman reads "
             f"{', '.join(KINDS)}."
         )
-    for name, wanted in MUST_BE.items():
+    kind = KINDS[settings["model_type"]]
+    for name, wanted in MUST_BE.items() if kind.name != "Pegasus" else ():
         if settings.get(name, wanted) != wanted:
             raise ConversionError(
-                f"{theirs.path}: {name}={settings[name]} is a kind of model that dragoman has not."
+                f"{theirs.path}: dragoman does not support a {kind.name} with "
+                f"{name}={settings[name]}."
             )
     for name in ("attention_heads", "ffn_dim"):
         both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
@@ -117,9 +114,6 @@ def check_settings(theirs: TheirFolder) -> dict[str, Any]:
         raise ConversionError(
             f"{theirs.path}: activation {settings.get('activation_function')!r} is unknown."
         )
-    start = KINDS[settings["model_type"]].start
-    if settings.get("decoder_start_token_id") != settings.get(start):
-        raise ConversionError(f"{theirs.path}: targets do not begin with the piece of {start}.")
     return settings
 
 
@@ -133,10 +127,10 @@ def _read_folder(theirs: TheirFolder) -> Bundle:
     count = len(found[EMBEDDINGS])
     if settings.get("vocab_size") != count:
         raise ConversionError(
-            f"{theirs.path}: vocab_size is {settings.get('vocab_size')}, there are {count} "
+            f"{theirs.path}: vocab_size is {settings.get('vocab_size')}, but there are {count} "
             f"embeddings."
         )
-    text = kind.text(theirs, count)
+    codec = kind.codec(theirs, settings, count)
     order = kind.order(config.model.width)
     weights = layers_from_marian(found, config.model, order)
     words = found[EMBEDDINGS][:, order]
@@ -151,14 +145,13 @@ def _read_folder(theirs: TheirFolder) -> Bundle:
     if BIAS in found and found[BIAS].any():
         weights["output.bias"] = found[BIAS][0]
         config = _config(settings, named | {"model.output_bias": True})
-    codec = Codec.of_another_system(
-        text.spm, (text.pieces, text.pieces), text.framing, text.languages
-    )
+    if isinstance(codec.source_segmenter, BytePairs):
+        config = replace(config, {"text.vocabulary": "bpe", "text.size": count})
     codec.check_tags()
     card = {
-        "from": list(text.languages.sources),
-        "to": list(text.languages.targets),
-        "converted_from": f"{settings['model_type']}, {theirs.path.name}",
+        "from": list(codec.languages.sources),
+        "to": list(codec.languages.targets),
+        "converted_from": f"{kind.name}, {theirs.path.name}",
         "parameters": sum(array.size for array in weights.values()),
     }
     contiguous = {
@@ -203,12 +196,27 @@ def shifted_sinusoids(length: int, width: int) -> np.ndarray:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _marian_text(theirs: TheirFolder, count: int) -> Text:
+def _marian_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
+    """Targets begin with `<pad>` in MarianMT, and with `<s>` in what we exported ourselves.
+
+    There both sides have one SentencePiece model, and ids are its own numbers.
+    """
     pieces = numbered(theirs, theirs.read_json(VOCABULARY), count)
     spm = theirs.read("source.spm"), theirs.read("target.spm")
-    told = theirs.settings(TOKENIZER_CONFIG)
-    source, target = (told.get(key) or "" for key in ("source_lang", "target_lang"))
-    return Text(pieces, spm, MARIAN, marian_languages(pieces, source, target))
+    if theirs.has(LANGUAGES_FILE):  # our own export
+        languages = Languages.from_bytes(theirs.read(LANGUAGES_FILE, _LARGEST_LANGUAGES))
+    else:
+        told = theirs.settings(TOKENIZER_CONFIG)
+        source, target = (told.get(key) or "" for key in ("source_lang", "target_lang"))
+        languages = marian_languages(pieces, source, target)
+    start = settings.get("decoder_start_token_id")
+    if start == settings.get("pad_token_id"):
+        return Codec.of_another_system(spm, (pieces, pieces), MARIAN, languages)
+    ours = BytePairs(spm[0])
+    same = spm[0] == spm[1] and ours.vocabulary.pieces == tuple(pieces)
+    if not same or start != ours.vocabulary.bos:
+        raise ConversionError(f"{theirs.path}: targets do not begin with <pad>, as MarianMT's do.")
+    return Codec(ours, ours, languages)
 
 
 def marian_languages(pieces: Sequence[str], source: str, target: str) -> Languages:
@@ -221,9 +229,11 @@ def marian_languages(pieces: Sequence[str], source: str, target: str) -> Languag
     return Languages(sources, tags if len(tags) > 1 else targets)
 
 
-def _m2m_text(theirs: TheirFolder, count: int) -> Text:
+def _m2m_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
     """M2M-100 has a vocabulary, and languages behind it. That of NLLB is SentencePiece's, with
     other special pieces, languages behind it, and a list of all in `tokenizer.json`."""
+    if settings.get("decoder_start_token_id") != settings.get("eos_token_id"):
+        raise ConversionError(f"{theirs.path}: targets do not begin with </s>, as M2M-100's do.")
     spm = theirs.read(SHARED_SPM)
     told = theirs.settings(SPECIAL_TOKENS, TOKENIZER_CONFIG)
     tags = told.get("additional_special_tokens", told.get("extra_special_tokens", []))
@@ -241,7 +251,8 @@ def _m2m_text(theirs: TheirFolder, count: int) -> Text:
     framing, codes = named_languages(pieces)
     if told.get("legacy_behaviour"):  # the language of a source stood behind it once
         framing = Framing((), (*framing.after, *framing.before), framing.start)
-    return Text(pieces, (spm, spm), framing, Languages(codes, codes))
+    languages = Languages(codes, codes)
+    return Codec.of_another_system((spm, spm), (pieces, pieces), framing, languages)
 
 
 def named_languages(pieces: Sequence[str]) -> tuple[Framing, tuple[str, ...]]:
@@ -272,8 +283,7 @@ def numbered(theirs: TheirFolder, ids: dict[str, Any], count: int) -> list[str]:
     for piece, number in ids.items():
         if type(number) is not int or not 0 <= number < count:
             raise ConversionError(
-                f"{theirs.path}: its vocabulary gives a piece a number that is none from 0 to "
-                f"{count - 1}."
+                f"{theirs.path}: in its vocabulary, a piece has a number outside 0 to {count - 1}."
             )
         pieces[number] = piece
     return pieces
@@ -343,7 +353,7 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
     for name, tensor in plain.items():
         # One number, repeated by strides of 0, can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):
-            raise ConversionError(f"{folder}: weight {name} is larger than what is stored of it.")
+            raise ConversionError(f"{folder}: weight {name} is larger than its stored data.")
     return {name: tensor.float().numpy() for name, tensor in plain.items()}
 
 
@@ -353,7 +363,7 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
         return
     if table.ndim != 2 or table.shape[1] != width:
         raise ConversionError(
-            f"{folder}: its positions have shape {table.shape}, the model has width {width}."
+            f"{folder}: its positions have shape {table.shape}, but the model has width {width}."
         )
     ours = sinusoids(len(table), width)
     # half precision is coarse
@@ -362,11 +372,12 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
 
 
 KINDS = {
-    "marian": Kind({}, _marian_text, "pad_token_id", interleaved),
+    "marian": Kind("MarianMT", {"model.norm": "post"}, _marian_codec, interleaved),
+    "pegasus": Kind("Pegasus", {"model.norm": "pre"}, _marian_codec, interleaved),
     "m2m_100": Kind(
+        "M2M-100",
         {"model.norm": "pre", "model.positions.kind": "learned"},
-        _m2m_text,
-        "eos_token_id",
+        _m2m_codec,
         np.arange,
     ),
 }

@@ -6,7 +6,8 @@ MarianMT keeps the sines of its positions in the first half of a vector's featur
 in the second; here they take turns. A model does not care about the order of its features, so they
 are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
 projections, the outputs of those that add to the stream. Queries, keys and values have a matrix
-each there, and lie in one here.
+each there, and lie in one here. Pegasus (in `transformers`) is MarianMT with the norm before each
+sublayer and one behind the last layer of each side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.errors import ConversionError
 from dragoman.plain_weights import Shape, plain_weights
 
 
@@ -36,9 +38,9 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def parts(config: ModelConfig) -> Iterator[Part]:
+def _parts(config: ModelConfig) -> Iterator[Part]:
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        if config.norm == "pre":
+        if config.norm == "pre":  # Pegasus, M2M-100
             yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
@@ -60,7 +62,7 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     """The shapes of the layers' weights there."""
     ours = dict(plain_weights(config, 0, 0, shared=True))
     theirs = dict[str, Shape]()
-    for part in parts(config):
+    for part in _parts(config):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
@@ -70,10 +72,12 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
 def layers_from_marian(
     theirs: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Our weights from theirs, which have the shapes that `layers_of_marian` tells. Our feature i
-    is theirs of number `order[i]`."""
+    """Our weights from theirs, which have the shapes that `layers_of_marian` tells.
+
+    Our feature i is theirs of number `order[i]`.
+    """
     ours = dict[str, list[np.ndarray]]()
-    for part in parts(config):
+    for part in _parts(config):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
@@ -84,7 +88,7 @@ def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dic
     width = config.width
     order = np.argsort(interleaved(width))
     theirs = {}
-    for part in parts(config):
+    for part in _parts(config):
         rows = (
             slice(None)
             if part.third is None
@@ -94,3 +98,11 @@ def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dic
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
     return theirs
+
+
+def refuse_unknown(config: ModelConfig, system: str) -> None:
+    """Let only the plain Transformer through: nobody else has the variants."""
+    if reasons := beyond_plain(config):
+        raise ConversionError(
+            f"{system} supports only the plain Transformer; this model has {', '.join(reasons)}."
+        )

@@ -61,7 +61,7 @@ class TheirFolder:
             raise ConversionError(f"{self.path}: weight {name} is missing.")
         if array.shape != shape:
             raise ConversionError(
-                f"{self.path}: weight {name} has shape {array.shape}, its settings want {shape}."
+                f"{self.path}: weight {name} has shape {array.shape}, but its settings say {shape}."
             )
         return array.astype(np.float32)
 

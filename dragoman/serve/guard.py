@@ -1,8 +1,10 @@
-"""What stands before every request: size and time limits, headers, the count of what was
-answered."""
+"""What stands before every request: limits of size and time, headers, metrics."""
 
 import asyncio
+import json
+import sys
 import time
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -10,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.metrics import Metrics
 
-HEADERS = [
+_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -21,14 +23,33 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, max_body_bytes: int, time_limit_s: float, metrics: Metrics):
-        self.app, self.metrics = app, metrics
+    """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
+    where a proxy shows the service; whether it takes that off a path does not matter."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body_bytes: int,
+        time_limit_s: float,
+        metrics: Metrics,
+        access_log: bool = False,
+        root_path: str = "",
+    ):
+        self.app, self.metrics, self.access_log = app, metrics, access_log
+        self.root_path = root_path
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        method = scope["method"]
+        if self.root_path:
+            scope["root_path"] = self.root_path
+        if method == "HEAD":
+            # Routes answer it as GET. It is a copy: uvicorn reads its own to leave out the body.
+            scope = {**scope, "method": "GET"}
+            send = _without_body(send)
         started = time.monotonic()
         status = 0
         size = 0
@@ -40,7 +61,7 @@ class Guard:
             message = await receive()
             if message["type"] == "http.disconnect":
                 status = _CLIENT_LEFT
-                raise HTTPException(400, "the client left before the request was complete.")
+                raise HTTPException(400, "the client disconnected before the request was complete.")
             size += len(message.get("body", b""))
             if size > self.max_body_bytes:
                 while message.get("more_body") and size <= _DRAINED_BYTES:
@@ -64,7 +85,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = status or message["status"]
-                message["headers"] = [*message.get("headers", []), *HEADERS]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
         try:
@@ -79,7 +100,33 @@ class Guard:
         finally:
             if watching is not None:
                 watching.cancel()
+            seconds = time.monotonic() - started
             route = scope.get("route")
-            self.metrics.answered(
-                getattr(route, "path", "other"), status or 500, time.monotonic() - started
-            )
+            self.metrics.answered(getattr(route, "path", "other"), status or 500, seconds)
+            if self.access_log:
+                _log(scope, method, status or 500, seconds, size)
+
+
+def _without_body(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return sent
+
+
+def _log(scope: Scope, method: str, status: int, seconds: float, size: int) -> None:
+    """One request as a line of JSON. The query string is left out, since texts may stand in it."""
+    client = scope.get("client")
+    entry = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": client[0] if client else None,
+        "key": scope.get("state", {}).get("key") or None,
+        "method": method,
+        "path": scope["path"],
+        "status": status,
+        "milliseconds": round(1000 * seconds, 1),
+        "body_bytes": size,
+    }
+    print(json.dumps(entry), file=sys.stderr, flush=True)

@@ -1,20 +1,21 @@
-"""A LibreTranslate-compatible API: /translate, /detect, /languages. LibreTranslate's clients work
-unchanged.
+"""A LibreTranslate-compatible API: /translate, /detect, /languages, /health, /spec and
+/frontend/settings. LibreTranslate's clients work unchanged.
 
-Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error":
-…}` with 400 or 403.
+Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
+in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
 """
 
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.serve import schemas
-from dragoman.serve.models import AUTO, NAMES
+from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     FORMS,
     REFUSALS,
+    admit,
     body_of,
     client_address,
     key_of,
@@ -23,6 +24,7 @@ from dragoman.serve.requests import (
     service_of,
     written,
 )
+from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])
@@ -33,10 +35,10 @@ _REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 503, 504)}
 
 async def _read(request: Request, schema: type[K]) -> K:
     """A body of either form, its key checked."""
-    read = read_form if request.headers.get("content-type", "").startswith(FORMS) else read_json
-    body = await read(request, schema, 400)
-    if not service_of(request).knows(body.api_key.encode() or key_of(request)):
-        raise HTTPException(403, "the API key is missing or wrong.")
+    is_form = request.headers.get("content-type", "").startswith(FORMS)
+    in_query = request.scope["query_string"] and not await request.body()
+    body = await (read_form if is_form or in_query else read_json)(request, schema, 400)
+    admit(request, body.api_key.encode() or key_of(request), 403)
     return body
 
 
@@ -51,7 +53,12 @@ async def translate(request: Request) -> Response:
     body = await _read(request, schemas.LibreRequest)
     texts = [body.q] if isinstance(body.q, str) else body.q
     found = await service_of(request).translate(
-        texts, body.source, body.target, nbest=1 + body.alternatives, client=client_address(request)
+        texts,
+        body.source,
+        body.target,
+        nbest=1 + body.alternatives,
+        client=client_address(request),
+        max_characters=service_of(request).keys.limit_of(request.state.key),
     )
     answers = [
         schemas.LibreResponse(
@@ -100,3 +107,36 @@ async def languages(request: Request) -> Response:
             for code, targets in pairs.items()
         ]
     )
+
+
+@router.get("/health", response_model=schemas.Health)
+async def health() -> Response:
+    """The same as /healthz."""
+    return written(schemas.Health(status="ok"))
+
+
+@router.get("/spec", include_in_schema=False)
+async def spec(request: Request) -> Response:
+    """The same as /openapi.json."""
+    return JSONResponse(request.app.openapi())
+
+
+@router.get("/frontend/settings")
+async def frontend_settings(request: Request) -> dict[str, Any]:
+    """What LibreTranslate tells its own page, which some clients read."""
+    service = service_of(request)
+    first, *_ = [code for code, targets in service.models.languages.items() if targets] or [""]
+    target = service.models.languages.get(first, [""])[0]
+    return {
+        "apiKeys": bool(service.keys),
+        "keyRequired": bool(service.keys),
+        "charLimit": service.limits.max_characters,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "suggestions": False,
+        "frontendTimeout": 500,
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": target, "name": NAMES.get(target, target)},
+        },
+    }

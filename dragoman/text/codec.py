@@ -1,5 +1,6 @@
-"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of
-sentences.
+"""Text to ids and back, for both sides of a model.
+
+It has segmenters, and adds language tags and the ends of sentences.
 
 A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
 target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
@@ -13,13 +14,14 @@ out.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import numpy as np
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
+from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
     SEGMENTERS,
@@ -33,43 +35,16 @@ from dragoman.text.subword import (
 from dragoman.text.vocabulary import Vocabulary, language_tag
 from dragoman.untrusted import parsed_json
 
-LANGUAGES_FILE = "languages.json"
-PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
-LONGEST_CODE = 99  # characters of a language's code
-SHARED, SOURCE, TARGET = "shared", "source", "target"
-MOST_FRAMING = 4  # pieces before a sentence, or behind it
+_PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+_SHARED, _SOURCE, _TARGET = "shared", "source", "target"
+_MOST_FRAMING = 4  # pieces before a sentence, or behind it
 ZEROS = "<zeros>"  # what is given first to a decoder that begins with a vector of zeros
 UNUSED = "<free "  # begins the names of ids that another system's vocabulary has no piece for
-CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
+CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"
-    for side in (SHARED, SOURCE, TARGET)
+    for side in (_SHARED, _SOURCE, _TARGET)
     for segmenter in SEGMENTERS.values()
 }
-
-
-@dataclass(frozen=True)
-class Languages:
-    """Codes of what a model reads and writes; empty where nobody said. `tagged`: the source names
-    the target."""
-
-    sources: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for code in self.sources + self.targets:
-            if not isinstance(code, str) or not code.isprintable() or len(code) > LONGEST_CODE:
-                shown = repr(code)[:LONGEST_CODE]
-                raise BundleError(f"the language {shown} is no code such as de or zh_Hant.")
-
-    @property
-    def tagged(self) -> bool:
-        return len(self.targets) > 1
-
-    def default_target(self, source: str = "") -> str:
-        """The target where nobody names one: English, or German if the source is English; else the
-        first."""
-        wanted = "de" if source == "en" else "en"
-        return wanted if wanted in self.targets else (self.targets[0] if self.targets else "")
 
 
 @dataclass(frozen=True)
@@ -163,8 +138,10 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        """From how often each word occurs. If the vocabulary is shared, the words of both sides are
-        in the first."""
+        """From how often each word occurs.
+
+        If the vocabulary is shared, the words of both sides are in the first.
+        """
         learn = SEGMENTERS[settings.vocabulary].learn_from_words
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
@@ -202,8 +179,9 @@ class Codec:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
 
     def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
-        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those
-        that a model made.
+        """Many sentences, without what depends on the pair: tag and end.
+
+        `<s>` stands before those that a model made.
 
         They are sources, or targets too if the vocabulary is shared; or targets alone, which have
         no mark.
@@ -225,8 +203,10 @@ class Codec:
         seed: int,
         longest: int,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer
-        than allowed."""
+        """Both sides of some pairs, segmented anew from the seed.
+
+        A sentence that would become too long keeps its usual pieces.
+        """
         made, sources = _without_marks(sources)
         # tags and the end come with it
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
@@ -240,12 +220,11 @@ class Codec:
 
     def to_files(self) -> dict[str, bytes]:
         """What a bundle keeps of this."""
-        languages = {"source": self.languages.sources, "target": self.languages.targets}
-        files = {LANGUAGES_FILE: (json.dumps(languages) + "\n").encode()}
+        files = {LANGUAGES_FILE: self.languages.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
-            files[PIECES_FILE] = _foreign_pieces(self).encode()
-        sides = {SOURCE: self.source_segmenter, TARGET: self.target_segmenter}
-        sides = {SHARED: self.source_segmenter} if self.shared else sides
+            files[_PIECES_FILE] = _foreign_pieces(self).encode()
+        sides = {_SOURCE: self.source_segmenter, _TARGET: self.target_segmenter}
+        sides = {_SHARED: self.source_segmenter} if self.shared else sides
         return files | {
             f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()
         }
@@ -254,14 +233,14 @@ class Codec:
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
             shared_file, source_file, target_file = (
-                f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET)
+                f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
-            languages = _languages(files[LANGUAGES_FILE])
+            languages = Languages.from_bytes(files[LANGUAGES_FILE])
             if kind == "marian":
                 models = [
                     files.get(shared_file) or files[name] for name in (source_file, target_file)
                 ]
-                pieces, framing = _read_foreign_pieces(files[PIECES_FILE])
+                pieces, framing = _read_foreign_pieces(files[_PIECES_FILE])
                 codec = cls.of_another_system((models[0], models[1]), pieces, framing, languages)
                 codec.check_tags()
                 return codec
@@ -346,12 +325,10 @@ class Codec:
 
 def _foreign_pieces(codec: Codec) -> str:
     """The vocabularies of another system, and how it frames a sentence."""
-    framing = codec.framing
-    told = {"before": framing.before, "after": framing.after, "start": framing.start}
-    sides = {SOURCE: codec.source.pieces}
+    sides = {_SOURCE: codec.source.pieces}
     if codec.target.pieces != codec.source.pieces:
-        sides[TARGET] = codec.target.pieces
-    return json.dumps(told | sides, ensure_ascii=False)
+        sides[_TARGET] = codec.target.pieces
+    return json.dumps(asdict(codec.framing) | sides, ensure_ascii=False)
 
 
 def _read_foreign_pieces(
@@ -361,31 +338,22 @@ def _read_foreign_pieces(
     try:
         told = parsed_json(raw)
     except ValueError as error:
-        raise BundleError(f"{PIECES_FILE} cannot be read ({error}).") from None
+        raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
     if isinstance(told, list):
-        told = {SOURCE: told, "before": MARIAN.before, "after": MARIAN.after, "start": MARIAN.start}
+        told = {_SOURCE: told} | asdict(MARIAN)
     if isinstance(told, dict):
-        told.setdefault(TARGET, told.get(SOURCE))
+        told.setdefault(_TARGET, told.get(_SOURCE))
     lists = dict[str, tuple[str, ...]]()
-    for name in (SOURCE, TARGET, "before", "after", "start"):
+    for name in (_SOURCE, _TARGET, "before", "after", "start"):
         found = told.get(name) if isinstance(told, dict) else None
         if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
-            raise BundleError(f"{PIECES_FILE} is no list of texts.")
+            raise BundleError(f"{_PIECES_FILE} is no list of texts.")
         lists[name] = tuple(found)
     framing = Framing(lists["before"], lists["after"], lists["start"])
     longest = max(len(framing.before), len(framing.after), len(framing.start))
-    if not framing.start or longest > MOST_FRAMING:
-        raise BundleError(f"{PIECES_FILE} frames a sentence in a way that no model has.")
-    return (lists[SOURCE], lists[TARGET]), framing
-
-
-def _languages(raw: bytes) -> Languages:
-    try:
-        named = parsed_json(raw)
-        sides = [tuple(named[side]) for side in ("source", "target")]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
-    return Languages(*sides)
+    if not framing.start or longest > _MOST_FRAMING:
+        raise BundleError(f"{_PIECES_FILE} frames a sentence in a way that no model has.")
+    return (lists[_SOURCE], lists[_TARGET]), framing
 
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:

@@ -31,7 +31,7 @@ from dragoman.errors import ConfigError, CorpusError
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import DOWN, UP, adapted
 from dragoman.model.build import Model, build_model
-from dragoman.model.linear import Linear
+from dragoman.model.layers import Linear
 from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
 from dragoman.text.subword import WORD_START

@@ -16,7 +16,8 @@ import numpy as np
 
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES, Bundle
 from dragoman.errors import ConfigError
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs, count_words
 from dragoman.text.vocabulary import language_tag
 

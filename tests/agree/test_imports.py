@@ -20,7 +20,8 @@ from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Request, load
 from dragoman.evaluate.metrics import bleu
-from dragoman.text.codec import ZEROS, Languages
+from dragoman.text.codec import ZEROS
+from dragoman.text.languages import Languages
 from tests.agree.test_converters import (
     LINES,
     LONGEST,

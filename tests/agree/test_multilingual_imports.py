@@ -20,7 +20,7 @@ from dragoman.convert.from_huggingface import from_huggingface, marian_languages
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Request, load
 from dragoman.errors import ConversionError, TranslationError
-from dragoman.text.codec import Languages
+from dragoman.text.languages import Languages
 from tests.agree.test_converters import LINES, LONGEST, assert_lengths_vary, decoding
 from tests.conftest import toy_pairs
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import load
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 from tests.conftest import toy_pairs, write_corpus
 
@@ -38,7 +38,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     assert "in the domain" in answer.err
     test = domain(100, seed=52)
     sources, references = [s for s, _ in test], [t for _, t in test]
-    before, after = (load(folder, "cpu")(sources) for folder in (int8, out))
+    before, after = (Translator.load(folder, "cpu")(sources) for folder in (int8, out))
     assert bleu(after, references) > bleu(before, references) + 5
     # the model inside is the same, and the adapter is small
     assert (out / "model.safetensors").read_bytes() == (int8 / "model.safetensors").read_bytes()
@@ -48,8 +48,8 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     # both engines run it, and it can be merged by writing it again
     write_bundle(tmp_path / "merged", read_bundle(out))
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
-    assert load(tmp_path / "merged", "cpu")(sources) == after
-    assert bleu(load(out, "cpu", "torch")(sources), after) > 99
+    assert Translator.load(tmp_path / "merged", "cpu")(sources) == after
+    assert bleu(Translator.load(out, "cpu", "torch")(sources), after) > 99
 
 
 def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> None:

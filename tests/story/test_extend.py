@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.bundle import read_bundle
-from dragoman.decode.translator import load
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.training.extend import extend
 from tests.conftest import toy_pairs, write_corpus
@@ -71,7 +71,7 @@ def test_a_language_is_added_and_the_old_one_stays(dragoman, trained, tmp_path: 
     )  # fmt: skip
     assert answer.code == 0, answer.err
     german, english = zip(*toy_pairs(60, seed=31), strict=True)
-    both = [load(folder, "cpu", "torch") for folder in (trained, tmp_path / "out")]
+    both = [Translator.load(folder, "cpu", "torch") for folder in (trained, tmp_path / "out")]
     old, kept = (bleu(translator(list(german)), list(english)) for translator in both)
     assert kept > old - 5
     test = french(60, seed=32)
