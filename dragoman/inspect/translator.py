@@ -78,7 +78,7 @@ class InspectableTranslator(Translator):
         """
         if self.inspector is None:
             raise TranslationError("an ensemble does not show attention: load one model.")
-        source, target = self._ids(text, translation, self.request(request, options))
+        source, target = self.encode_pair(text, translation, self.request(request, options))
         vocabulary = self.codec.target
         return {
             "source": [self.codec.source.pieces[i] for i in source],
@@ -103,14 +103,18 @@ class InspectableTranslator(Translator):
         """
         if self.inspector is None:
             raise TranslationError("an ensemble has no hidden states of its own: load one model.")
-        return self.inspector.outputs(*self._ids(text, translation, self.request(request, options)))
+        return self.inspector.outputs(
+            *self.encode_pair(text, translation, self.request(request, options))
+        )
 
     def tokenize(self, text: str, to: str = "") -> list[str]:
         """The subwords that the model reads: language tag and end included.
 
         translator.tokenize("Guten Tag!", to="en")
         """
-        ids = self.encode_whole(text, Request(to=to))
+        request = self.check(Request(to=to))
+        into = request.to or self.codec.languages.default_target()
+        (ids,) = self.codec.encode_source([text], into, self._source(text, request))
         return [self.codec.source.pieces[i] for i in ids]
 
     @property
@@ -135,21 +139,20 @@ class InspectableTranslator(Translator):
             return request
         return replace(request, source_language=detect(text, sources)[0].language)
 
-    def _ids(
+    def encode_pair(
         self, text: str, translation: str | Sequence[str] | None, request: Request
     ) -> tuple[list[int], list[int]]:
-        """Both sides as ids; the translation is the model's own if none is given."""
+        """Both sides as ids; the translation is the model's own if none is given.
+
+        It begins with what the model is forced to say first, such as a language.
+        """
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
         start = self.codec.forced_start(self._target(text, request))
-        return source, [*start, *self.encode_translation(translation)]
-
-    def encode_translation(self, translation: str | Sequence[str]) -> list[int]:
-        """The ids of a translation, given as text or as pieces."""
         if isinstance(translation, str):
-            return self.codec.encode_target([translation])[0]
-        return [self.codec.target.ids[piece] for piece in translation]
+            return source, [*start, *self.codec.encode_target([translation])[0]]
+        return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]
 
     def embed(
         self,

@@ -18,7 +18,7 @@ from dragoman.convert.from_marian import _their_name, from_marian
 from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS
 from dragoman.text.languages import Languages
@@ -48,7 +48,9 @@ def said_by_ctranslate2(
 
 
 def said_by_us(folder: Path, beam: int, engine: str = "auto") -> list[tuple[str, ...]]:
-    found = load(folder, "cpu", engine).translate(LINES, Request(decoding=decoding(beam)))
+    found = Translator.load(folder, "cpu", engine).translate(
+        LINES, Request(decoding=decoding(beam))
+    )
     return [translation.candidates[0].pieces for translation in found]
 
 
@@ -235,5 +237,7 @@ def test_int8_says_nearly_the_same(trained: Path, tmp_path: Path, monkeypatch) -
     folder = stored_as("int8", read_bundle(trained), tmp_path / "theirs", monkeypatch)
     again = from_ctranslate2(folder, source_end=True)
     write_bundle(tmp_path / "int8", to_onnx(again, int8=True))
-    before, after = (load(where, "cpu")(sources) for where in (trained, tmp_path / "int8"))
+    before, after = (
+        Translator.load(where, "cpu")(sources) for where in (trained, tmp_path / "int8")
+    )
     assert abs(bleu(after, references) - bleu(before, references)) <= 0.3
