@@ -37,7 +37,12 @@ from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
 from dragoman.text.languages import known_code, reason_to_keep
-from dragoman.text.segments import split_sentences, split_to_fit
+from dragoman.text.segments import (
+    is_in_capitals,
+    sentence_case,
+    split_sentences,
+    split_to_fit,
+)
 
 WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
@@ -457,7 +462,7 @@ class Translator:
         )  # fmt: skip
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
+                found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
         return found
 
     def _keep_numbers(
@@ -518,8 +523,11 @@ class Translator:
     def _parts(self, lines: list[str], request: Request) -> list["Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
         longest = self._longest(request)
-        encode = self.codec.encode_source
         by_sentence = self._settings(request).by_sentence
+
+        def encode(texts: Sequence[str], to: str) -> list[list[int]]:
+            return self.codec.encode_source([self._quiet(text, request) for text in texts], to)
+
         rows_into: dict[str, list[int]] = {}
         for row, text in enumerate(lines):
             if text.strip():
@@ -542,6 +550,11 @@ class Translator:
                     )
                 ]
         return parts
+
+    def _quiet(self, text: str, request: Request) -> str:
+        """What the model reads of a text: few sentences that it learned from were in capitals."""
+        keeps = self._settings(request).keep_capitals
+        return sentence_case(text) if keeps and is_in_capitals(text) else text
 
     def _fits(self, text: str, to: str, longest: int) -> bool:
         return len(self.codec.encode_source([text], to)[0]) <= longest
@@ -568,14 +581,16 @@ class Translator:
         search = next(search for search in self._searches if search.fits(engine, task))
         return search(engine, sources, task)
 
-    def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
+    def _candidate(self, part: "Part", hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
             alignment = align_words(
-                [self.codec.source.pieces[i] for i in source], pieces, hypothesis.attention
+                [self.codec.source.pieces[i] for i in part.ids], pieces, hypothesis.attention
             )
         text = self.codec.decode_target(hypothesis.tokens)
+        if self._quiet(part.text, request) != part.text:
+            text = text.upper()
         return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
 
 

@@ -16,12 +16,12 @@ import torch
 import dragoman
 from dragoman.config import ModelConfig
 from dragoman.decode.translator import Request
-from dragoman.inspect.translator import InspectableTranslator
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
 from dragoman.inspect import explain as module
 from dragoman.inspect.explain import BLOCK, TEMPERATURES, explain, page, payload
 from dragoman.inspect.panels import panels, statement
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.attention import plain_attention
 from dragoman.model.build import ARCHITECTURES, build_model
 from dragoman.model.weights import get_weights
@@ -33,7 +33,7 @@ TEXT = "eins zwei drei vier"
 
 
 @pytest.fixture(scope="module")
-def translator(trained) -> Translator:
+def translator(trained) -> InspectableTranslator:
     return dragoman.load(trained, device="cpu")
 
 
@@ -42,7 +42,7 @@ def explained(translator) -> dict:
     return explain(translator, TEXT)
 
 
-def untrained(translator: Translator, **settings: object) -> Translator:
+def untrained(translator: InspectableTranslator, **settings: object) -> InspectableTranslator:
     """A model of another kind, with random weights, for the same pieces; its searches are short."""
     short = {
         "decoding__beam": 2,
@@ -70,7 +70,7 @@ def unpacked(packed: dict) -> np.ndarray:
 class ByHand:
     """The Transformer of the lectures, one word after the other where that is simpler."""
 
-    def __init__(self, translator: Translator):
+    def __init__(self, translator: InspectableTranslator):
         self.weights = {
             name: tensor.detach().double().numpy()
             for name, tensor in get_weights(translator.engine.model).items()
