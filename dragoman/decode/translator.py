@@ -16,7 +16,9 @@ import numpy as np
 
 from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
+from dragoman.decode.constraints import Phrase, Phrases, constrained_search
 from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.glossary import Demand, Glossary
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
@@ -53,6 +55,7 @@ class Request:
     prefix: str = ""
     alignments: bool = False
     sampling: Sampling | None = None
+    glossary: Glossary = Glossary()
     observer: Observer | None = None
     # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
@@ -321,6 +324,8 @@ class Translator:
             raise TranslationError(
                 f"the prefix {request.prefix!r} holds a word that this model does not know."
             )
+        if request.glossary.terms and (request.sampling or request.prefix or request.observer):
+            raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
@@ -356,7 +361,7 @@ class Translator:
             must_begin = bool(request.prefix) and part.number == 0  # with the prefix
             # The text too: its digits are looked at, and two ways to write them may have the same
             # ids.
-            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
+            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.phrases))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
         found = self._found(different, first, request)
@@ -378,7 +383,11 @@ class Translator:
         limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(_batches(lengths, tokens, limit))
+        batches = []
+        for demanding in (False, True):  # the search with phrases takes more time
+            rows = [row for row, part in enumerate(parts) if bool(part.phrases) is demanding]
+            for batch in _batches([lengths[row] for row in rows], tokens, limit):
+                batches.append([rows[i] for i in batch])
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -435,7 +444,9 @@ class Translator:
         for row, text in right.items():
             if text:
                 ((forced, *_),) = self._found(
-                    [parts[row]._replace(number=0)], first, replace(request, prefix=text)
+                    [parts[row]._replace(number=0, phrases=())],
+                    first,
+                    replace(request, prefix=text),
                 )
                 if forced.text == text:
                     yield row, forced
@@ -454,19 +465,36 @@ class Translator:
             for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(Part(row, 0, ids, to, lines[row]))
+                    phrases = self._phrases(lines[row], request)
+                    parts.append(Part(row, 0, ids, to, lines[row], phrases))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
                 fitting = [
                     part for text in texts for part in split_to_fit(text, fits) if part.strip()
                 ]
                 parts += [
-                    Part(row, number, part, to, text)
+                    Part(row, number, part, to, text, self._phrases(text, request))
                     for number, (part, text) in enumerate(
                         zip(encode(fitting, to), fitting, strict=True)
                     )
                 ]
         return parts
+
+    def _phrases(self, text: str, request: Request) -> Phrases:
+        """What the glossary demands of a text's translation, as ids."""
+        return tuple(self._phrase(demand) for demand in request.glossary.demands(text))
+
+    def _phrase(self, demand: Demand) -> Phrase:
+        """At the beginning of a sentence a term may be capitalised."""
+        unk = self.codec.target.unk
+        texts = [*demand.targets, *(text[:1].upper() + text[1:] for text in demand.targets)]
+        ways = [tuple(ids) for ids in self.codec.encode_target([*dict.fromkeys(texts)])]
+        known = tuple(way for way in ways if way and unk not in way)
+        if not known:
+            raise TranslationError(
+                f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
+            )
+        return Phrase(known, demand.inflection)
 
     def _fits(self, text: str, to: str, longest: int) -> bool:
         return len(self.codec.encode_source([text], to)[0]) <= longest
@@ -486,6 +514,11 @@ class Translator:
                 engine, sources, settings, request.sampling,
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
                 on_step=request.on_step,
+            )  # fmt: skip
+        if any(part.phrases for part in parts):
+            return constrained_search(
+                without_shortlist(engine), sources, [part.phrases for part in parts], settings,
+                nbest=request.nbest, attention=request.alignments, on_step=request.on_step,
             )  # fmt: skip
         host_is_needed = prefixes or request.alignments or request.observer
         if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
@@ -530,6 +563,7 @@ class Part(NamedTuple):
     ids: list[int]
     to: str
     text: str
+    phrases: Phrases = ()
 
 
 def load(

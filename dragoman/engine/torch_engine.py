@@ -9,7 +9,7 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
-from dragoman.engine.interface import Forbidden, Step
+from dragoman.engine.interface import Forbidden, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
@@ -84,8 +84,7 @@ class TorchEngine:
 
     @property
     def attention_layer(self) -> int:
-        """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
-        return max(0, self.model.attention_layers - 2)
+        return alignment_layer(self.model.attention_layers)
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> Any:
@@ -101,6 +100,7 @@ class TorchEngine:
         *,
         attention: bool = False,
         forbid: Forbidden | None = None,
+        also: np.ndarray | None = None,
     ) -> Step:
         state = state.select(parents)
         hidden, weights = self.model.step(
@@ -114,7 +114,8 @@ class TorchEngine:
         if k is None:
             return Step(state, None, log_probs.cpu().numpy(), looked_at)
         best = log_probs.topk(min(k, log_probs.shape[1]), dim=-1)
-        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at)
+        asked = log_probs.gather(1, self._tensor(also)).cpu().numpy() if also is not None else None
+        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at, asked)
 
     @torch.inference_mode()
     def score(
