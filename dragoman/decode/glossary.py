@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dragoman.errors import ConfigError
 
@@ -32,6 +32,35 @@ class Demand:
 
     targets: tuple[str, ...]
     inflection: bool = False
+
+
+def lacking(demands: Iterable[Demand], text: str) -> int:
+    """How many demands a translation does not meet, each occurrence counted once.
+
+    >>> lacking([Demand(("Hund",)), Demand(("Hund",))], "Der Hund bellt.")
+    1
+    """
+    left = text
+    missing = 0
+    for demand in demands:
+        for target in demand.targets:
+            found = _pattern(target, demand.inflection).search(left)
+            if found:
+                left = left[: found.start()] + "\0" + left[found.end() :]
+                break
+        else:
+            missing += 1
+    return missing
+
+
+@lru_cache(10_000)
+def _pattern(target: str, inflection: bool) -> re.Pattern[str]:
+    """A word of its own; at the beginning of a sentence with a capital."""
+    first = re.escape(target[:1])
+    if target[:1].upper() != target[:1]:
+        first = f"(?:{first}|{re.escape(target[:1].upper())})"
+    behind = rf"\w{{0,{LONGEST_ENDING}}}" if inflection else ""
+    return re.compile(rf"(?<!\w){first}{re.escape(target[1:])}{behind}(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -107,6 +136,9 @@ class Glossary:
             else:
                 at += 1
         return tuple(found)
+
+
+NO_TERMS = Glossary()
 
 
 def _checked(term: Term, place: str = "") -> Term:

@@ -16,9 +16,9 @@ import numpy as np
 
 from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
-from dragoman.decode.constraints import Phrase, Phrases, constrained_search
+from dragoman.decode.constraints import Phrase, constrained_search
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.glossary import Demand, Glossary
+from dragoman.decode.glossary import NO_TERMS, Demand, Glossary, lacking
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
@@ -40,6 +40,7 @@ WINDOW_LINES = 2048
 WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
 USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+WIDER_FOR_TERMS = 2  # times the beam, which is shared by translations with more and fewer terms
 WIDER = 4  # times the beam, where numbers went astray
 STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
@@ -55,7 +56,8 @@ class Request:
     prefix: str = ""
     alignments: bool = False
     sampling: Sampling | None = None
-    glossary: Glossary = Glossary()
+    glossary: Glossary = NO_TERMS
+    demanding: bool = False  # search only for what meets the glossary's demands
     observer: Observer | None = None
     # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
@@ -125,10 +127,12 @@ class Translator:
         request: Request = Request(),
         first: int = 0,
     ) -> list[tuple[Candidate, ...]]:
-        """Third stage, for parts whose numbers went astray: the candidates of wider searches, and
-        of stand-ins."""
+        """Third stage, for parts that lack a term or whose numbers went astray: the candidates of
+        constrained searches, of wider ones, and of stand-ins."""
         found = list(found)
-        self._keep_numbers(parts, found, first, request)
+        self._keep_terms(parts, found, first, request)
+        if self._keeps_numbers(request):
+            self._keep_numbers(parts, found, first, request)
         return found
 
     def join(
@@ -181,9 +185,12 @@ class Translator:
         self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()
     ) -> int:
         """Positions that a repair computes at most; 0 where there is nothing to repair."""
+        beam = self._settings(request).beam
+        if lacking(part.demands, candidates[0].text):
+            wide = replace(request, nbest=WIDER_FOR_TERMS * max(beam, request.nbest))
+            return self.search_work([part], wide)[0]
         if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
             return 0
-        beam = self._settings(request).beam
         wider = replace(request, nbest=WIDER * max(beam, request.nbest))
         once = replace(request, nbest=1)  # each stand-in, and the forced translation
         return (
@@ -361,12 +368,11 @@ class Translator:
             must_begin = bool(request.prefix) and part.number == 0  # with the prefix
             # The text too: its digits are looked at, and two ways to write them may have the same
             # ids.
-            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.phrases))
+            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.demands))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
         found = self._found(different, first, request)
-        if self._keeps_numbers(request):
-            self._keep_numbers(different, found, first, request)
+        found = self.repair(different, found, request, first)
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
 
@@ -383,11 +389,7 @@ class Translator:
         limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
         if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = []
-        for demanding in (False, True):  # the search with phrases takes more time
-            rows = [row for row, part in enumerate(parts) if bool(part.phrases) is demanding]
-            for batch in _batches([lengths[row] for row in rows], tokens, limit):
-                batches.append([rows[i] for i in batch])
+        batches = list(_batches(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -397,6 +399,19 @@ class Translator:
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = tuple(self._candidate(parts[row].ids, h, request) for h in hypotheses)
         return found
+
+    def _keep_terms(
+        self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
+    ) -> None:
+        """Where the best candidate lacks a term, only translations with all terms are searched."""
+        rows = [row for row, part in enumerate(parts) if lacking(part.demands, found[row][0].text)]
+        settings = self._settings(request)
+        beam = min(WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        strict = replace(request, decoding=replace(settings, beam=beam), demanding=True)
+        for row, better in zip(
+            rows, self._found([parts[row] for row in rows], first, strict), strict=True
+        ):
+            found[row] = better
 
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
@@ -412,9 +427,12 @@ class Translator:
         for row, more in zip(
             wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
         ):
-            text = parts[row].text
+            text, demands = parts[row].text, parts[row].demands
             known = {candidate.text: candidate for candidate in (*more, *found[row])}
-            closest = sorted(known.values(), key=lambda c: (digits_astray(text, c.text), -c.score))
+            closest = sorted(
+                known.values(),
+                key=lambda c: (lacking(demands, c.text), digits_astray(text, c.text), -c.score),
+            )
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
             still_wrong = [
@@ -440,11 +458,12 @@ class Translator:
         right: dict[int, str] = {}
         said = self._found([changed for _, _, changed in tries], first, request)
         for (row, others, changed), (best, *_) in zip(tries, said, strict=True):
-            right[row] = right.get(row) or put_back(others, changed.text, best.text)
+            if not lacking(parts[row].demands, best.text):
+                right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
             if text:
                 ((forced, *_),) = self._found(
-                    [parts[row]._replace(number=0, phrases=())],
+                    [parts[row]._replace(number=0)],
                     first,
                     replace(request, prefix=text),
                 )
@@ -465,27 +484,23 @@ class Translator:
             for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    phrases = self._phrases(lines[row], request)
-                    parts.append(Part(row, 0, ids, to, lines[row], phrases))
+                    demands = request.glossary.demands(lines[row])
+                    parts.append(Part(row, 0, ids, to, lines[row], demands))
                     continue
                 fits = partial(self._fits, to=to, longest=longest)
                 fitting = [
                     part for text in texts for part in split_to_fit(text, fits) if part.strip()
                 ]
                 parts += [
-                    Part(row, number, part, to, text, self._phrases(text, request))
+                    Part(row, number, part, to, text, request.glossary.demands(text))
                     for number, (part, text) in enumerate(
                         zip(encode(fitting, to), fitting, strict=True)
                     )
                 ]
         return parts
 
-    def _phrases(self, text: str, request: Request) -> Phrases:
-        """What the glossary demands of a text's translation, as ids."""
-        return tuple(self._phrase(demand) for demand in request.glossary.demands(text))
-
     def _phrase(self, demand: Demand) -> Phrase:
-        """At the beginning of a sentence a term may be capitalised."""
+        """A demand as ids. At the beginning of a sentence a term may be capitalised."""
         unk = self.codec.target.unk
         texts = [*demand.targets, *(text[:1].upper() + text[1:] for text in demand.targets)]
         ways = [tuple(ids) for ids in self.codec.encode_target([*dict.fromkeys(texts)])]
@@ -515,9 +530,10 @@ class Translator:
                 nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
                 on_step=request.on_step,
             )  # fmt: skip
-        if any(part.phrases for part in parts):
+        if request.demanding:
+            phrases = [tuple(map(self._phrase, part.demands)) for part in parts]
             return constrained_search(
-                without_shortlist(engine), sources, [part.phrases for part in parts], settings,
+                without_shortlist(engine), sources, phrases, settings,
                 nbest=request.nbest, attention=request.alignments, on_step=request.on_step,
             )  # fmt: skip
         host_is_needed = prefixes or request.alignments or request.observer
@@ -563,7 +579,7 @@ class Part(NamedTuple):
     ids: list[int]
     to: str
     text: str
-    phrases: Phrases = ()
+    demands: tuple[Demand, ...] = ()  # of the glossary
 
 
 def load(

@@ -9,6 +9,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from dragoman.documents.segment import Code, Segment, has_words, written
@@ -62,7 +63,7 @@ def of_text(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Spans with something to translate, in order, and all segments of these."""
     kept = [span for span in spans if has_words(span.segment) or span.inner]
     kept.sort(key=lambda span: span.start)
-    for before, after in zip(kept, kept[1:], strict=False):
+    for before, after in pairwise(kept):
         assert before.end <= after.start, "spans do not overlap"
     return kept, [segment for span in kept for segment in _segments(span)]
 

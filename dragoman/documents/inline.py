@@ -114,15 +114,13 @@ class Plain:
         target = "".join(s.text + gap for s, gap in zip(said, [*self.gaps, ""], strict=True))
         if target == self.text:
             return self.segment
-        found = [
-            [match.span() for match in re.finditer(rf"(?<!\w){other}(?!\w)", target)]
-            for node in self.root.subtree()
-            for _, other in node.words
-        ]
-        others = [other for node in self.root.subtree() for _, other in node.words]
-        if any(len(spans) != 1 or target.count(o) != 1 for spans, o in zip(found, others)):
-            return None
-        places = {other: spans[0] for other, spans in zip(others, found, strict=True)}
+        places: dict[str, tuple[int, int]] = {}
+        for node in self.root.subtree():
+            for _, other in node.words:
+                spans = [m.span() for m in re.finditer(rf"(?<!\w){other}(?!\w)", target)]
+                if len(spans) != 1 or target.count(other) != 1:
+                    return None
+                places[other] = spans[0]
         if self.has_tags:
             _Placing(self, target, said, places).place()
         self.root.span = (0, len(target))
@@ -158,7 +156,7 @@ class _Placing:
         source = target = 0
         for sentence, one in zip(plain.sentences, said, strict=True):
             read, wrote = len(sentence.split()), len(one.text.split())
-            given = dict((t, s) for s, t in one.links)
+            given = {t: s for s, t in one.links}
             fits = len(given) == wrote and all(s < read for s in given.values())
             for t in range(wrote):
                 s = given[t] if fits else t * read // wrote

@@ -4,7 +4,8 @@ r"""What must not change, found in plain text: placeholders, URLs, versions, fil
     ['Send ', '%s', ' to ', 'ada@example.org', '.']
 
 The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
-name and is a word stays untranslated. A miss may cost a broken program.
+name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
+bound: else a hostile text would take quadratic time.
 """
 
 import re
@@ -26,31 +27,32 @@ _ENDINGS = (
     "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
 )
 _PATTERNS = {
-    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|<!--.*?-->",
+    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,2000})?/?>|<!--.{0,200}?-->",
     "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
     r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
     rf"|(?<![\w@])www\.{_HOST}(?:\.{_HOST})+(?:/[^\s<>\"'`]*[\w/#=&+~-])?",
     "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}(?![\w@])",
-    "template": r"\$t\([^()]*\)|\{\{\{?[^{}]*\}\}\}?|\$\{[^{}]*\}|%\{[^{}]*\}|#\{[^{}]*\}"
-    r"|<%.*?%>|\{%.*?%\}|\[\[[\w.:-]{1,99}\]\]",
-    "brace": r"\{[\w.:!\[\]$@#-]*\}",
+    "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
+    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
+    "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
     "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
     r"|%[A-Z][A-Z0-9_]*%",
     "variable": r"\$[A-Za-z_]\w*(?:\.\w+)*",
-    "code": r"`[^`\n]+`",
+    "code": r"`[^`\n]{1,500}`",
     "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
     "mac": r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b",
     "ipv6": r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4})?(?![\w:])"
     r"|(?<![\w:])::1(?![\w:])",
     "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
     "isbn": r"\b97[89][- ]?(?:\d[- ]?){9}[\dX]\b",
-    "version": r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})(?:[-+.]?(?:alpha|beta|rc|dev|post|"
-    r"a|b)\.?\d*)?(?:[-+][\w.]*\w)?(?![\w]|\.\d)",
-    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]*\w(?:/(?!\w))?",
+    "version": r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
+    r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
+    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
+    r"(?:/(?!\w))?",
     "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
     "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=[^\s,;]*\w)?",
-    "identifier": r"(?<![\w.])[A-Za-z]\w*(?:_\w+|(?:\.\w+)+\(\)|\(\))(?!\w)|(?<![\w.])_\w+(?!\w)",
+    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))(?!\w)",
     "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
     "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
 }

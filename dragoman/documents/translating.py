@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Request, Translator
+from dragoman.documents.document import Document
 from dragoman.documents.inline import STAND_INS, Plain, Said
 from dragoman.documents.protect import gains, within
 from dragoman.documents.segment import (
@@ -25,11 +26,15 @@ from dragoman.documents.segment import (
     has_words,
     made,
     same_structure,
+    texts,
     trimmed,
 )
+from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences
 
 WINDOW = 500  # segments whose sentences are translated together
+SAMPLE = 200  # segments that tell the language of a document
+MOST_SAMPLED = 5000  # characters of them
 MOST_CODES = 200  # in a segment; one with more is translated piece by piece
 
 
@@ -167,3 +172,24 @@ def _said(translator: Translator, asked: Sequence[Sentence], request: Request) -
 
 def as_said(translation: Translation) -> Said:
     return Said(translation.text, translation.candidates[0].alignment)
+
+
+def settled(translator: Translator, segments: Sequence[Segment], request: Request) -> Request:
+    """The request with the target language, which a line alone may not tell."""
+    languages, source = translator.codec.languages, request.source_language
+    if request.to or not languages.tagged:
+        return request
+    if not source:
+        sample = " ".join(text for segment in segments[:SAMPLE] for text in texts(segment))
+        source = detect(sample[:MOST_SAMPLED], languages.sources)[0].language
+    return replace(request, to=languages.default_target(source))
+
+
+def translate_document(
+    translator: Translator,
+    document: Document,
+    request: Request = Request(),
+    on_done: Callable[[int], None] = lambda count: None,
+) -> bytes:
+    """The file with its text translated."""
+    return document.write(translate_segments(translator, document.segments, request, on_done))
