@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from dragoman.bundle import BUNDLED
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError
+from dragoman.files import storage_errors
 
 
 def command(
@@ -45,6 +47,13 @@ def command(
             "times the beam.",
         ),
     ] = 150_000,
+    max_file_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
+    max_file_characters: Annotated[
+        int, typer.Option(min=1, help="Characters of a document that are translated.")
+    ] = 300_000,
+    suggestions: Annotated[
+        str, typer.Option(help="Folder for translations that clients like better; .tsv files.")
+    ] = "",
     max_connections: Annotated[
         int,
         typer.Option(
@@ -84,11 +93,19 @@ def command(
 
     listener = listen(host, port)
     limits = Limits(
-        queue_lines=queue, time_limit_s=time_limit, max_characters=max_characters, max_work=max_work
+        queue_lines=queue,
+        time_limit_s=time_limit,
+        max_characters=max_characters,
+        max_work=max_work,
+        max_file_bytes=max_file_bytes,
+        max_file_characters=max_file_characters,
     )
-    app = create_app(
-        Service(model or [BUNDLED], limits, api_key, device, engine), allow_origin or ()
-    )
+    kept = Path(suggestions) if suggestions else None
+    if kept is not None:
+        with storage_errors(f"making {suggestions}"):
+            kept.mkdir(parents=True, exist_ok=True)
+    service = Service(model or [BUNDLED], limits, api_key, device, engine, kept)
+    app = create_app(service, allow_origin or ())
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # what is loaded now stays: no need to look through all of it for garbage, over and over
     gc.freeze()

@@ -33,7 +33,7 @@ from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences
 
 WINDOW = 500  # segments whose sentences are translated together
-SAMPLE = 200  # segments that tell the language of a document
+SAMPLED = 200  # segments that tell the language of a document
 MOST_SAMPLED = 5000  # characters of them
 MOST_CODES = 200  # in a segment; one with more is translated piece by piece
 
@@ -174,14 +174,19 @@ def as_said(translation: Translation) -> Said:
     return Said(translation.text, translation.candidates[0].alignment)
 
 
+def sample(segments: Sequence[Segment]) -> str:
+    """Enough text to tell a document's language."""
+    whole = " ".join(text for segment in segments[:SAMPLED] for text in texts(segment))
+    return whole[:MOST_SAMPLED]
+
+
 def settled(translator: Translator, segments: Sequence[Segment], request: Request) -> Request:
     """The request with the target language, which a line alone may not tell."""
     languages, source = translator.codec.languages, request.source_language
     if request.to or not languages.tagged:
         return request
     if not source:
-        sample = " ".join(text for segment in segments[:SAMPLE] for text in texts(segment))
-        source = detect(sample[:MOST_SAMPLED], languages.sources)[0].language
+        source = detect(sample(segments), languages.sources)[0].language
     return replace(request, to=languages.default_target(source))
 
 

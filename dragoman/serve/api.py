@@ -40,6 +40,7 @@ async def translate(request: Request) -> Response:
         beam=body.beam,
         nbest=body.nbest,
         alignments=body.alignments,
+        glossary=schemas.glossary_of(body.glossary),
         client=client_address(request),
     )
     return written(schemas.TranslateResponse(translations=found))

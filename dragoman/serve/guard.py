@@ -3,6 +3,7 @@ answered."""
 
 import asyncio
 import time
+from collections.abc import Collection
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -21,15 +22,27 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, max_body_bytes: int, time_limit_s: float, metrics: Metrics):
+    """`max_file_bytes` holds for the paths of `files`, which take documents."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body_bytes: int,
+        time_limit_s: float,
+        metrics: Metrics,
+        files: Collection[str] = (),
+        max_file_bytes: int = 0,
+    ):
         self.app, self.metrics = app, metrics
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
+        self.files, self.max_file_bytes = files, max_file_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.monotonic()
+        most = self.max_file_bytes if scope["path"] in self.files else self.max_body_bytes
         status = 0
         size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
@@ -42,11 +55,11 @@ class Guard:
                 status = _CLIENT_LEFT
                 raise HTTPException(400, "the client left before the request was complete.")
             size += len(message.get("body", b""))
-            if size > self.max_body_bytes:
-                while message.get("more_body") and size <= _DRAINED_BYTES:
+            if size > most:
+                while message.get("more_body") and size <= most + _DRAINED_BYTES:
                     message = await receive()
                     size += len(message.get("body", b""))
-                raise HTTPException(413, f"the body is larger than {self.max_body_bytes:,} bytes.")
+                raise HTTPException(413, f"the body is larger than {most:,} bytes.")
             if not message.get("more_body") and watching is None:
                 watching = asyncio.create_task(watch())
             return message

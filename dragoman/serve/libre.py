@@ -1,5 +1,5 @@
-"""A LibreTranslate-compatible API: /translate, /detect, /languages. LibreTranslate's clients work
-unchanged.
+"""A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest.
+LibreTranslate's clients work unchanged.
 
 Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error":
 …}` with 400 or 403.
@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from dragoman.documents.formats import BY_ENDING, BY_NAME
 from dragoman.serve import schemas
+from dragoman.serve.documents import as_file, jobs_of, read_upload
 from dragoman.serve.models import AUTO, NAMES
 from dragoman.serve.requests import (
     FORMS,
@@ -50,6 +52,8 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     body = await _read(request, schemas.LibreRequest)
     texts = [body.q] if isinstance(body.q, str) else body.q
+    if body.format == "html":
+        return await _html(request, body, texts)
     found = await service_of(request).translate(
         texts, body.source, body.target, nbest=1 + body.alternatives, client=client_address(request)
     )
@@ -75,6 +79,90 @@ async def translate(request: Request) -> Response:
             if body.alternatives
             else None,
         )
+    )
+
+
+async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
+    """Texts with tags; there are no alternatives of a text in several pieces."""
+    found = await service_of(request).translate_markup(
+        texts, BY_NAME["html"], body.source, body.target, client=client_address(request)
+    )
+    detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
+    if isinstance(body.q, str):
+        return written(
+            schemas.LibreResponse(
+                translatedText=found[0][0],
+                detectedLanguage=detected[0] if detected else None,
+                alternatives=[] if body.alternatives else None,
+            )
+        )
+    return written(
+        schemas.LibreResponses(
+            translatedText=[text for text, _ in found],
+            detectedLanguage=detected if body.source == AUTO else None,
+            alternatives=[[] for _ in found] if body.alternatives else None,
+        )
+    )
+
+
+@router.post("/translate_file", response_model=schemas.LibreFile, responses=_REFUSALS)
+async def translate_file(request: Request) -> Response:
+    """Translate a file and answer where its translation can be fetched."""
+    sent = await read_upload(request)
+    if not service_of(request).knows(sent.fields.get("api_key", "").encode() or key_of(request)):
+        raise HTTPException(403, "the API key is missing or wrong.")
+    job = jobs_of(request).begin(
+        sent.name,
+        sent.raw,
+        sent.fields.get("source", AUTO),
+        sent.fields.get("target", ""),
+        client=client_address(request),
+    )
+    assert job.task is not None
+    await job.task
+    if job.error:
+        raise HTTPException(400, job.error)
+    return written(
+        schemas.LibreFile(translatedFileUrl=f"{request.base_url}download_file/{job.key}")
+    )
+
+
+@router.get("/download_file/{key}", response_class=Response)
+async def download_file(request: Request, key: str) -> Response:
+    return as_file(jobs_of(request)[key])
+
+
+@router.post(
+    "/suggest",
+    response_model=schemas.LibreSuccess,
+    responses=_REFUSALS,
+    openapi_extra=body_of(schemas.LibreSuggestRequest, _BODIES),
+)
+async def suggest(request: Request) -> Response:
+    """A better translation, kept in the service's file of suggestions."""
+    body = await _read(request, schemas.LibreSuggestRequest)
+    service_of(request).suggest(body.q, body.s, body.source, body.target)
+    return JSONResponse({"success": True})
+
+
+@router.get("/frontend/settings", response_model=dict[str, Any])
+async def settings(request: Request) -> Response:
+    """What LibreTranslate's clients ask before they show anything."""
+    service = service_of(request)
+    return JSONResponse(
+        {
+            "charLimit": service.limits.max_characters,
+            "frontendTimeout": 500,
+            "apiKeys": not service.knows(b""),
+            "keyRequired": not service.knows(b""),
+            "suggestions": service.suggestions is not None,
+            "filesTranslation": True,
+            "supportedFilesFormat": [*BY_ENDING],
+            "language": {
+                "source": {"code": AUTO, "name": "Auto Detect"},
+                "target": {"code": "en", "name": NAMES["en"]},
+            },
+        }
     )
 
 
