@@ -160,7 +160,10 @@ def constrained_search(
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
         ended = picked.tokens == eos
         finished.add(grown, ended)
-        alive = ~ended & ~finished.full(grown, ~ended, number + 1)[grown.sentences]
+        # At the largest length hypotheses count as they stand: then only those with most phrases.
+        at_limit = number + 1 >= limits.longest[grown.sentences]
+        lives = ~ended & (~at_limit | (picked.banks == _most(picked.banks, grown.sentences)))
+        alive = lives & ~finished.full(grown, lives, number + 1)[grown.sentences]
         parents, last = picked.parents[alive], picked.tokens[alive]
         progress = [
             ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
@@ -190,6 +193,14 @@ class _Picked(NamedTuple):
     parents: np.ndarray  # (C,)
     tokens: np.ndarray  # (C,)
     log_probs: np.ndarray  # (C,)
+    banks: np.ndarray  # (C,)
+
+
+def _most(banks: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """For each candidate the highest bank of its sentence. (C,)"""
+    highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
+    np.maximum.at(highest, sentences, banks)
+    return highest[sentences]
 
 
 def _pick(
@@ -216,4 +227,9 @@ def _pick(
     chosen = np.concatenate([np.flatnonzero(finishing), turn[place < beam]])
     chosen = candidates[chosen]
     chosen = chosen[np.lexsort((-totals[chosen], rows.sentences[chosen // width]))]
-    return _Picked(chosen // width, tokens.ravel()[chosen], log_probs.ravel()[chosen])
+    return _Picked(
+        chosen // width,
+        tokens.ravel()[chosen],
+        log_probs.ravel()[chosen],
+        banks.ravel()[chosen],
+    )

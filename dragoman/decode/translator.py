@@ -405,6 +405,8 @@ class Translator:
     ) -> None:
         """Where the best candidate lacks a term, only translations with all terms are searched."""
         rows = [row for row, part in enumerate(parts) if lacking(part.demands, found[row][0].text)]
+        if not rows:
+            return
         settings = self._settings(request)
         beam = min(WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         strict = replace(request, decoding=replace(settings, beam=beam), demanding=True)

@@ -136,6 +136,9 @@ def _cell_writer(quoted: Callable[[str], str], between: str) -> Callable[[Segmen
 # YAML
 
 
+_YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
+
+
 def read_yaml(raw: bytes, options: Options) -> Document:
     return text_document(raw, _yaml_spans, options)
 
@@ -165,10 +168,12 @@ def _yaml_spans(text: str, options: Options) -> Iterator[Span]:
             stack += node.value
         elif node.tag == "tag:yaml.org,2002:str":
             start, end = node.start_mark.index + offset, node.end_mark.index + offset
-            yield _scalar(text[start:end], node.value, node.style, start, end, node.start_mark)
+            properties = _YAML_PROPERTIES.match(text, start, end)
+            start = properties.end() if properties else start
+            yield _scalar(text[start:end], node.value, node.style, start, end)
 
 
-def _scalar(raw: str, value: str, style: str | None, start: int, end: int, mark: Any) -> Span:
+def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
     def write(segment: Segment) -> str:
         said = written(segment)
         if style in ("|", ">"):

@@ -81,8 +81,8 @@ def protected(text: str) -> Segment:
     start = 0
     while choice := _ICU.search(text, start):
         found, end = _choice(text, choice)
-        if not found:  # it has no end, or is written in another way
-            found = [_word(text[choice.start() : (end := choice.end())])]
+        if not found:  # it has no end: then this is no such message, nor is what is in it
+            break
         items += [*_simple(text[start : choice.start()]), *found]
         start = end
     return made([*items, *_simple(text[start:])])

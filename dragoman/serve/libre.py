@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from dragoman.documents.formats import BY_ENDING, BY_NAME
+from dragoman.documents.formats import BY_NAME
 from dragoman.serve import schemas
 from dragoman.serve.documents import as_file, jobs_of, read_upload
 from dragoman.serve.models import AUTO, NAMES
@@ -143,27 +143,6 @@ async def suggest(request: Request) -> Response:
     body = await _read(request, schemas.LibreSuggestRequest)
     service_of(request).suggest(body.q, body.s, body.source, body.target)
     return JSONResponse({"success": True})
-
-
-@router.get("/frontend/settings", response_model=dict[str, Any])
-async def settings(request: Request) -> Response:
-    """What LibreTranslate's clients ask before they show anything."""
-    service = service_of(request)
-    return JSONResponse(
-        {
-            "charLimit": service.limits.max_characters,
-            "frontendTimeout": 500,
-            "apiKeys": not service.knows(b""),
-            "keyRequired": not service.knows(b""),
-            "suggestions": service.suggestions is not None,
-            "filesTranslation": True,
-            "supportedFilesFormat": [*BY_ENDING],
-            "language": {
-                "source": {"code": AUTO, "name": "Auto Detect"},
-                "target": {"code": "en", "name": NAMES["en"]},
-            },
-        }
-    )
 
 
 @router.post(

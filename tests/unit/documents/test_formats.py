@@ -49,7 +49,10 @@ kept
 - nine **ten**
 <div>eleven</div>
 """
-SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>One two</i>\r\nthree.\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n- Four?\r\n- Five!\r\n"
+SRT = (
+    "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>One two</i>\r\nthree.\r\n\r\n"
+    "2\r\n00:00:03,000 --> 00:00:04,000\r\n- Four?\r\n- Five!\r\n"
+)
 VTT = "WEBVTT\n\nNOTE kept\n\n00:01.000 --> 00:02.000 align:start\n<v Ann>One two\n"
 PO = """# kept
 msgid ""
@@ -82,13 +85,32 @@ XLIFF2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0"><
 ANDROID = """<resources>
     <string name="a">It\\'s <b>one</b> %1$s</string>
     <string name="b" translatable="false">kept</string>
-    <plurals name="c"><item quantity="one">%d day</item><item quantity="other">%d days</item></plurals>
+    <plurals name="c"><item quantity="one">%d day</item>
+        <item quantity="other">%d days</item></plurals>
 </resources>
 """
 JSON = '{"a": "one", "b": {"kept": ["two", 3, null]}, "@a": {"description": "kept"}}\n'
-YAML = "a: one two\nb: 'it''s'\nc: \"x \\n y\"\nd: |\n  line one\n  line two\ne: [three, 4, true]\nkept: &x five\nf: *x\n"
+YAML = """a: one two
+b: 'it''s'
+c: "x \\n y"
+d: |
+  line one
+  line two
+e: [three, 4, true]
+kept: &x five
+f: *x
+"""
 PROPERTIES = "# kept\na = one two\nb: three \\\n   four\nc=\\u00fcber\nkept=\n"
-FLUENT = "a = One { $kept }\nb =\n    two\n    three\n    .title = four\nc = { $n ->\n    [one] five\n   *[other] { $n } six\n}\n"
+FLUENT = """a = One { $kept }
+b =
+    two
+    three
+    .title = four
+c = { $n ->
+    [one] five
+   *[other] { $n } six
+}
+"""
 CSV = 'kept,text\n1,one\n2,"two, ""three"""\n'
 NOTEBOOK = json.dumps(
     {
@@ -152,7 +174,8 @@ def odt_file() -> bytes:
 
 
 def epub_file() -> bytes:
-    page = '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body><p>One <i>two</i>&#160;three</p></body></html>'
+    page = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">
+<body><p>One <i>two</i>&#160;three</p></body></html>"""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as book:
         book.writestr("mimetype", "application/epub+zip")
@@ -162,7 +185,8 @@ def epub_file() -> bytes:
 
 
 FILES: dict[str, bytes] = {
-    "a.html": HTML.encode(), "a.md": MARKDOWN.encode(), "a.srt": SRT.encode(), "a.vtt": VTT.encode(),
+    "a.html": HTML.encode(), "a.md": MARKDOWN.encode(), "a.srt": SRT.encode(),
+    "a.vtt": VTT.encode(),
     "a.po": PO.encode(), "a.xlf": XLIFF.encode(), "b.xlf": XLIFF2.encode(),
     "a.xml": ANDROID.encode(), "a.json": JSON.encode(), "a.yaml": YAML.encode(),
     "a.properties": PROPERTIES.encode(), "a.ftl": FLUENT.encode(), "a.csv": CSV.encode(),
