@@ -131,9 +131,7 @@ def main() -> None:
         translator.engine.on_one_core, translator.codec, translator.config
     )
     train = arguments.corpora / "tatoeba" / f"{to}-en"
-    learned = [
-        list(read_lines(str(train / f"train.{code}.gz")))[:LEARNED] for code in ("en", to)
-    ]
+    learned = [list(read_lines(str(train / f"train.{code}.gz")))[:LEARNED] for code in ("en", to)]
     there, back = lexicon(*learned), lexicon(*learned[::-1])
     draw = random.Random(1)
     for name, sources, references in test_sets(arguments.corpora, to):

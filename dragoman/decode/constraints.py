@@ -200,7 +200,8 @@ def _most(banks: np.ndarray, sentences: np.ndarray) -> np.ndarray:
     """For each candidate the highest bank of its sentence. (C,)"""
     highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
     np.maximum.at(highest, sentences, banks)
-    return highest[sentences]
+    most: np.ndarray = highest[sentences]
+    return most
 
 
 def _pick(
