@@ -133,7 +133,10 @@ async def translate(request: Request) -> Response:
     else:
         found = await service.translate(texts, source, target, glossary=glossary, client=client)
         answers = [(entry.text, entry.source) for entry in found]
-    shown = [{"detected_source_language": s.upper(), "text": t} for t, s in answers]
+    shown = [
+        {"detected_source_language": s.upper(), "text": t, "billed_characters": len(text)}
+        for (t, s), text in zip(answers, texts, strict=True)
+    ]
     answer: dict[str, Any] = {"translations": shown}
     if ignored := sorted(set(fields) - _ACCEPTED):
         answer["ignored"] = ignored
@@ -141,11 +144,13 @@ async def translate(request: Request) -> Response:
 
 
 @router.get("/languages")
-async def languages(request: Request, type: str = "source") -> Response:
+async def languages(request: Request) -> Response:
+    """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
     _require_key(request)
+    kind = request.query_params.get("type") or _text(await _fields(request), "type", "source")
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
-    if type == "target":
+    if kind == "target":
         codes = sorted({target for targets in pairs.values() for target in targets})
     return JSONResponse(
         [

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 
@@ -55,15 +56,12 @@ def test_deepls_client_makes_uses_and_deletes_glossaries(official) -> None:
 def test_deepls_client_sends_a_document_and_fetches_it(official) -> None:
     out = io.BytesIO()
     status = official.translate_document(
-        io.BytesIO(b"<p>eins <i>zwei</i></p>"), out, source_lang="DE", target_lang="EN-GB",
-        filename="a.html",
+        b"<p>eins <i>zwei</i></p>", out, source_lang="DE", target_lang="EN-GB", filename="a.html"
     )  # fmt: skip
     assert status.done
     assert out.getvalue() == b"<p>one <i>two</i></p>"
     with pytest.raises(deepl.DeepLException, match="no such document, or damaged"):
-        official.translate_document(
-            io.BytesIO(b"no zip"), io.BytesIO(), target_lang="EN-GB", filename="a.docx"
-        )
+        official.translate_document(b"no zip", io.BytesIO(), target_lang="EN-GB", filename="a.docx")
 
 
 def test_deepls_client_asks_for_languages_and_usage(official) -> None:
@@ -75,17 +73,25 @@ def test_deepls_client_asks_for_languages_and_usage(official) -> None:
         wrong.get_usage()
 
 
-def test_libretranslates_client_translates_text_and_files(address, tmp_path) -> None:
+def test_libretranslates_client_translates_text_and_files(address) -> None:
     client = libretranslatepy.LibreTranslateAPI(f"{address}/", "sesam")
     assert client.translate("eins zwei", "de", "en") == "one two"
     assert client.detect("eins zwei")[0]["language"] in ("de", "en")
     assert [language["code"] for language in client.languages()] == ["de", "en"]
-    file = tmp_path / "a.txt"
-    file.write_text("drei vier\n")
-    url = client.translate_file(str(file), "de", "en")
-    import urllib.request
 
-    assert urllib.request.urlopen(url).read() == b"three four\n"
+
+def test_libretranslates_files_are_translated_and_fetched(address) -> None:
+    form = {"source": "de", "target": "en", "api_key": "sesam"}
+    sent = httpx.post(
+        f"{address}/translate_file", data=form, files={"file": ("a.txt", b"drei vier\n")}
+    )
+    assert httpx.get(sent.json()["translatedFileUrl"]).content == b"three four\n"
+    refused = httpx.post(f"{address}/translate_file", data=form, files={"file": ("a.pdf", b"%PDF")})
+    assert refused.status_code == 400
+    assert "a.pdf is of no format" in refused.json()["error"]
+    html = {**form, "q": "<p>eins <b>zwei</b></p>", "format": "html"}
+    found = httpx.post(f"{address}/translate", json=html).json()
+    assert found["translatedText"] == "<p>one <b>two</b></p>"
 
 
 def test_a_suggestion_is_kept_as_a_pair_to_train_on(trained, tmp_path) -> None:
