@@ -1,12 +1,13 @@
 """Documents on real files and under fire.
 
-python benchmarks/documents.py identity /usr/share/doc /usr/share/locale ...
+python benchmarks/documents.py identity FOLDER ... [--listed]
 python benchmarks/documents.py placeholders --count 10000
 python benchmarks/documents.py html --corpora corpora
 python benchmarks/documents.py tags --corpora corpora
 
 identity: files come back as they were if the translator returns its input (inside archives: each
-member). placeholders: random texts full of codes, through a translator that drops, doubles, moves
+member). --listed: only those of documents.txt, which stand in the source packages that it names.
+placeholders: random texts full of codes, through a translator that drops, doubles, moves
 and invents words. html: BLEU of sentences with tags in them, tags left out, beside the same
 sentences without. tags: how often a tag on one word ends up on the translation of that word, which
 a small dictionary knows.
@@ -34,6 +35,7 @@ from dragoman.documents.segment import same_structure, written
 from dragoman.documents.translating import translate_segments, translating
 from dragoman.text.parallel import read_lines
 
+LIST = Path(__file__).with_suffix(".txt")
 LARGEST = 2_000_000  # bytes
 MOST_OF_A_KIND = 300
 CODES = [
@@ -54,10 +56,12 @@ DICTIONARY = {
 }  # fmt: skip
 
 
-def identity(folders: list[Path]) -> None:
+def identity(folders: list[Path], listed: bool) -> None:
     outcomes: Counter[tuple[str, str]] = Counter()
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
+        lines = LIST.read_text().splitlines() if listed else []
+        named = [folder / line for line in lines if line and not line.startswith("#")]
+        for path in named or sorted(folder.rglob("*")):
             format_ = BY_ENDING.get(path.suffix.lower())
             if format_ is None or not path.is_file() or path.stat().st_size > LARGEST:
                 continue
@@ -196,12 +200,13 @@ def main() -> None:
     )
     parser.add_argument("what", choices=["identity", "placeholders", "html", "tags"])
     parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--listed", action="store_true")
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
     parser.add_argument("--count", type=int, default=500)
     arguments = parser.parse_args()
     match arguments.what:
         case "identity":
-            identity(arguments.folders)
+            identity(arguments.folders, arguments.listed)
         case "placeholders":
             placeholders(arguments.count)
         case "html":

@@ -26,6 +26,7 @@ from dragoman.documents.segment import Segment
 
 MOST_BYTES = 2**28  # of all members together, unpacked
 MOST_MEMBERS = 20_000
+OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office has
 FindIn = Callable[[str], Iterable[Span]]
 
 
@@ -67,7 +68,8 @@ def _read(raw: bytes, pattern: re.Pattern[str], find: FindIn) -> Document:
             raise DocumentError(f"{info.filename} in it: {error}") from None
         texts[info.filename] = text, encoding, spans
         segments += found
-    if not texts:
+    names = {info.filename for info, _ in members}
+    if not texts and OPEN_PACKAGING not in names:  # a presentation may have no slides
         raise DocumentError("it holds none of the files that make up such a document.")
 
     def write(translated: Sequence[Segment]) -> bytes:
