@@ -186,16 +186,19 @@ class Translator:
     ) -> int:
         """Positions that a repair computes at most; 0 where there is nothing to repair."""
         beam = self._settings(request).beam
-        if lacking(part.demands, candidates[0].text):
+        terms = numbers = 0
+        if lacks_terms := lacking(part.demands, candidates[0].text) > 0:
             wide = replace(request, nbest=WIDER_FOR_TERMS * max(beam, request.nbest))
-            return self.search_work([part], wide)[0]
-        if not self._keeps_numbers(request) or not digits_astray(part.text, candidates[0].text):
-            return 0
-        wider = replace(request, nbest=WIDER * max(beam, request.nbest))
-        once = replace(request, nbest=1)  # each stand-in, and the forced translation
-        return (
-            self.search_work([part], wider)[0] + (STAND_INS + 1) * self.search_work([part], once)[0]
-        )
+            terms = self.search_work([part], wide)[0]
+        # A translation with other terms may have other numbers.
+        if self._keeps_numbers(request) and (
+            lacks_terms or digits_astray(part.text, candidates[0].text)
+        ):
+            wider = replace(request, nbest=WIDER * max(beam, request.nbest))
+            once = replace(request, nbest=1)  # each stand-in, and the forced translation
+            numbers = self.search_work([part], wider)[0]
+            numbers += (STAND_INS + 1) * self.search_work([part], once)[0]
+        return terms + numbers
 
     def score(
         self, sources: Sequence[str], targets: Sequence[str], to: str = ""
@@ -465,9 +468,7 @@ class Translator:
         for row, text in right.items():
             if text:
                 ((forced, *_),) = self._found(
-                    [parts[row]._replace(number=0)],
-                    first,
-                    replace(request, prefix=text),
+                    [parts[row]._replace(number=0)], first, replace(request, prefix=text)
                 )
                 if forced.text == text:
                     yield row, forced

@@ -4,6 +4,9 @@ The official clients work unchanged, with our address for their server.
 A key comes as `Authorization: DeepL-Auth-Key KEY`. Errors are `{"message": …}`.
 """
 
+import csv
+import io
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +18,9 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.decode.glossary import NO_TERMS, Glossary
-from dragoman.documents.formats import BY_NAME
+from dragoman.documents.document import Document, Options
+from dragoman.documents.formats import BY_NAME, Format
+from dragoman.documents.segment import Code, made, written
 from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
 from dragoman.serve.models import AUTO, NAMES
 from dragoman.serve.requests import client_address, service_of
@@ -23,7 +28,9 @@ from dragoman.serve.requests import client_address, service_of
 router = APIRouter(prefix="/v2", tags=["DeepL"])
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000
-_ACCEPTED = frozenset(["text", "target_lang", "source_lang", "glossary_id", "tag_handling"])
+_ACCEPTED = frozenset(
+    ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
+)
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
@@ -81,6 +88,29 @@ def _text(fields: Mapping[str, Any], name: str, default: str | None = None) -> s
     return value
 
 
+def _names(fields: Mapping[str, Any], name: str) -> list[str]:
+    """A list of names, or a text with commas between them."""
+    given = fields.get(name) or []
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
+        raise HTTPException(400, f"{name}: a list of names is wanted.")
+    return [entry.strip() for entry in names if entry.strip()]
+
+
+def _xml(ignored: list[str]) -> Format:
+    """A text with any tags; what stands in ignored ones is kept as it is."""
+    names = "|".join(map(re.escape, ignored))
+    kept = re.compile(rf"(<(?:{names})(?:\s[^<>]*)?>[^<>]*</(?:{names})>)") if names else None
+
+    def read(raw: bytes, options: Options) -> Document:
+        text = raw.decode()
+        parts = kept.split(text) if kept else [text]
+        segment = made(Code(part, in_text=True) if i % 2 else part for i, part in enumerate(parts))
+        return Document([segment], lambda translated: written(translated[0]).encode())
+
+    return Format("xml", (), read)
+
+
 def _code(given: str) -> str:
     """
     >>> _code("EN-GB")
@@ -125,9 +155,10 @@ async def translate(request: Request) -> Response:
     target = _code(_text(fields, "target_lang"))
     glossary, client = _glossary(request, fields), client_address(request)
     service = service_of(request)
-    if _text(fields, "tag_handling", ""):
+    if handling := _text(fields, "tag_handling", ""):
+        format_ = BY_NAME["html"] if handling == "html" else _xml(_names(fields, "ignore_tags"))
         marked = await service.translate_markup(
-            texts, BY_NAME["html"], source, target, glossary=glossary, client=client
+            texts, format_, source, target, glossary=glossary, client=client
         )
         answers = [(text, route.source) for text, route in marked]
     else:
@@ -181,7 +212,8 @@ async def create_glossary(request: Request) -> Response:
         raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":
-        entries = entries.replace(",", "\t")
+        rows = csv.reader(io.StringIO(entries))
+        entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
     kept = _Kept(
         secrets.token_hex(16),
         _text(fields, "name", ""),

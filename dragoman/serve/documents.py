@@ -146,6 +146,9 @@ class Jobs:
             job.state = "done"
         except DragomanError as error:
             job.state, job.error = "failed", str(error)
+        except asyncio.CancelledError:
+            job.state, job.error = "failed", "its translation was given up."
+            raise
         except StoppingError as error:
             job.state, job.error = "failed", str(error)
         except Exception:

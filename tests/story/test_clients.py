@@ -37,6 +37,12 @@ def test_deepls_client_translates_texts_and_markup(official) -> None:
         "<p>eins <b>zwei</b></p>", source_lang="DE", target_lang="EN-GB", tag_handling="html"
     )
     assert marked.text == "<p>one <b>two</b></p>"
+    kept = official.translate_text(
+        "eins <x>zwei</x> <y>drei</y>", source_lang="DE", target_lang="EN-GB", tag_handling="xml",
+        ignore_tags="x",
+    )  # fmt: skip
+    assert "<x>zwei</x>" in kept.text
+    assert "<y>three</y>" in kept.text
 
 
 def test_deepls_client_makes_uses_and_deletes_glossaries(official) -> None:
