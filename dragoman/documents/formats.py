@@ -4,7 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.documents import archive, markdown, messages, prose, web, xml_messages
+from dragoman.documents import (
+    archive,
+    gettext,
+    markdown,
+    messages,
+    prose,
+    tables,
+    web,
+    xml_messages,
+)
 from dragoman.documents.document import Document, DocumentError, Options
 
 
@@ -30,15 +39,15 @@ FORMATS = (
     Format("epub", (".epub",), archive.read_epub, "application/epub+zip"),
     Format("srt", (".srt",), prose.read_subtitles, "application/x-subrip"),
     Format("vtt", (".vtt",), prose.read_subtitles, "text/vtt"),
-    Format("po", (".po", ".pot"), messages.read_po, "text/x-gettext-translation"),
+    Format("po", (".po", ".pot"), gettext.read, "text/x-gettext-translation"),
     Format("xliff", (".xlf", ".xliff"), xml_messages.read_xliff, "application/xliff+xml"),
     Format("android", (".xml",), xml_messages.read_android, "application/xml"),
     Format("json", (".json", ".arb"), messages.read_json, "application/json"),
     Format("yaml", (".yaml", ".yml"), messages.read_yaml, "application/yaml"),
     Format("properties", (".properties",), messages.read_properties),
     Format("fluent", (".ftl",), messages.read_fluent),
-    Format("csv", (".csv",), messages.read_csv, "text/csv"),
-    Format("tsv", (".tsv",), messages.read_tsv, "text/tab-separated-values"),
+    Format("csv", (".csv",), tables.read_csv, "text/csv"),
+    Format("tsv", (".tsv",), tables.read_tsv, "text/tab-separated-values"),
     Format("notebook", (".ipynb",), messages.read_notebook, "application/x-ipynb+json"),
 )
 BY_NAME = {format_.name: format_ for format_ in FORMATS}
