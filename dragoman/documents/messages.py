@@ -20,7 +20,6 @@ from dragoman.untrusted import parsed_json
 
 # JSON and notebooks
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.S)
 
 
