@@ -25,7 +25,8 @@ from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
 from dragoman.serve.models import AUTO, NAMES
 from dragoman.serve.requests import client_address, service_of
 
-router = APIRouter(prefix="/v2", tags=["DeepL"])
+# DeepL documents its API; ours documents its own.
+router = APIRouter(prefix="/v2", tags=["DeepL"], include_in_schema=False)
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000
 _ACCEPTED = frozenset(

@@ -8,7 +8,6 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -22,10 +21,10 @@ from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
 from dragoman.serve.models import AUTO
-from dragoman.serve.requests import REFUSALS, client_address, require_key, written
+from dragoman.serve.requests import client_address, require_key, written
 from dragoman.serve.service import Service
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(tags=["documents"], include_in_schema=False)  # see docs/documents.md
 _FIELDS = 20
 
 
@@ -191,36 +190,7 @@ def as_file(job: Job) -> Response:
     )
 
 
-_FORM: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary"},
-                        "source": {"type": "string", "default": AUTO},
-                        "target": {"type": "string"},
-                        "glossary": {
-                            "type": "string",
-                            "description": "Lines of source TAB target.",
-                        },
-                    },
-                }
-            }
-        },
-    }
-}
-
-
-@router.post(
-    "/v1/documents",
-    response_model=schemas.DocumentStatus,
-    responses={code: REFUSALS[code] for code in (400, 401, 413, 429)},
-    openapi_extra=_FORM,
-)
+@router.post("/v1/documents")
 async def upload(request: Request) -> Response:
     """Translate a file; its format is told by the end of its name."""
     require_key(request)
@@ -237,22 +207,14 @@ async def upload(request: Request) -> Response:
     return written(job.status())
 
 
-@router.get(
-    "/v1/documents/{key}",
-    response_model=schemas.DocumentStatus,
-    responses={401: REFUSALS[401], 404: {"model": schemas.Error, "description": "Not there."}},
-)
+@router.get("/v1/documents/{key}")
 async def status(request: Request, key: str) -> Response:
     """How far a document is."""
     require_key(request)
     return written(jobs_of(request)[key].status())
 
 
-@router.get(
-    "/v1/documents/{key}/file",
-    response_class=Response,
-    responses={404: {"model": schemas.Error, "description": "Not there."}},
-)
+@router.get("/v1/documents/{key}/file")
 async def download(request: Request, key: str) -> Response:
     """The translated file. Its name is its key: a link to it works without another."""
     return as_file(jobs_of(request)[key])

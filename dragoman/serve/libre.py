@@ -105,7 +105,7 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
     )
 
 
-@router.post("/translate_file", response_model=schemas.LibreFile, responses=_REFUSALS)
+@router.post("/translate_file", include_in_schema=False)
 async def translate_file(request: Request) -> Response:
     """Translate a file and answer where its translation can be fetched."""
     sent = await read_upload(request)
@@ -127,17 +127,12 @@ async def translate_file(request: Request) -> Response:
     )
 
 
-@router.get("/download_file/{key}", response_class=Response)
+@router.get("/download_file/{key}", include_in_schema=False)
 async def download_file(request: Request, key: str) -> Response:
     return as_file(jobs_of(request)[key])
 
 
-@router.post(
-    "/suggest",
-    response_model=schemas.LibreSuccess,
-    responses=_REFUSALS,
-    openapi_extra=body_of(schemas.LibreSuggestRequest, _BODIES),
-)
+@router.post("/suggest", include_in_schema=False)
 async def suggest(request: Request) -> Response:
     """A better translation, kept in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)

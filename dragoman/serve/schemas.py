@@ -191,10 +191,6 @@ class LibreSuggestRequest(Keyed):
     target: Language
 
 
-class LibreSuccess(BaseModel):
-    success: bool
-
-
 class LibreResponse(BaseModel):
     translatedText: str  # noqa: N815
     detectedLanguage: DetectedLanguage | None = None  # noqa: N815
