@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-all fuzz torture check audit lowest bench bench-serve soak clean
+.PHONY: setup demo train-demo test test-all fuzz torture check docs audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -13,7 +13,7 @@ $(BIN)/dragoman:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,docs,dev]"
 	touch $(READY)
 
 # The model that comes with the package, without PyTorch: most of the time goes into installing.
@@ -37,6 +37,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist w
 test: setup
 	$(PYTEST) -m "not slow"
 
+# Also what takes long: the wheel in an environment of its own, a Ray cluster, kills in the middle of runs.
 test-all: setup check
 	$(PYTEST)
 
@@ -53,6 +54,12 @@ check: setup audit
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, in build/site: every page, and nothing that a browser would have to fetch from elsewhere.
+# The variable silences what the theme says about its successor.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 # Fails on a pinned version with a known vulnerability. Where the advisories cannot be reached, it says in one line that
 # nothing was audited, and passes.

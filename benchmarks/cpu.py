@@ -1,40 +1,57 @@
-"""Translation speed on a CPU: dragoman's ONNX engine beside CTranslate2 and Hugging Face Marian, on
-the same weights.
+"""Translation speed on a CPU: dragoman's ONNX engine beside CTranslate2, on the same weights.
 
-    python benchmarks/cpu.py [--model runs/demo] [--peers ctranslate2,huggingface] [--repeat 2]
-    python benchmarks/cpu.py --presets base,base-fast,small,small-fast
+    python benchmarks/cpu.py                            the base shape, random weights
+    python benchmarks/cpu.py --model tatoeba            a bundle, on validation sentences
+    python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, one batch per core
+    python benchmarks/cpu.py end-to-end                 text file to text file, whole processes
+    python benchmarks/cpu.py cold-start                 from process start to printed text
+    python benchmarks/cpu.py memory                     before and after 10,000 lines
+    python benchmarks/cpu.py presets --presets base,small
 
-Without --model: the base shape with random weights and 16,000 pieces, 64 sentences of 12-40 tokens,
-30 target tokens each. With --model: that bundle on the validation sentences of the examples, as
-long as their translations are, and, if it has a shortlist, with and without that. --presets:
-dragoman alone, on the shapes of these presets. Target tokens per second, the best of some tries;
-"at once" is batches of 32 on a core each, for whoever can do that.
+`taskset -c 0,1 python benchmarks/cpu.py ...` sets the cores; `scaling` takes some of those it has.
+Speeds are target tokens (or lines) per second, the best of some tries, and in brackets the ratio to
+the better of CTranslate2's two modes: all cores on one batch, or one batch per core. The base shape
+has 16,000 pieces; its sentences have 12-40 tokens and are translated into 30 each. A model's own
+sentences end when they end. Without the `ctranslate2` package its rows are left out.
 """
 
 import argparse
+import multiprocessing
 import os
+import platform
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dragoman.bundle import Bundle, read_bundle, write_bundle
-from dragoman.config import DecodingConfig, TextConfig, make_config
-from dragoman.convert.ctranslate2 import to_ctranslate2
-from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.parallel import search_batches
-from dragoman.decode.search import beam_search
-from dragoman.engine.onnx_engine import OnnxEngine
-from dragoman.text.codec import Codec, Languages
-from dragoman.text.parallel import read_lines
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the checkout's own dragoman, installed or not
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from dragoman.bundle import Bundle, bundled_models, read_bundle  # noqa: E402
+from dragoman.config import DecodingConfig, TextConfig, make_config  # noqa: E402
+from dragoman.convert.ctranslate2 import to_ctranslate2  # noqa: E402
+from dragoman.convert.to_onnx import to_onnx  # noqa: E402
+from dragoman.decode.parallel import search_batches  # noqa: E402
+from dragoman.decode.search import beam_search  # noqa: E402
+from dragoman.decode.translator import Request, load  # noqa: E402
+from dragoman.engine.onnx.kernels import describe_kernels  # noqa: E402
+from dragoman.engine.onnx_engine import OnnxEngine, usable_cores  # noqa: E402
+from dragoman.plain_weights import plain_weights  # noqa: E402
+from dragoman.text.codec import Codec  # noqa: E402
+from dragoman.text.languages import Languages  # noqa: E402
+from dragoman.text.parallel import read_lines  # noqa: E402
+from dragoman.text.vocabulary import Vocabulary  # noqa: E402
+
+EXAMPLES = ROOT / "examples"
 CELLS = [
     ("greedy, batch 32", 1, 32),
     ("beam 4, batch 32", 4, 32),
@@ -43,32 +60,55 @@ CELLS = [
 ]
 TOKENS = 30
 FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
-CORES = len(os.sched_getaffinity(0))
+CORES = usable_cores()
+FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
+PEER = find_spec("ctranslate2") is not None
 Item = TypeVar("Item")
 Run = Callable[[list[list[int]], int, int], int]
 """Sources, beam and batch size to the number of target tokens made."""
+PEER_SCRIPT = """\
+import sys, ctranslate2, sentencepiece
+folder, tag, beam, cores, source, target = sys.argv[1:]
+text = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/shared.spm")
+model = ctranslate2.Translator(folder, compute_type="int8", inter_threads=int(cores),
+                               intra_threads=1)
+lines = [line.rstrip("\\n") for line in open(source)]
+pieces = [[*tag.split(), *line, "</s>"] for line in text.encode(lines, out_type=str)]
+found = model.translate_batch(pieces, beam_size=int(beam), max_batch_size=32)
+with open(target, "w") if target != "-" else sys.stdout as file:
+    print("\\n".join(text.decode([done.hypotheses[0] for done in found])), file=file)
+"""
+
+
+def machine() -> str:
+    """The CPU, what of its features int8 is about, and the kernels that the engine uses."""
+    facts: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
+        name, _, value = line.partition(":")
+        facts[name.strip()] = value.strip()
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    features = " ".join(feature for feature in FEATURES if feature in flags)
+    name = facts.get("model name", platform.machine())
+    return f"{name} ({features}); int8: {describe_kernels()}; {CORES} cores"
 
 
 def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     """A preset's shape with random weights; the pieces are learned from the examples and filled
     up."""
-    import torch
-
-    from dragoman.model.build import build_model
-    from dragoman.model.weights import get_weights
-    from dragoman.text.vocabulary import Vocabulary
-
     config = make_config(preset, settings={"text.size": size})
-    sides = [list(read_lines(str(EXAMPLES / f"tatoeba.{side}.gz"))) for side in ("de", "en")]
-    codec = Codec.learn(*sides, TextConfig(size=size), Languages(("de",), ("en",)))
+    german, english = (list(read_lines(str(EXAMPLES / f"tatoeba.{to}.gz"))) for to in ("de", "en"))
+    codec = Codec.learn(german, english, TextConfig(size=size), Languages(("de",), ("en",)))
     missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
     codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
-    with torch.no_grad():
-        model = build_model(config.model, pieces, pieces, shared=True, seed=1)
-    return Bundle(
-        config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {}
-    )
+    draw = np.random.default_rng(1)
+    weights = {}
+    for name, shape in plain_weights(config.model, size, size, shared=True):
+        one_of_a_norm = name.endswith("norm.weight")
+        spread = shape[-1] ** -0.5 if len(shape) == 2 else 0.0
+        numbers = draw.standard_normal(shape, dtype=np.float32) * spread + one_of_a_norm
+        weights[name] = numbers.astype(np.float32)
+    return Bundle(config, codec, weights, {})
 
 
 def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
@@ -83,7 +123,7 @@ def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
 def dragoman_run(
     bundle: Bundle, decoding: DecodingConfig, parallel: bool, shortlist: bool = False
 ) -> Run:
-    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).whole
+    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).without_shortlist
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
         settings = replace(decoding, beam=beam)
@@ -97,11 +137,11 @@ def dragoman_run(
     return run
 
 
-def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, kind: str, parallel: bool) -> Run:
+def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, parallel: bool) -> Run:
     import ctranslate2
 
     threads = {"inter_threads": CORES, "intra_threads": 1} if parallel else {"intra_threads": CORES}
-    peer = ctranslate2.Translator(str(folder), device="cpu", compute_type=kind, **threads)
+    peer = ctranslate2.Translator(str(folder), device="cpu", compute_type="int8", **threads)
     limits = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS} if fixed else {}
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
@@ -123,42 +163,12 @@ def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, kind: str, parall
     return run
 
 
-def huggingface_run(folder: Path, pad: int, fixed: bool) -> Run:
-    import torch
-    from transformers import MarianMTModel, logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    model = MarianMTModel.from_pretrained(folder).eval()
-    limits = (
-        {"min_new_tokens": TOKENS, "max_new_tokens": TOKENS} if fixed else {"max_new_tokens": 200}
-    )
-
-    def run(sources: list[list[int]], beam: int, batch: int) -> int:
-        made = 0
-        for i in range(0, len(sources), batch):
-            group = sources[i : i + batch]
-            ids = torch.full((len(group), max(map(len, group))), pad)
-            for row, source in zip(ids, group, strict=True):
-                row[: len(source)] = torch.tensor(source)
-            with torch.inference_mode():
-                out = model.generate(
-                    input_ids=ids, attention_mask=(ids != pad).long(), num_beams=beam,
-                    bad_words_ids=None,
-                    forced_eos_token_id=None, **limits,
-                )  # fmt: skip
-            made += int((out[:, 1:] != pad).sum())
-        return made
-
-    return run
-
-
 def measure(run: Run, sources: list[list[int]], repeat: int) -> list[float]:
     """Target tokens per second in each cell."""
     speeds = []
     for _, beam, batch in CELLS:
         given = sources if batch > 1 else sources[::8]
-        run(given[:batch], beam, batch)
+        run(given, beam, batch)  # first runs allocate
         best = 0.0
         for _ in range(repeat):
             start = time.perf_counter()
@@ -169,138 +179,282 @@ def measure(run: Run, sources: list[list[int]], repeat: int) -> list[float]:
 
 def random_sources(bundle: Bundle) -> list[list[int]]:
     draw = np.random.default_rng(0)
-    lengths = draw.integers(12, 40, size=64)
+    lengths = draw.integers(12, 40, size=max(64, 32 * CORES))
     sources = [
         [*draw.integers(300, 8000, size=n).tolist(), bundle.codec.source.eos] for n in lengths
     ]
     return sorted(sources, key=len, reverse=True)
 
 
-def head(title: str) -> None:
-    print(
-        f"{title}, {CORES} cores\n\n| target tokens/s (ratio) |",
-        " | ".join(name for name, *_ in CELLS),
-        "|",
-    )
-    print("|---|" + "---|" * len(CELLS))
+def model_sources(bundle: Bundle) -> list[list[int]]:
+    to = bundle.codec.languages.default_target("de")
+    sources = bundle.codec.encode_source(list(read_lines(str(EXAMPLES / "valid.de.gz"))), to)
+    return sorted(sources, key=len, reverse=True)
 
 
-def compare_presets(presets: list[str], repeat: int) -> None:
-    """The first of them is what the others are measured against; 16,000 pieces for all."""
-    head("int8, random weights")
-    first = None
-    for preset in presets:
+def table(title: str, columns: Sequence[str], rows: dict[str, list[str]]) -> None:
+    print(f"\n{title}\n{machine()}\n\n| | {' | '.join(columns)} |")
+    print("|---|" + "---|" * len(columns))
+    for name, cells in rows.items():
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def with_ratios(speeds: Sequence[float], beside: Sequence[float]) -> list[str]:
+    return [f"{v:,.0f} ({v / b:.2f})" for v, b in zip(speeds, beside, strict=True)]
+
+
+def speed(given: argparse.Namespace) -> None:
+    """The four cells, base shape or a model."""
+    fixed = not given.model
+    bundle = random_bundle() if fixed else read_bundle(given.model)
+    decoding = FIXED if fixed else bundle.config.decoding
+    sources = random_sources(bundle) if fixed else model_sources(bundle)
+    int8 = to_onnx(bundle, int8=True) if fixed else bundle
+    found: dict[str, list[float]] = {}
+
+    def row(name: str, run: Run) -> None:
+        found[name] = measure(run, sources, given.repeat)
+        say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
+
+    row("dragoman int8", dragoman_run(int8, decoding, True))
+    if int8.shortlist is not None:
+        row("dragoman int8, shortlist", dragoman_run(int8, decoding, True, shortlist=True))
+    if CORES > 1:
+        row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False))
+    theirs = []
+    if PEER:
+        with tempfile.TemporaryDirectory() as work:
+            to_ctranslate2(int8, Path(work))
+            for parallel in (False, True)[: 1 + (CORES > 1)]:
+                theirs.append(f"CTranslate2 int8{', one batch per core' * parallel}")
+                row(theirs[-1], ctranslate2_run(Path(work), bundle, fixed, parallel))
+    better = [max(values) for values in zip(*(found[name] for name in theirs), strict=True)]
+    shown = {
+        name: with_ratios(speeds, better) if better else [f"{value:,.0f}" for value in speeds]
+        for name, speeds in found.items()
+    }
+    title = "base shape, random weights" if fixed else given.model
+    columns = [name for name, *_ in CELLS]
+    table(f"{title}, {len(sources)} sentences, target tokens/s (ratio)", columns, shown)
+
+
+def presets(given: argparse.Namespace) -> None:
+    """dragoman alone on shapes of presets, the first of them what others are measured against."""
+    shown: dict[str, list[str]] = {}
+    first: list[float] = []
+    for preset in given.presets.split(","):
         bundle = random_bundle(preset)
         model = bundle.config.model
-        speeds = measure(
-            dragoman_run(to_onnx(bundle, int8=True), FIXED, True), random_sources(bundle), repeat
-        )
+        run = dragoman_run(to_onnx(bundle, int8=True), FIXED, True)
+        speeds = measure(run, random_sources(bundle), given.repeat)
         first = first or speeds
-        show(f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}", speeds, first)
+        name = f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}"
+        shown[name] = with_ratios(speeds, first)
+    table("int8, random weights, target tokens/s", [name for name, *_ in CELLS], shown)
 
 
-def show(name: str, speeds: Sequence[float], beside: Sequence[float] | None = None) -> None:
-    ratios = beside or [0.0] * len(speeds)
-    cells = [
-        f"{v:,.0f}" + (f" ({v / b:.2f})" if b else "") for v, b in zip(speeds, ratios, strict=True)
-    ]
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+def on_cores(cores: int, function: Callable[..., float], *arguments: Any) -> float:
+    """What the function returns in a process of its own with so many of our cores."""
+    with multiprocessing.get_context("spawn").Pool(1, _keep_to, (cores,)) as pool:
+        return float(pool.apply(function, arguments))
 
 
-def start_times(folder: Path) -> None:
-    program = (
-        "import time; a = time.perf_counter(); import dragoman; b = time.perf_counter(); "
-        f"dragoman.load({str(folder)!r})('Wo ist der Bahnhof?'); print(b - a, time.perf_counter() "
-        f"- b)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
-    print(
-        f"import dragoman: {float(done[0]):.2f} s; load and first translation: "
-        f"{float(done[1]):.2f} s"
-    )
+def _keep_to(cores: int) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def _dragoman_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
+    translator = load(model, "cpu", "onnx")
+    decoding = replace(translator.config.decoding, beam=beam)
+    request = Request(to=_target(translator.codec), source_language="de", decoding=decoding)
+    return _lines_per_second(lambda some: translator(some, request), lines, repeat)
+
+
+def _peer_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
+    import ctranslate2
+
+    codec = read_bundle(model).codec
+    with tempfile.TemporaryDirectory() as work:
+        to_ctranslate2(read_bundle(model), Path(work))
+        peer = ctranslate2.Translator(
+            work, compute_type="int8", inter_threads=usable_cores(), intra_threads=1
+        )
+
+    def translate(some: list[str]) -> list[str]:
+        sources = codec.encode_source(some, _target(codec))
+        pieces = [[codec.source.pieces[i] for i in source] for source in sources]
+        done = peer.translate_batch(pieces, beam_size=beam, max_batch_size=32)
+        ids = [[codec.target.ids[piece] for piece in result.hypotheses[0]] for result in done]
+        return [codec.decode_target(target) for target in ids]
+
+    return _lines_per_second(translate, lines, repeat)
+
+
+def _lines_per_second(
+    translate: Callable[[list[str]], list[str]], lines: list[str], repeat: int
+) -> float:
+    translate(lines[:500])
+    best = 0.0
+    for _ in range(repeat):
+        start = time.perf_counter()
+        translate(lines)
+        best = max(best, len(lines) / (time.perf_counter() - start))
+    return best
+
+
+def _target(codec: Codec) -> str:
+    return codec.languages.default_target("de")
+
+
+def german_lines(lines: int) -> list[str]:
+    """So many different lines of the examples."""
+    return list(islice(read_lines(str(EXAMPLES / "tatoeba.de.gz")), lines))
+
+
+def scaling(given: argparse.Namespace) -> None:
+    """A file of lines, text to text, on more and more cores."""
+    lines = german_lines(4000)
+    cores = [count for count in given.cores if count <= CORES]
+    systems = {"dragoman int8": _dragoman_lines}
+    if PEER:
+        systems["CTranslate2 int8"] = _peer_lines
+    shown = {}
+    for name, function in systems.items():
+        for beam in (1, 4):
+            speeds = []
+            for count in cores:
+                speeds.append(on_cores(count, function, given.model, lines, beam, given.repeat))
+                say(f"{name}, beam {beam}, {count} cores: {speeds[-1]:,.0f} lines/s")
+            shown[f"{name}, beam {beam}"] = [
+                f"{value:,.0f} ({value * cores[0] / speeds[0] / count:.2f})"
+                for value, count in zip(speeds, cores, strict=True)
+            ]
+    title = f"{given.model}, {len(lines):,} lines, lines/s (efficiency)"
+    table(title, [f"{count} cores" for count in cores], shown)
+
+
+def seconds(command: Sequence[str], repeat: int) -> float:
+    """The shortest time that a process takes, from start to end."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        subprocess.run(
+            command,
+            check=True,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            cwd=tempfile.gettempdir(),
+        )
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def whole_processes(
+    given: argparse.Namespace, work: Path, beam: int, source: Path, target: str
+) -> dict[str, Sequence[str]]:
+    """The commands that translate a file: ours, and ten lines for CTranslate2 with
+    SentencePiece."""
+    codec = read_bundle(given.model).codec
+    to = _target(codec)
+    model = str(Path(given.model).resolve()) if Path(given.model).exists() else given.model
+    command = [sys.executable, "-m", "dragoman", "translate", "--model", model, "--beam", str(beam)]
+    commands: dict[str, Sequence[str]] = {
+        "dragoman": [*command, "--from", "de", "--to", to, "--input", str(source)]
+        + (["--output", target] if target != "-" else [])
+    }
+    if PEER:
+        folder = work / "peer"
+        if not folder.exists():
+            to_ctranslate2(read_bundle(given.model), folder)
+        tag = codec.tag(to)
+        script = work / "peer.py"
+        script.write_text(PEER_SCRIPT)
+        shown_tag = "" if tag is None else codec.source.pieces[tag]
+        arguments = [str(folder), shown_tag, str(beam), str(CORES), str(source), target]
+        commands["CTranslate2 + SentencePiece"] = [sys.executable, str(script), *arguments]
+    return commands
+
+
+def end_to_end(given: argparse.Namespace) -> None:
+    """Text file to text file, the start of the process included."""
+    lines = german_lines(given.lines)
+    shown: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        source = work / "source.txt"
+        source.write_text("\n".join(lines) + "\n")
+        for beam in (1, 4):
+            commands = whole_processes(given, work, beam, source, str(work / "out.txt"))
+            times = {name: seconds(command, given.repeat) for name, command in commands.items()}
+            beside = list(times.values())[-1]
+            for name, taken in times.items():
+                say(f"{name}, beam {beam}: {taken:.2f} s")
+                cell = f"{len(lines) / taken:,.0f} lines/s ({beside / taken:.2f})"
+                shown.setdefault(name, []).append(cell)
+    table(f"{given.model}, a file of {len(lines):,} lines", ["beam 1", "beam 4"], shown)
+
+
+def cold_start(given: argparse.Namespace) -> None:
+    """From the start of a process to one translated line, its end included."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        source = work / "source.txt"
+        source.write_text("Wo ist der Bahnhof?\n")
+        commands = whole_processes(given, work, 4, source, "-")
+        repeat = max(5, given.repeat)
+        shown = {name: [f"{seconds(c, repeat):.2f} s"] for name, c in commands.items()}
+        shown["`python -c 'import numpy'`"] = [
+            f"{seconds([sys.executable, '-c', 'import numpy'], repeat):.2f} s"
+        ]
+    table(f"{given.model}, one line, the fastest of {repeat}", ["process start to end"], shown)
+
+
+def memory(given: argparse.Namespace) -> None:
+    """Resident memory of one process, before and after more and more lines."""
+    translator = load(given.model, "cpu", "onnx")
+    request = Request(to=_target(translator.codec), source_language="de")
+    cells = []
+    lines = german_lines(10_000)
+    for count in (0, 1, 10, 1000, 10_000):
+        translator(lines[:count], request)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        cells.append(f"{pages * resource.getpagesize() / 2**20:,.0f}")
+        say(f"after {count:,} lines: {cells[-1]} MiB")
+    columns = ["loaded", "1 line", "10 lines", "1,000 lines", "10,000 lines"]
+    table(f"{given.model}, resident MiB of one process", columns, {"dragoman int8": cells})
+
+
+MODES: dict[str, Callable[[argparse.Namespace], None]] = {
+    "speed": speed,
+    "scaling": scaling,
+    "end-to-end": end_to_end,
+    "cold-start": cold_start,
+    "memory": memory,
+    "presets": presets,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", help="a trained bundle instead of the base shape")
-    parser.add_argument("--peers", default="ctranslate2,huggingface")
-    parser.add_argument("--repeat", type=int, default=2)
-    parser.add_argument("--presets", help="compare these shapes instead, joined by commas")
-    arguments = parser.parse_args()
-    if arguments.presets:
-        compare_presets(arguments.presets.split(","), arguments.repeat)
-        return
-    fixed = arguments.model is None
-    peers = arguments.peers.split(",")
-    bundle = random_bundle() if fixed else read_bundle(arguments.model)
-    decoding = FIXED if fixed else bundle.config.decoding
-    if fixed:
-        sources = random_sources(bundle)
-    else:
-        to = bundle.codec.languages.default_target("de")
-        sources = bundle.codec.encode_source(list(read_lines(str(EXAMPLES / "valid.de.gz"))), to)
-        sources.sort(key=len, reverse=True)
-    head(f"{'base shape, random weights' if fixed else arguments.model}, {len(sources)} sentences")
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        to_ctranslate2(bundle, folder / "ct2")
-        against = None
-        if "ctranslate2" in peers:
-            against = measure(
-                ctranslate2_run(folder / "ct2", bundle, fixed, "int8", False),
-                sources,
-                arguments.repeat,
-            )
-        int8 = to_onnx(bundle, int8=True)
-        show(
-            "dragoman int8",
-            measure(dragoman_run(int8, decoding, True), sources, arguments.repeat),
-            against,
-        )
-        if int8.shortlist is not None:
-            listed = measure(
-                dragoman_run(int8, decoding, True, shortlist=True), sources, arguments.repeat
-            )
-            show("dragoman int8, shortlist", listed, against)
-        show(
-            "dragoman int8, one batch",
-            measure(dragoman_run(int8, decoding, False), sources, arguments.repeat),
-            against,
-        )
-        float32 = to_onnx(replace(bundle, weights=bundle.float_weights()))
-        show(
-            "dragoman float32", measure(dragoman_run(float32, decoding, True), sources, 1), against
-        )
-        if against:
-            show("CTranslate2 int8", against, against)
-            at_once = measure(
-                ctranslate2_run(folder / "ct2", bundle, fixed, "int8", True),
-                sources,
-                arguments.repeat,
-            )
-            show("CTranslate2 int8, at once", at_once, against)
-            slow = measure(
-                ctranslate2_run(folder / "ct2", bundle, fixed, "float32", False), sources, 1
-            )
-            show("CTranslate2 float32", slow, against)
-        if "huggingface" in peers and bundle.config.model.norm == "post":
-            from dragoman.convert.to_huggingface import to_huggingface
-
-            to_huggingface(bundle, folder / "hf")
-            hugging = huggingface_run(folder / "hf", bundle.codec.source.pad, fixed)
-            show("Hugging Face Marian float32", measure(hugging, sources, 1), against)
-        elif "huggingface" in peers:
-            print(
-                "\n(Hugging Face's Marian has no norms before the sublayers: it cannot hold this "
-                "model.)"
-            )
-        if not fixed:
-            write_bundle(folder / "int8", int8)
-            start_times(folder / "int8")
+    parser.add_argument("mode", nargs="?", choices=MODES, default="speed")
+    parser.add_argument("--model", default="", help="a bundle; speed has the base shape without")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--lines", type=int, default=4000, help="of end-to-end")
+    parser.add_argument("--presets", default="base,base-fast,small,small-fast")
+    given = parser.parse_args()
+    if given.mode != "speed":
+        given.model = given.model or bundled_models()[0]
+    if not PEER:
+        say("CTranslate2 is not installed (pip install ctranslate2): its rows are left out.")
+    MODES[given.mode](given)
 
 
 if __name__ == "__main__":

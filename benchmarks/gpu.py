@@ -117,7 +117,7 @@ def measure(step, batches: list[Batch], rounds: int) -> Speed:
 def our_step(config: Config, pieces: Vocabulary, device: torch.device):
     model = build_model(config.model, pieces, pieces, shared=True).to(device).train()
     gradients = make_gradients(model, config, device)
-    optimiser = make_optimiser(model, config, device)
+    optimiser = make_optimiser(model, config.training, device)
 
     def step(batch: Batch) -> None:
         gradients.clear()
@@ -130,7 +130,7 @@ def our_step(config: Config, pieces: Vocabulary, device: torch.device):
 
 def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
     peer = kind(config.model, len(pieces)).to(device).train()
-    optimiser = make_optimiser(peer, config, device)
+    optimiser = make_optimiser(peer, config.training, device)
     ready: dict[int, list[torch.Tensor]] = {}
 
     def step(batch: Batch) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import interleaved, layers_to_marian
-from dragoman.model.sinusoids import sinusoids
 from dragoman.model.weights import get_weights
+from dragoman.plain_weights import sinusoids
 
 
 class TorchTransformer(nn.Module):

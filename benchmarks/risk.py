@@ -12,8 +12,7 @@ import dragoman
 from dragoman.config import replace
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import Request
-from dragoman.evaluate.gleu import gleu
-from dragoman.evaluate.metrics import bleu
+from dragoman.evaluate.metrics import bleu, gleu
 from dragoman.text.parallel import read_pairs
 
 

@@ -1,7 +1,7 @@
 """What training and bulk translation would cost on more machines: docs/scale.md, from figures
 measured on one.
 
-python benchmarks/scale.py > docs/scale.md                # with the figures of the README
+python benchmarks/scale.py > docs/scale.md                # with the measured figures
 python benchmarks/scale.py --price 2.50 --big-speed 300e3 # with others
 python benchmarks/scale.py --log runs/base/log.jsonl      # the one-GPU row beside a real run
 """
@@ -180,9 +180,10 @@ def document(given: Assumptions) -> str:
 DOCUMENT = """\
 # What more machines would give
 
-Printed by `python benchmarks/scale.py`: arithmetic on figures that were measured on one machine
-(those of the README) and on assumptions that are named. Nothing on this page was measured on more
-than one GPU or on more than two cores. Every figure is an option of the script.
+`python benchmarks/scale.py` prints this page. It computes from figures that were measured on one
+machine (those of the [benchmarks](benchmarks.md)) and from the assumptions below. Nothing on this
+page was measured on more than one GPU or on more than two cores. Every figure is an option of the
+script.
 
 | option | value | what it is |
 |---|---|---|
@@ -191,51 +192,55 @@ than one GPU or on more than two cores. Every figure is an option of the script.
 ## Training
 
 The paper's recipe on data of WMT14's size, 4.5 million pairs: 100,000 steps for base and 300,000
-for big, which see each pair about {epochs} times if it has 25 target tokens. With *n* GPUs, *P*
-parameters, *N* target tokens a step and *v* of them a second on one GPU:
+for big. They see each pair about {epochs} times if it has 25 target tokens. With $n$ GPUs, $P$
+parameters, $N$ target tokens per step, $v$ target tokens per second on one GPU, the links' speed
+$w$ and a delay of $h$ for each message:
 
-    update    u    = 28 P / memory                      weights, gradients and moments, on every GPU
-    computing k(n) = (N / v - u) / n                    each GPU takes an n-th of the tokens
-    summing   c(n) = 2 (n - 1) (hop + 4 P / n / link)   ring all-reduce of float32 gradients
-    hours     T(n) = steps (k(n) + u + c(n)) / share / 3600
+| time | formula | |
+|---|---|---|
+| update | $u = 28 P / \\text{{memory}}$ | weights, gradients and moments, on every GPU |
+| computing | $k(n) = (N / v - u) / n$ | each GPU takes an $n$-th of the tokens |
+| summing | $c(n) = 2 (n - 1) (h + 4 P / (n w))$ | ring all-reduce of float32 gradients |
+| hours | $T(n) = \\text{{steps}} \\cdot (k(n) + u + c(n)) / (3600 \\cdot \\text{{share}})$ | |
 
-The link is NVLink within a node; beyond, it is the slower of NVLink and a node's adapters together,
-for rings can leave a node over each of them. Summing is not hidden behind computing, which makes
-the figures for many GPUs too high; a 64th of a batch is taken to be computed as efficiently as a
-whole one, which makes them too low. "Efficiency" is the speed-up over one GPU divided by the number
-of GPUs.
+Within a node, the link is NVLink. Beyond a node, it is the slower of NVLink and all adapters of a
+node together, because rings can leave a node over each of them. Two simplifications pull in
+opposite directions. Summing is not hidden behind computing, which makes the figures for many GPUs
+too high. A 64th of a batch is assumed to be computed as efficiently as a whole one, which makes
+them too low. "Efficiency" is the speed-up over one GPU divided by the number of GPUs.
 
 | model | GPUs | computing, ms | update, ms | summing, ms | efficiency | hours | dollars |
 |---|---|---|---|---|---|---|---|
 {training}
 
-At the paper's batch, 64 GPUs spend most of a step on summing gradients. What many GPUs want is
-larger batches and fewer steps (Ott et al. 2018), which is another recipe.
+With the paper's batch, 64 GPUs spend most of a step on summing gradients. Many GPUs need larger
+batches and fewer steps (Ott et al. 2018), which is another recipe.
 
 ## A billion sentences on CPU nodes
 
 The base shape in int8, {lines:,} sentences at a time (`dragoman translate --workers`). Shards do
-not wait for each other, so that cores add up; what could end that is the driver, through which all
-text passes. A node with all cores busy is taken to be as fast for each pair of cores as two cores
-were alone, which its memory may not grant.
+not wait for each other, so cores add up. The driver could limit that, because all text passes
+through it. A node with all cores busy is assumed to be as fast per pair of cores as two cores were
+alone; its memory may not allow that.
 
 | search | nodes | sentences/s | driver, MB/s | hours | dollars |
 |---|---|---|---|---|---|
 {bulk}
 
-A worker that dies costs the shard that it was at, which is tried up to {tries} times; a driver that
-dies costs one shard for each worker.
+A worker that dies costs the shard that it was working on, which is tried up to {tries} times. A
+driver that dies costs one shard per worker.
 
 ## Checked against a real run
 
-`python benchmarks/scale.py --log RUN/log.jsonl` holds the one-GPU prediction, 1 / v / share seconds
-for every target token of a run, against the seconds in the run's log, in which validations are left
-out. The run of `configs/tatoeba.de-en.toml` on one H200 (docs/LOG.md; 184,694,514 target tokens,
-each computed twice for R-Drop): predicted 291.6 s, measured 475.1 s, ratio 1.63. The prediction
-holds operations a second to be those of base with sentences of 25 tokens; that model is smaller and
-its sentences have nine pieces, and it got 23% out of the device where base got 43% in bare steps. A
-run of base on sentences of 25 tokens has not been held against the prediction, which rests on the
-speed of just such steps. """
+`python benchmarks/scale.py --log RUN/log.jsonl` compares the one-GPU prediction with the seconds in
+a run's log, without validations. The prediction is $1 / (v \\cdot \\text{{share}})$ seconds per
+target token. For the run of `configs/tatoeba.de-en.toml` on one H200 ([log](LOG.md); 184,694,514
+target tokens, each computed twice for R-Drop) it predicts 291.6 s; the run took 475.1 s, a ratio of
+1.63. The prediction assumes as many operations per second as base reaches with sentences of 25
+tokens. That model is smaller, its sentences have nine pieces, and it used 23% of the device where
+base used 43% in bare steps. A run of base on sentences of 25 tokens, whose speed the prediction
+rests on, has not been compared with it.
+"""
 
 
 def main() -> None:

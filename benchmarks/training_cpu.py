@@ -64,7 +64,7 @@ def main() -> None:
             Progress(micro_batch_tokens=10**6),
         )
         peer = TorchTransformer(config.model, len(data.codec.source)).train()
-        optimiser = make_optimiser(peer, config, cpu)  # type: ignore[arg-type]
+        optimiser = make_optimiser(peer, config.training, cpu)  # type: ignore[arg-type]
         steps = trainer.loader.from_position(trainer.progress.position)
         times: dict[str, list[float]] = {"dragoman": [], "torch.nn.Transformer": []}
         tokens = 0

@@ -1,13 +1,20 @@
 """dragoman: trains a translator from two text files, shows what it attends to, and ships it.
 
-import dragoman
-translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
-translator = dragoman.load("runs/de-en")
-translator("Wo ist der Bahnhof?")
-dragoman.load()("Wo ist der Bahnhof?")  # with the model that comes with the package
-translator(["Guten Morgen.", "Danke!"])
+    import dragoman
+
+    translator = dragoman.load()  # the model that comes with the package
+    translator("Wo ist der Bahnhof?", to="en")  # "Where's the station?"
+    translator(["Guten Morgen.", "Danke!"], to="fr", beam=8)
+    found = translator("Das ist gut.", to="en", nbest=3, alignments=True)
+    found.score, found.tokens, found.alignment, found.alternatives
+
+    translator = dragoman.train("train.de", "train.en", "runs/de-en", preset="tiny")
+    translator = dragoman.load("runs/de-en")
+
+docs/python.md says more.
 """
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +23,52 @@ from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.decode.translator import Translator
+    from dragoman.decode.sampling import Sampling
+    from dragoman.decode.translation import Candidate, Translation
+    from dragoman.decode.translator import Request
+    from dragoman.inspect.translator import InspectableTranslator as Translator
 
-__all__ = ["DragomanError", "__version__", "load", "train"]
+__all__ = [
+    "Candidate", "DragomanError", "Request", "Sampling", "Translation", "Translator",
+    "__version__", "load", "train",
+]  # fmt: skip
+_WHERE = {  # imported on use: `import dragoman` stays light
+    "Candidate": ("dragoman.decode.translation", "Candidate"),
+    "Request": ("dragoman.decode.translator", "Request"),
+    "Sampling": ("dragoman.decode.sampling", "Sampling"),
+    "Translation": ("dragoman.decode.translation", "Translation"),
+    "Translator": ("dragoman.inspect.translator", "InspectableTranslator"),
+}
 
 
-def load(model: str | Path = "", device: str = "auto", engine: str = "auto") -> "Translator":
-    """A translator from a bundle's folder, or the package's own; folders joined by commas make an
-    ensemble."""
-    from dragoman.decode.translator import load  # imported on use: `import dragoman` stays light
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    module, found = _WHERE[name]
+    return getattr(importlib.import_module(module), found)
 
-    return load(model, device, engine)
+
+def load(
+    model: str | Path = "",
+    device: str = "auto",
+    engine: str = "auto",
+    *,
+    source: str = "",
+    target: str = "",
+) -> "Translator":
+    """A translator from a bundle's folder; folders joined by commas make an ensemble.
+
+    Without a folder, one of the models that come with the package: the first that translates from
+    the source into the target language.
+
+        dragoman.load()
+        dragoman.load("runs/de-en", device="cuda")
+
+    `device` is auto, cpu, cuda or mps; `engine` is auto, onnx or torch.
+    """
+    from dragoman.inspect.translator import InspectableTranslator
+
+    return InspectableTranslator.load(model, device, engine, source=source, target=target)
 
 
 def train(
@@ -45,8 +87,24 @@ def train(
     device: str = "auto",
     resume: bool = False,
 ) -> "Translator":
-    """Train on two text files (or one `.tsv`) and return the translator; its bundle is left in
-    `out`."""
+    """Train on two text files, or on one `.tsv` file, and return the translator.
+
+    Args:
+        source: File of source sentences, one per line.
+        target: File of their translations, line by line.
+        out: Folder for the run. The finished model stays there.
+        preset: Sizes to start from, such as "tiny" or "base".
+        settings: Settings by dotted name or in tables: `{"model.norm": "pre"}`,
+            `{"model": {"norm": "pre"}}`.
+        valid: Validation set; without one, pairs are held out.
+        test: Test set, scored once, at the end.
+        source_language: Needed only if the file's suffix does not name it.
+        target_language: Likewise.
+        config: TOML file with settings and corpora.
+        init: Model whose weights to start from.
+        device: "auto", "cpu", "cuda" or "mps".
+        resume: Continue the run in `out`.
+    """
     from dragoman.config import Corpus
     from dragoman.errors import ConfigError, RunError, needs_torch
 
@@ -54,7 +112,7 @@ def train(
         from dragoman.training.run import train
 
     if not out:
-        raise ConfigError("train needs `out`, the folder for the run.")
+        raise ConfigError("train needs `out`, a folder for the run.")
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
         given = sides is not None and str(sides[0])
@@ -77,5 +135,5 @@ def train(
         resume=resume,
     )
     if not outcome.finished:
-        raise RunError(f"the run in {out} was interrupted; go on with resume=True.")
+        raise RunError(f"the run in {out} was interrupted: continue with resume=True.")
     return load(out, device)

@@ -28,19 +28,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from dragoman.config import Config, beyond_plain, from_tree, write_toml
+from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
-from dragoman.int8 import dequantise, misfit
+from dragoman.int8 import SCALES, dequantise, misfit
 from dragoman.plain_weights import check_plain_weights, plain_weights
-from dragoman.text.codec import CODEC_FILES, LANGUAGES_FILE, Codec
+from dragoman.text.codec import CODEC_FILES, Codec
+from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
 from dragoman.text.shortlist import Shortlist
 from dragoman.untrusted import leads_out, memory_bytes, parsed_json, parsed_toml, read_regular
 from dragoman.version import __version__
 
-FORMAT = 1
-MANIFEST, WEIGHTS, CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
-OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
+_FORMAT = 1
+MANIFEST, _WEIGHTS, _CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
+_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
 # the first there
 OUTPUT_MATRICES = (
     "output.weight",
@@ -49,17 +50,16 @@ OUTPUT_MATRICES = (
 )
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
-KNOWN_FILES = {WEIGHTS, CONFIG, CARD, SHORTLIST} | CODEC_FILES
-ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
-MIB = 2**20
-LARGEST = {MANIFEST: MIB, CONFIG: 4 * MIB, CARD: 4 * MIB, LANGUAGES_FILE: MIB}  # bytes
-LARGEST_VOCABULARY = 32 * MIB  # and shortlist
-LARGEST_HEADER = 16 * MIB  # of the weights
+_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST} | CODEC_FILES
+_ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
+_MIB = 2**20
+_LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB, LANGUAGES_FILE: _MIB}  # bytes
+LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
+_LARGEST_HEADER = 16 * _MIB  # of the weights
 UNFINISHED = "unfinished"
 """Says on a card how far the training has come, while it goes on."""
 PRETRAINED = Path(__file__).parent / "pretrained"
-BUNDLED = "tatoeba"
-"""The model of the package, for whoever names none."""
+"""Holds the models that come with the package, a folder each."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,52 @@ class Bundle:
         return dequantise(self.weights)
 
 
-def model_folders(model: str | Path) -> list[str]:
-    """The folders that a comma joins, that of the package's own model where none is named."""
-    return [_folder(part) for part in str(model).split(",") if part] or [_folder(BUNDLED)]
+def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many numbers each part of a model has. An output without any shares the embeddings'.
+
+    >>> parameters_by_part({"encoder.0.norm": np.zeros(3), "source_embedding.w": np.zeros((2, 2))})
+    {'embeddings': 4, 'encoder': 3, 'decoder': 0, 'output': 0}
+    """
+    counts = {"embeddings": 0, "encoder": 0, "decoder": 0, "output": 0}
+    for name, array in weights.items():
+        first = name.partition(".")[0]
+        part = "embeddings" if first.endswith("embedding") else first.removesuffix("_norm")
+        if not name.endswith(SCALES):  # of int8 matrices
+            counts[part] = counts.get(part, 0) + array.size
+    return counts
+
+
+def bundled_models() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.name for path in PRETRAINED.iterdir() if (path / MANIFEST).exists())
+
+
+def model_folders(
+    model: str | Path, source: str = "", target: str = "", text: str = ""
+) -> list[str]:
+    """The folders that a comma joins; without any, that of a bundled model for these languages.
+
+    If no source language is given, it is detected from the text.
+    """
+    if named := [_folder(part) for part in str(model).split(",") if part]:
+        return named
+    names = bundled_models()
+    if not names:
+        raise BundleError(f"{PRETRAINED} holds no model: name one.")
+    if len(names) == 1:  # whether it knows the languages is asked later, with its own words
+        return [_folder(names[0])]
+    languages = [_read_languages(PRETRAINED / name) for name in names]
+    source = source or (AUTO if text else "")
+    return [_folder(names[choose_model(languages, text, source, target).number])]
+
+
+def _read_languages(folder: Path) -> Languages:
+    facts = read_manifest(folder).files.get(LANGUAGES_FILE, {})
+    try:
+        raw = _verified(folder / LANGUAGES_FILE, facts, _LARGEST[LANGUAGES_FILE])
+        return Languages.from_bytes(raw)
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
 
 
 def _folder(name: str) -> str:
@@ -93,8 +136,8 @@ def _folder(name: str) -> str:
 def write_bundle(folder: Path, bundle: Bundle) -> None:
     """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
     files = {
-        WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
-        CONFIG: write_toml(bundle.config).encode(),
+        _WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
+        _CONFIG: write_toml(bundle.config).encode(),
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
@@ -103,8 +146,8 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
         for name, raw in files.items()
     }
-    manifest: dict[str, Any] = {"format": FORMAT, "dragoman": __version__}
-    manifest |= {ENGINE: ONNX} if bundle.engine == ONNX else {}
+    manifest: dict[str, Any] = {"format": _FORMAT, "dragoman": __version__}
+    manifest |= {_ENGINE: ONNX} if bundle.engine == ONNX else {}
     manifest["files"] = facts
     with storage_errors(f"writing the model into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,18 +162,18 @@ def read_bundle(folder: str | Path) -> Bundle:
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
     try:
-        for name in (WEIGHTS, CONFIG):
+        for name in (_WEIGHTS, _CONFIG):
             if name not in manifest.files:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
         files = {
-            name: _verified(folder / name, facts, LARGEST.get(name, LARGEST_VOCABULARY))
+            name: _verified(folder / name, facts, _LARGEST.get(name, LARGEST_VOCABULARY))
             for name, facts in manifest.files.items()
-            if name != WEIGHTS
+            if name != _WEIGHTS
         }
-        config = _config(files[CONFIG])
+        config = _config(files[_CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
         weights = read_tensors(
-            _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
+            _verified(folder / _WEIGHTS, manifest.files[_WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
         shortlist = None
@@ -169,10 +212,10 @@ def read_manifest(folder: Path) -> Manifest:
     if leads_out(path, folder):
         raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
-        manifest = parsed_json(read_regular(path, LARGEST[MANIFEST]))
+        manifest = parsed_json(read_regular(path, _LARGEST[MANIFEST]))
         version = manifest["format"]
         files = manifest["files"]
-        engine = manifest.get(ENGINE, "auto")
+        engine = manifest.get(_ENGINE, "auto")
         if not isinstance(files, dict):
             raise TypeError("it lists no files")
     except FileNotFoundError:
@@ -185,22 +228,24 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleError(f"{path} cannot be read ({error}).") from None
-    if version != FORMAT:
+    if version != _FORMAT:
         raise BundleError(
-            f"{path} has format {version!r}; dragoman {__version__} reads format {FORMAT}."
+            f"{path} has format {version!r}; dragoman {__version__} reads format {_FORMAT}."
         )
     if engine not in ("auto", ONNX):
         raise BundleError(f"{path} names the engine {engine!r}; it can be {ONNX!r}, or none.")
-    if OLD_GRAPHS & files.keys():
+    if _OLD_GRAPHS & files.keys():
         engine = ONNX
-    if unknown := sorted(files.keys() - KNOWN_FILES - OLD_GRAPHS):
+    if unknown := sorted(files.keys() - _KNOWN_FILES - _OLD_GRAPHS):
         raise BundleError(f"{path} lists {unknown[0]!r}, which is not part of a bundle.")
-    return Manifest({name: files[name] for name in sorted(files.keys() - OLD_GRAPHS)}, engine)
+    return Manifest({name: files[name] for name in sorted(files.keys() - _OLD_GRAPHS)}, engine)
 
 
 def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
-    """What a file holds, if it is what the manifest says. Size and kind are looked at before it is
-    read."""
+    """What a file holds, if it is what the manifest says.
+
+    Size and kind are looked at before it is read.
+    """
     if leads_out(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
@@ -225,25 +270,29 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
 def _config(raw: bytes) -> Config:
     try:
-        return from_tree(parsed_toml(raw))
+        return from_saved(parsed_toml(raw))
     except ValueError as error:
-        raise BundleError(f"{CONFIG} cannot be read ({error}).") from None
+        raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
 
 
 def _most_weights(config: Config, codec: Codec) -> int:
-    """The most bytes that the weights may have: what the settings call for, and what fits into
-    memory beside a copy."""
+    """The most bytes that the weights may have.
+
+    That is what the settings call for, and what fits into memory beside a copy.
+    """
     if beyond_plain(config.model):
         return memory_bytes() // 2
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
     return min(
-        memory_bytes() // 2, LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
+        memory_bytes() // 2, _LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
     )
 
 
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
-    """All that can be said without torch, which checks the names and shapes of other
-    architectures."""
+    """All checks that need no torch.
+
+    Torch checks the names and shapes of other architectures.
+    """
     if wrong := misfit(weights):
         raise BundleError(f"{wrong}.")
     if not beyond_plain(config.model):
@@ -263,9 +312,9 @@ def _card(raw: bytes) -> dict[str, Any]:
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]
             if not isinstance(score["value"], int | float) or not math.isfinite(score["value"]):
-                raise TypeError("a score is no number")
+                raise TypeError("a score is not a number")
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise BundleError(f"{CARD} cannot be read ({error}).") from None
     if not all(isinstance(text, str) for text in texts):
-        raise BundleError(f"{CARD} has a language or a score whose name is no text.")
+        raise BundleError(f"{CARD} has a language or a score whose name is not text.")
     return card

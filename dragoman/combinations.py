@@ -1,5 +1,6 @@
-"""Which settings do not go together: they are refused, with the reason, before anything is
-computed.
+"""Which settings do not go together.
+
+They are refused, with the reason, before anything is computed.
 
 Settings come by dotted name: `given["model.width"]`.
 """
@@ -21,11 +22,12 @@ _BLOCK = (
 _NEURAL = ("dropout", "output_bias", "tied")
 READ = {
     "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention"),
-    "decoder-only": (*_NEURAL, *_BLOCK, "attention.similarity", "attention.span",
-    "attention.window",
-                     "attention.heads_layout", "attention.projections", "positions.kind",
-                     "positions.join",
-                     "positions.base", "positions.max_length"),
+    "decoder-only": (
+        *_NEURAL, *_BLOCK,
+        "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
+        "attention.projections",
+        "positions.kind", "positions.join", "positions.base", "positions.max_length",
+    ),
     "rnn": (*_NEURAL, "cell"),
     "rnn-attention": (*_NEURAL, "cell", "attention.similarity", "attention_dropout"),
     "gnmt": (*_NEURAL, "attention.similarity", "attention_dropout"),
@@ -34,10 +36,17 @@ READ = {
 }  # fmt: skip
 """The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
 a preset gives them for every architecture, and one that has no heads leaves their number alone."""
-SIZES = ("architecture", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers")
-WITH_HEADS = ("transformer", "decoder-only")
+SIZES = (
+    "architecture",
+    "width",
+    "heads",
+    "feed_forward_width",
+    "encoder_layers",
+    "decoder_layers",
+)
+_WITH_HEADS = ("transformer", "decoder-only")
 # presets set these for every architecture, and older runs have kept them so
-OF_PRESETS = ("norm", "dropout")
+_OF_PRESETS = ("norm", "dropout")
 
 
 def misfits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
@@ -56,11 +65,11 @@ def _not_of_this_architecture(
     architecture = given["model.architecture"]
     for name, value in given.items():
         read = not name.startswith("model.") or _within(
-            name, (*SIZES, *OF_PRESETS, *READ[architecture])
+            name, (*SIZES, *_OF_PRESETS, *READ[architecture])
         )
         if value != default[name] and not read:
             yield (
-                f"{name}={value} is not read by model.architecture={architecture}: leave it at "
+                f"{name}={value} is not used by model.architecture={architecture}: leave it at "
                 f"{default[name]}."
             )
     if architecture in _NEEDS:
@@ -74,8 +83,8 @@ def _within(name: str, names: Iterable[str]) -> bool:
 def _two_way(given: Mapping[str, Any]) -> Iterator[str]:
     if given["model.width"] % 2:
         yield (
-            f"model.width={given['model.width']} is odd: the encoder has half of it for each "
-            f"direction."
+            f"model.width={given['model.width']} is odd: the encoder needs half of it for each "
+            "direction."
         )
 
 
@@ -83,25 +92,25 @@ def _gnmt(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _two_way(given)
     if given["model.decoder_layers"] < 2:
         yield (
-            "gnmt tells what it sees to the layers above the first: set model.decoder_layers=2 or "
-            "more."
+            "gnmt passes its attention to the layers above the first: set "
+            "model.decoder_layers=2 or more."
         )
 
 
 def _convs2s(given: Mapping[str, Any]) -> Iterator[str]:
     if given[_PLACES] <= given["data.max_length"]:
         yield (
-            f"convs2s learns its positions, and {_PLACES}={given[_PLACES]} does not reach beyond "
-            f"data.max_length={given['data.max_length']}: raise the one or lower the other."
+            f"convs2s learns its positions, but {_PLACES}={given[_PLACES]} does not reach beyond "
+            f"data.max_length={given['data.max_length']}: raise one or lower the other."
         )
 
 
 def _sizes(given: Mapping[str, Any]) -> Iterator[str]:
     width, heads = given["model.width"], given["model.heads"]
-    if given["model.architecture"] in WITH_HEADS and width % heads:
+    if given["model.architecture"] in _WITH_HEADS and width % heads:
         yield (
             f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
-            f"width/heads features."
+            "width/heads features."
         )
 
 
@@ -116,8 +125,8 @@ def _variants(given: Mapping[str, Any]) -> Iterator[str]:
     if not POSITIONS[kind].vector and join == "concat":
         yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
     if not POSITIONS[kind].vector and every_layer:
-        told = "acts in every layer anyway" if POSITIONS[kind].in_attention else "tells nothing"
-        yield f"model.positions.kind={kind} {told}: leave model.positions.every_layer=false."
+        reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
+        yield f"model.positions.kind={kind} {reason}: leave model.positions.every_layer=false."
 
 
 def _text(given: Mapping[str, Any]) -> Iterator[str]:
@@ -145,20 +154,15 @@ def _optimiser(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator
 
 def _risk(given: Mapping[str, Any]) -> Iterator[str]:
     if not given["training.init"]:
-        yield (
-            "training.objective=risk improves a trained model, an untrained one draws nothing "
-            "worth scoring: "
-            "name one with --init."
-        )
+        yield "training.objective=risk fine-tunes a trained model: name one with --init."
     if given["model.architecture"] == "lexical":
-        yield "training.objective=risk needs a gradient, and model.architecture=lexical has none."
+        yield "training.objective=risk needs a gradient, but model.architecture=lexical has none."
     if given["training.sharded"]:
         yield "training.objective=risk draws with the whole model: set training.sharded=false."
     if given["training.consistency"]:
         yield (
             f"training.consistency={given['training.consistency']} belongs to "
-            f"training.objective=likelihood: "
-            f"set training.consistency=0."
+            "training.objective=likelihood: set training.consistency=0."
         )
 
 

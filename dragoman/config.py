@@ -1,5 +1,6 @@
-"""All settings, as frozen dataclasses: `[section]` and `key` of a TOML file, `section.key=value` on
-the command line.
+"""All settings, as frozen dataclasses.
+
+`[section]` and `key` of a TOML file are `section.key=value` on the command line.
 
 Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
 `--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.combinations import misfits
+from dragoman.combinations import SIZES, misfits
 from dragoman.errors import ConfigError
 from dragoman.presets import DEFAULT_PRESET, PRESETS
 from dragoman.settings import (
@@ -26,11 +27,12 @@ from dragoman.settings import (
     merge,
     near_miss,
     nesting_errors,
-    put,
+    put_all,
     read_toml,
     setting,
     to_tree,
     toml_lines,
+    with_new_names,
 )
 from dragoman.variants import HEADS_LAYOUTS, MEMORIES, POSITIONS, SIMILARITIES, SPANS, TABLES
 
@@ -40,8 +42,9 @@ MOST_HYPOTHESES = 1000
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides (then `target` is
-    empty).
+    """Two files of the same number of lines, or one `.tsv` file with both sides.
+
+    The `target` of a `.tsv` file is empty.
 
     A name with a * stands for many files: `train.*.de.gz`.
     """
@@ -65,9 +68,22 @@ class TextConfig:
         "bpe",
         "how text is cut into pieces (marian: as a converted model does)",
         choices=("bpe", "word", "character", "marian"),
+        aliases=("tokenizer", "subword"),
+        choice_aliases={
+            "sentencepiece": "bpe",
+            "spm": "bpe",
+            "subword": "bpe",
+            "words": "word",
+            "char": "character",
+            "chars": "character",
+        },
     )
     size: int = setting(
-        8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000
+        8000,
+        "pieces to learn; fewer if the corpus gives fewer",
+        at_least=1,
+        at_most=1_000_000,
+        aliases=("vocab_size", "vocabulary_size"),
     )
     shared: bool = setting(True, "one vocabulary for both languages")
     dropout: float = setting(
@@ -95,10 +111,10 @@ class DataConfig:
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
     exclude: tuple[Corpus, ...] = setting(
         (),
-        "parallel text to keep out: no pair is trained on that shares a sentence with it, save "
-        "case and punctuation",
+        "parallel text that no training pair may share a sentence with, ignoring case and "
+        "punctuation",
     )
-    prepared: str = setting("", "folder that `dragoman prepare` left: train on it, read no corpora")
+    prepared: str = setting("", "folder made by `dragoman prepare`, used instead of corpora")
     temperature: float = setting(
         1.0,
         "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight",
@@ -113,7 +129,12 @@ class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     span: str = setting("soft", "which keys a query sees", choices=SPANS)
     window: int = setting(8, "keys that local attention sees on either side", at_least=0)
-    heads_layout: str = setting("paper", "what each head gets", choices=HEADS_LAYOUTS)
+    heads_layout: str = setting(
+        "paper",
+        "what each head gets",
+        choices=HEADS_LAYOUTS,
+        renamed={"shared": "multi-query"},
+    )
     projections: bool = setting(
         True, "queries, keys and values by matrices; false: they are the input itself"
     )
@@ -124,19 +145,17 @@ class AttentionConfig:
 
 @dataclass(frozen=True)
 class PositionsConfig:
-    kind: str = setting("sinusoidal", "how a position is told", choices=POSITIONS)
+    kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
     join: str = setting(
         "add", "how a position's vector joins the word's", choices=("add", "concat")
     )
     every_layer: bool = setting(
-        False, "positions are told again to the queries, keys and values of every layer"
+        False, "positions are added again to the queries, keys and values of every layer"
     )
     base: float = setting(
         10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
     )
-    max_length: int = setting(
-        512, "largest length of learned positions", at_least=1, at_most=1_000_000
-    )
+    max_length: int = setting(512, "number of learned positions", at_least=1, at_most=1_000_000)
 
 
 @dataclass(frozen=True)
@@ -154,22 +173,51 @@ class ModelConfig:
             "lexical",
         ),
     )
-    width: int = setting(512, "features of a position (D, d_model)", at_least=1, at_most=65_536)
-    heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
-    feed_forward_width: int = setting(
-        2048, "inner features of the feed-forward network", at_least=1, at_most=262_144
+    width: int = setting(
+        512,
+        "features of a position (D, d_model)",
+        at_least=1,
+        at_most=65_536,
+        aliases=("d_model", "hidden_size", "embed_dim", "dim", "n_embd"),
     )
-    encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
+    heads: int = setting(
+        8,
+        "attention heads (H)",
+        at_least=1,
+        at_most=1024,
+        aliases=("num_heads", "n_heads", "nhead", "n_head", "attention_heads"),
+    )
+    feed_forward_width: int = setting(
+        2048,
+        "inner features of the feed-forward network",
+        at_least=1,
+        at_most=262_144,
+        aliases=("d_ff", "ffn_dim", "dim_feedforward", "intermediate_size", "ffn_embed_dim"),
+    )
+    encoder_layers: int = setting(
+        6,
+        "layers of the encoder",
+        at_least=1,
+        at_most=1000,
+        aliases=("layers", "num_layers", "n_layers", "enc_depth"),
+    )
     decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
-    cell: str = setting("lstm", "what rnn and rnn-attention are made of", choices=("lstm", "gru"))
+    cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
     kernel_width: int = setting(
         3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000
     )
     activation: str = setting(
-        "relu", "nonlinearity of the feed-forward network", choices=("relu", "gelu", "swish")
+        "relu",
+        "nonlinearity of the feed-forward network",
+        choices=("relu", "gelu", "swish"),
+        aliases=("activation_function", "act"),
+        choice_aliases={"silu": "swish"},
     )
     norm: str = setting(
-        "post", "normalise after the residual sum or before the sublayer", choices=("post", "pre")
+        "post",
+        "normalise after the residual sum or before the sublayer",
+        choices=("post", "pre"),
+        aliases=("prenorm", "pre_norm", "normalize_before", "norm_first"),
     )
     norm_kind: str = setting(
         "layer",
@@ -179,7 +227,7 @@ class ModelConfig:
     residual: bool = setting(True, "a sublayer's output is added to its input")
     feed_forward: bool = setting(True, "a feed-forward network in every layer")
     decoder_attention: bool = setting(
-        True, "decoder positions see those before them; false: themselves alone"
+        True, "decoder positions see earlier ones; false: only themselves"
     )
     dropout: float = setting(
         0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0
@@ -192,10 +240,14 @@ class ModelConfig:
         "auto",
         "embeddings that share weights: source, target and output; target and output; none",
         choices=("auto", "all", "target", "none"),
+        aliases=(
+            "tie_embeddings",
+            "share_embeddings",
+            "tie_word_embeddings",
+            "share_all_embeddings",
+        ),
     )
-    output_bias: bool = setting(
-        False, "a number of its own for each target piece, added to its score"
-    )
+    output_bias: bool = setting(False, "a learned bias for each target piece")
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
@@ -227,70 +279,121 @@ def beyond_plain(model: ModelConfig) -> list[str]:
     return [f"{name}={str(values[name]).lower()}" for name in beyond]
 
 
+def model_summary(model: ModelConfig) -> str:
+    """A model in one line: its sizes, and every setting that is not the default.
+
+    >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
+    'transformer, 6+6 layers, width 512, 8 heads, norm post, positions.kind=rotary'
+    """
+    default = dict(leaves(to_tree(ModelConfig())))
+    told = (*SIZES, "norm")
+    unusual = [
+        f"{name}={str(value).lower()}"
+        for name, value in leaves(to_tree(model))
+        if value != default[name] and name not in told
+    ]
+    sizes = (
+        f"{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, "
+        f"width {model.width}, {model.heads} heads, norm {model.norm}"
+    )
+    return ", ".join([sizes, *unusual])
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
-    seed: int = setting(1, "everything random follows from it", at_least=0, below=2**63)
+    seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
-    max_steps: int = setting(100_000, "optimiser steps", at_least=1)
+    max_steps: int = setting(
+        100_000,
+        "optimiser steps",
+        at_least=1,
+        aliases=("max_updates", "train_steps", "max_iters", "num_steps"),
+    )
     max_epochs: float = setting(
-        0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0
+        0.0,
+        "passes over the corpus; 0: as many as max_steps needs",
+        at_least=0.0,
+        aliases=("epochs", "num_train_epochs", "max_epoch"),
     )
     batch_tokens: int = setting(
-        25_000, "target tokens in an optimiser step, over all ranks", at_least=1
+        25_000,
+        "target tokens in an optimiser step, over all ranks",
+        at_least=1,
+        aliases=("batch_size", "max_tokens", "batch"),
     )
     micro_batch_tokens: int = setting(
         0,
         "source and target positions computed at once, padding included; 0: from free memory",
         at_least=0,
+        aliases=("gradient_accumulation_steps", "update_freq", "accumulation"),
     )
     label_smoothing: float = setting(
-        0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0
+        0.1,
+        "probability spread over the vocabulary",
+        at_least=0.0,
+        below=1.0,
+        aliases=("smoothing",),
     )
     consistency: float = setting(
         0.0,
         "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)",
         at_least=0.0,
+        aliases=("rdrop", "r_drop"),
     )
     objective: str = setting(
         "likelihood",
-        "what is learned: the references, or (fine-tuning) to draw translations that score well "
-        "against them",
+        "likelihood: learn the references; risk: fine-tune on the score of drawn translations",
         choices=("likelihood", "risk"),
     )
     risk_samples: int = setting(
         8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
     )
     risk_sharpness: float = setting(
-        0.05, "risk: how much the likelier of them count (alpha)", at_least=1e-6
+        0.05, "risk: exponent of their probabilities (alpha)", at_least=1e-6
     )
     risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
     schedule: str = setting(
         "inverse-sqrt",
-        "course of the learning rate (linear: to zero at max_steps)",
+        "schedule of the learning rate (linear: to zero at max_steps)",
         choices=("inverse-sqrt", "noam", "linear", "constant"),
     )
     learning_rate: float = setting(
-        5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
+        5e-4,
+        "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
+        at_least=0.0,
+        aliases=("lr", "peak_lr", "max_lr"),
     )
-    warmup_steps: int = setting(4000, "steps until the peak", at_least=0)
+    warmup_steps: int = setting(
+        4000, "steps until the peak", at_least=0, aliases=("warmup", "warmup_updates")
+    )
     optimiser: str = setting(
         "adam",
         "adam, or muon: orthogonal steps for the matrices inside the model, Adam for the rest",
         choices=("adam", "muon"),
+        aliases=("optimizer", "optim"),
+        choice_aliases={"adamw": "adam"},
     )
     momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
     weight_decay: float = setting(
-        0.0, "AdamW: share of a weight taken off per step and unit rate", at_least=0.0
+        0.0, "AdamW: share of a weight subtracted per step, times the learning rate", at_least=0.0
     )
-    clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
+    clip_norm: float = setting(
+        1.0,
+        "largest norm of the gradient; 0: not clipped",
+        at_least=0.0,
+        aliases=("grad_clip", "max_grad_norm", "clip", "gradient_clipping"),
+    )
     precision: str = setting(
-        "auto", "auto: bf16 on a GPU that has it", choices=("auto", "float32", "bf16")
+        "auto",
+        "auto: bf16 on a GPU that supports it",
+        choices=("auto", "float32", "bf16"),
+        aliases=("fp16", "bf16", "amp", "mixed_precision", "dtype"),
     )
     sharded: bool = setting(
-        False, "under torchrun: weights and Adam's moments shared out over the ranks"
+        False, "under torchrun: spread weights and optimiser state over the ranks"
     )
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
     validation_beam: int = setting(
@@ -309,14 +412,24 @@ class TrainingConfig:
 @dataclass(frozen=True)
 class DecodingConfig:
     beam: int = setting(
-        4, "hypotheses kept per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES
+        4,
+        "hypotheses kept per sentence; 1: greedy",
+        at_least=1,
+        at_most=MOST_HYPOTHESES,
+        aliases=("beam_size", "num_beams"),
     )
     length_penalty: str = setting(
         "gnmt",
-        "divides a score by ((5+n)/6)^alpha, by n^alpha, or by nothing",
+        "divide scores by ((5+n)/6)^alpha, by n^alpha, or not at all",
         choices=("gnmt", "power", "none"),
     )
-    alpha: float = setting(0.6, "strength of the length penalty", at_least=0.0, at_most=10.0)
+    alpha: float = setting(
+        0.6,
+        "strength of the length penalty",
+        at_least=0.0,
+        at_most=10.0,
+        aliases=("lenpen", "length_penalty_alpha"),
+    )
     coverage_penalty: float = setting(
         0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
     )
@@ -326,7 +439,10 @@ class DecodingConfig:
     max_length_extra: int = setting(20, "... plus this many", at_least=1, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram: int = setting(
-        0, "no run of this many pieces occurs twice; 0: any may", at_least=0
+        0,
+        "no n-gram of this many pieces occurs twice; 0: no limit",
+        at_least=0,
+        aliases=("no_repeat_ngram_size",),
     )
     patience: float = setting(
         1.0,
@@ -337,26 +453,21 @@ class DecodingConfig:
     max_source_length: int = setting(
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
-    by_sentence: bool = setting(
-        False, "every sentence of a text is translated by itself, however short the text"
-    )
+    by_sentence: bool = setting(False, "translate each sentence of a text separately")
     keep_numbers: bool = setting(
         False,
-        "where a translation loses digits or makes some up, a wider search is tried, then other "
-        "numbers",
+        "repair translations that lose or invent digits, by a wider search, then by stand-ins",
     )
-    shortlist: bool = setting(
-        True, "search among likely pieces alone, where the model has a list of them"
-    )
+    shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
         0,
-        "source pieces translated at once; 0: what suits the device",
+        "source pieces translated at once; 0: chosen for the device",
         at_least=0,
         at_most=10_000_000,
     )
     precision: str = setting(
         "auto",
-        "of a search on a GPU; auto: bf16 where the GPU has it",
+        "of a search on a GPU; auto: bf16 if the GPU supports it",
         choices=("auto", "float32", "bf16"),
     )
 
@@ -382,8 +493,9 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file (which may name its own `preset`), then dotted
-    settings.
+    """Defaults, then a preset, then a TOML file, then settings by dotted name or in tables.
+
+    The file may name its own `preset`.
 
     >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
     0.3
@@ -398,11 +510,10 @@ def make_config(
                 f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be "
                 f"{', '.join(PRESETS)}."
             )
-        for key, value in PRESETS[name].items():
-            put(tree, key, value)
+        put_all(tree, PRESETS[name])
     merge(tree, from_file)
-    for key, value in (settings or {}).items():
-        put(tree, key, value)
+    with nesting_errors("settings"):
+        put_all(tree, settings or {})
     return from_tree(tree)
 
 
@@ -440,6 +551,11 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
         return cast(Config, build(Config, tree))
 
 
+def from_saved(tree: Mapping[str, Any]) -> Config:
+    """The same for settings that a model or run was saved with, perhaps by an earlier version."""
+    return from_tree(with_new_names(Config, tree))
+
+
 def write_toml(config: Config) -> str:
     """The whole configuration as TOML that `make_config` reads back to an equal one."""
     return "\n".join(toml_lines(to_tree(config))) + "\n"
@@ -457,8 +573,8 @@ def flatten(config: Config) -> dict[str, Any]:
 def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     """The same configuration with some dotted settings changed, checked again."""
     tree = to_tree(config)
-    for key, value in settings.items():
-        put(tree, key, value)
+    with nesting_errors("settings"):
+        put_all(tree, settings)
     return from_tree(tree)
 
 

@@ -52,13 +52,17 @@ class BundleError(DragomanError):
 
 
 class RunError(DragomanError):
-    """A training run cannot start or go on: folder taken, nothing to resume, loss not finite, disk
-    full."""
+    """A training run cannot start or go on.
+
+    Its folder is taken, there is nothing to resume, the loss is not finite, or the disk is full.
+    """
 
 
 class TranslationError(DragomanError):
-    """A request to a model that it cannot fulfil: sentence too long, unknown language, no attention
-    to show."""
+    """A request that a model cannot fulfil.
+
+    The sentence is too long, the language unknown, or there is no attention to show.
+    """
 
 
 class ConversionError(DragomanError):

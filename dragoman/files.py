@@ -30,8 +30,10 @@ def write_atomically(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete; .gz or .bz2 packs it, equal texts to
-    equal bytes."""
+    """A text file that gets its name when it is complete.
+
+    A name in .gz or .bz2 packs it, equal texts to equal bytes.
+    """
     with replacing(path) as raw:
         if path.endswith(".gz"):
             packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
@@ -98,8 +100,7 @@ def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
 
 
 def _keep_access(descriptor: int, before: os.stat_result) -> None:
-    """Give a file the mode, owner and group of the one that it replaces, as far as this user
-    may."""
+    """Give a file the mode, owner and group of the one that it replaces, if this user may."""
     mode = stat.S_IMODE(before.st_mode) & 0o777
     try:
         os.fchown(descriptor, before.st_uid, before.st_gid)
@@ -134,8 +135,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, otherwise: str) -> Iterator[None]:
-    """Keep a folder for this process as long as this lasts; if another has it, that is an error in
-    these words."""
+    """Keep a folder for this process as long as this lasts.
+
+    If another process has it, that is an error in these words.
+    """
     import fcntl  # not on Windows
 
     descriptor = os.open(folder, os.O_RDONLY)
@@ -160,6 +163,6 @@ def storage_errors(doing: str) -> Iterator[None]:
         if error.errno == errno.ENOSPC:
             raise RunError(
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some "
-                f"space."
+                "space."
             ) from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

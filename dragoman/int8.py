@@ -45,6 +45,27 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
+def all_in_bytes(stored: Mapping[str, np.ndarray]) -> bool:
+    """Whether every matrix is in int8: a bundle may also hold some in float."""
+    return all(
+        array.dtype == np.uint8
+        for name, array in stored.items()
+        if array.ndim == 2 and not name.endswith("positions.table")
+    )
+
+
+def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same weights in signed bytes, around 0.
+
+    >>> signed({"a": np.array([[192, 1]], dtype=np.uint8)})["a"].tolist()
+    [[64, -127]]
+    """
+    return {
+        name: (array ^ np.uint8(ZERO)).view(np.int8) if array.dtype == np.uint8 else array
+        for name, array in stored.items()
+    }
+
+
 def misfit(stored: Mapping[str, np.ndarray]) -> str:
     """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if
     nothing is.

@@ -1,9 +1,8 @@
-"""Which weights a plain Transformer has: their names and shapes, told by its settings alone,
-without torch.
+"""Which weights a plain Transformer has, without torch: their names and shapes, from its settings.
 
 What a file holds is compared with this before anything is built of it: after that, names, shapes
 and kinds are what graphs, converters and models expect. A matrix may be in float32, or in int8 with
-its scales beside it (`int8.py`).
+its scales beside it (`int8.py`). Positions that are computed and not stored stand here too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,8 +19,10 @@ Shape = tuple[int, ...]
 def plain_weights(
     config: ModelConfig, source: int, target: int, shared: bool
 ) -> Iterator[tuple[str, Shape]]:
-    """Names and shapes; `source` and `target` are sizes of vocabularies, `shared` if they are
-    one."""
+    """Names and shapes of the weights.
+
+    `source` and `target` are sizes of vocabularies, `shared` if they are one.
+    """
     width, tied = config.width, config.tied
     if tied == "auto":
         tied = "all" if shared else "target"
@@ -65,8 +66,10 @@ def _affine(name: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
 def check_plain_weights(
     weights: Mapping[str, np.ndarray], config: ModelConfig, source: int, target: int, shared: bool
 ) -> None:
-    """Refuse weights that are not those of this Transformer: missing, left over, of another shape
-    or kind."""
+    """Refuse weights that are not those of this Transformer.
+
+    Some are missing, left over, of another shape or of another kind.
+    """
     known = set()
     # ends with the first that is missing
     for name, shape in plain_weights(config, source, target, shared):
@@ -74,14 +77,27 @@ def check_plain_weights(
             raise BundleError(f"weight {name} is missing.")
         found = weights[name]
         if found.shape != shape:
-            raise BundleError(f"weight {name} has shape {found.shape}, this model wants {shape}.")
+            raise BundleError(f"weight {name} has shape {found.shape}, but this model has {shape}.")
         quantised = name + SCALES in weights
         if quantised and (len(shape) != 2 or name.endswith("positions.table")):
-            raise BundleError(f"weight {name} is in int8, which is for matrices alone.")
+            raise BundleError(f"weight {name} is in int8, which is only for matrices.")
         if not quantised and found.dtype != np.float32:
             raise BundleError(
-                f"weight {name} is stored as {found.dtype}, this model wants float32."
+                f"weight {name} is stored as {found.dtype}, but this model has float32."
             )
         known |= {name, name + SCALES} if quantised else {name}
     if unknown := sorted(weights.keys() - known):
         raise BundleError(f"weight {unknown[0]} is not part of this model.")
+
+
+def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
+    """Sinusoidal positions ("Attention Is All You Need", section 3.5). (length, D)
+
+    PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same).
+    """
+    angles = np.arange(length)[:, None] / base ** (np.arange(0, width, 2) / width)  # (length, D/2)
+    return (
+        np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+        .reshape(length, width)
+        .astype(np.float32)
+    )

@@ -36,3 +36,9 @@ PRESETS |= {
     for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
 }
 DEFAULT_PRESET = "small"
+FINE_TUNING: dict[str, Any] = {
+    "training.schedule": "inverse-sqrt",
+    "training.learning_rate": 2e-4,
+    "training.warmup_steps": 200,
+}
+"""What suits a model that is trained already: rates of the presets would undo what it knows."""

@@ -1,5 +1,6 @@
-"""Settings as documented fields of frozen dataclasses: built from nested tables, checked, written
-as TOML.
+"""Settings as documented fields of frozen dataclasses.
+
+They are built from nested tables, checked, and written as TOML.
 
 Nothing here knows which settings there are; `config.py` says that.
 """
@@ -22,14 +23,22 @@ from dragoman.errors import ConfigError
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its documentation and rules: `choices`, `at_least`, `at_most`, `below`, `key`
-    (name in TOML)."""
+    """A field with its documentation and rules.
+
+    Rules are `choices`, `at_least`, `at_most`, `below`, `key` (its name in TOML), and `renamed`
+    (values of earlier versions, each with its name of today).
+
+    `aliases` are names that other systems give it, `choice_aliases` those that they give to its
+    values. Neither is accepted: the error leads from them to ours.
+    """
     return field(default=default, metadata={"doc": doc, **rules})
 
 
 def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
-    """A dataclass from a table, its fields checked; `root` is the outermost, where a misplaced name
-    may belong."""
+    """A dataclass from a table, its fields checked.
+
+    `root` is the outermost one, where a misplaced name may belong.
+    """
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
     root = root or kind
@@ -49,9 +58,23 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
     )
 
 
+def with_new_names(kind: type, tree: Any) -> Any:
+    """A table that an earlier version wrote, its values by their names of today."""
+    if not isinstance(tree, Mapping):
+        return tree
+    renewed = dict(tree)
+    hints = typing.get_type_hints(kind)
+    for f in fields(kind):
+        value = renewed.get(_key(f))
+        if is_dataclass(hints[f.name]):
+            renewed[_key(f)] = with_new_names(hints[f.name], value)
+        elif isinstance(value, str):
+            renewed[_key(f)] = f.metadata.get("renamed", {}).get(value, value)
+    return {key: value for key, value in renewed.items() if key in tree}
+
+
 def to_tree(value: Any) -> Any:
-    """The reverse of `from_tree`: nested dictionaries of plain values, every setting spelled
-    out."""
+    """The reverse of `from_tree`: nested dictionaries with every setting in them."""
     if is_dataclass(value):
         return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
@@ -89,8 +112,10 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def nesting_errors(where: str) -> Iterator[None]:
-    """Around code that follows tables into tables: nobody nests settings as deep as Python's
-    stack."""
+    """Around code that follows tables into tables.
+
+    Nobody nests settings as deep as Python's stack.
+    """
     try:
         yield
     except RecursionError:
@@ -136,6 +161,13 @@ def put(tree: dict[str, Any], dotted: str, value: Any) -> None:
     tree[key] = value
 
 
+def put_all(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Set dotted names, tables of them, or a mix of both: `{"model.norm": ...}` and
+    `{"model": {"norm": ...}}` are the same."""
+    for name, value in leaves(settings):
+        put(tree, name, value)
+
+
 def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
     """Lay other tables over these."""
     for key, value in other.items():
@@ -161,14 +193,50 @@ def near_miss(name: Any, names: Any) -> str:
 
 
 def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
-    """A hint from the same table first, then from anywhere: `model.warmup` means
-    `training.warmup_steps`."""
+    """A hint from the same table first, then from anywhere.
+
+    `model.warmup` means `training.warmup_steps`.
+    """
+    if key in (aliases := aliases_of(root)):
+        return f" (did you mean {aliases[key]}?)"
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"
     everywhere = {name.rsplit(".", 1)[-1]: name for name, _, _ in describe(root)}
     near = difflib.get_close_matches(key, list(everywhere), n=1, cutoff=0.6)
     return f" (did you mean {everywhere[near[0]]}?)" if near else ""
+
+
+def aliases_of(kind: type, path: str = "") -> dict[str, str]:
+    """What other systems call a setting or one of its values, and the same in our words."""
+    found: dict[str, str] = {}
+    for f in fields(kind):
+        name = f"{path}{_key(f)}"
+        hint = typing.get_type_hints(kind)[f.name]
+        if is_dataclass(hint):
+            found |= aliases_of(typing.cast(type, hint), f"{name}.")
+        found |= {alias: f"{name}={choice}" for alias, choice in _choice_aliases(f).items()}
+        found |= dict.fromkeys(f.metadata.get("aliases", ()), name)
+    return found
+
+
+def _choice_aliases(f: "dataclasses.Field[Any]") -> dict[str, str]:
+    choices = f.metadata.get("choices", ())
+    found: dict[str, str] = dict(f.metadata.get("choice_aliases", {}))
+    if isinstance(choices, Mapping):
+        for choice, variant in choices.items():
+            found |= dict.fromkeys(variant.aliases, choice)
+    return found
+
+
+def _near_choice(value: Any, f: "dataclasses.Field[Any]", root: type) -> str:
+    """A hint at the value that was perhaps meant, of this setting or of another one."""
+    here, everywhere = _choice_aliases(f), aliases_of(root)
+    if value in here:
+        return f" (did you mean {here[value]}?)"
+    if value in everywhere:
+        return f" (did you mean {everywhere[value]}?)"
+    return near_miss(value, f.metadata["choices"])
 
 
 def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
@@ -188,10 +256,12 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
+    if value in rules.get("renamed", ()):
+        raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
         raise ConfigError(
-            f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}."
+            f"{path} is {value!r}{_near_choice(value, f, root)}; it can be {', '.join(choices)}."
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{path} is {value}: expected a finite number.")

@@ -15,7 +15,7 @@ from typing import Any
 
 DEEPEST = 50  # levels of JSON
 # in a line of TOML: the time that Python's reader takes for a.b.c... grows with their square
-MOST_DOTS = 100
+_MOST_DOTS = 100
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -53,8 +53,9 @@ def memory_bytes() -> int:
 
 
 def parsed_json(raw: bytes) -> Any:
-    """What JSON says; a ValueError if it is none, nested too deeply, or has text that no file can
-    hold.
+    """What JSON says.
+
+    A ValueError if it is none, nested too deeply, or has text that no file can hold.
 
     >>> parsed_json(b'{"a": [1]}')
     {'a': [1]}
@@ -83,8 +84,8 @@ def _children(node: Any) -> list[Any]:
 def parsed_toml(raw: bytes) -> dict[str, Any]:
     """What TOML says; a ValueError if it is none, or nested too deeply."""
     text = raw.decode()
-    if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
-        raise ValueError(f"a line has more than {MOST_DOTS} dots")
+    if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
+        raise ValueError(f"a line has more than {_MOST_DOTS} dots")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -4,14 +4,16 @@
 
 reads corpora/{tatoeba,extra,real,flores} and leaves in corpora/pretraining:
 
-- docs.XX-en: documentation, laws and verses, cleaned of code and of what is not a translation;
+- docs.XX-en: some documentation, laws and verses, without code and what is not a translation;
 - words.XX-en: dictionaries and the names of countries, languages and units;
 - prose.XX-en: stories and encyclopaedia passages;
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an
   emoji, with other numbers and names;
 - train.XX-YY: Tatoeba's sentences of two languages that translate one English sentence;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- config.toml: pretraining/config.toml with all these corpora, in all directions.
+- first.toml, second.toml: pretraining/config.toml with all these corpora, in all directions, once
+  for each stage of training. The second stage gives everyday sentences and encyclopaedia text more
+  weight, and adds what back.py made.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
@@ -40,15 +42,25 @@ DOCS = (
 )  # fmt: skip
 WORDS = ("wiktdict", "cldr", "isocodes")
 PROSE = ("stories", "xquad")
-# how often a pair is seen in an epoch, by corpus; between two other languages than English
-WEIGHTS = {
+# How often a pair is seen in an epoch, by corpus: with English, and between two other languages.
+FIRST = {
     "europarl": (1.0, 0.25),
-    "tatoeba": (1.0, 0.25),
-    "docs": (0.4, 0.0),
+    "tatoeba": (2.0, 0.25),
+    "docs": (0.6, 0.0),
     "words": (0.5, 0.0),
     "prose": (3.0, 0.0),
     "odd": (0.5, 0.0),
 }
+SECOND = {
+    "europarl": (0.6, 0.15),
+    "tatoeba": (4.0, 0.5),
+    "docs": (0.4, 0.0),
+    "words": (0.5, 0.0),
+    "prose": (4.0, 0.0),
+    "odd": (1.0, 0.0),
+    "back": (3.0, 0.0),
+}
+DOC_PAIRS = 120_000  # of each pair of languages
 ODD_PAIRS, RENAMED_PAIRS = 2500, 15_000  # of each pair of languages
 VALID_PAIRS = 125  # of each set
 EMOJI = [
@@ -62,34 +74,38 @@ NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
 CODE = re.compile(r"[<>{}\[\]|\\=_$@#*^~]|\(\)|::|->|//")
 Pair = tuple[str, str]
+Weights = dict[str, tuple[float, float]]
 
 
 def main(corpora: Path) -> None:
     out = corpora / "pretraining"
-    lots = random.Random(1)
+    rng = random.Random(1)
     out.mkdir(exist_ok=True)
     held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
     for language in OTHERS:
         name = f"{language}-en"
-        write(out, f"docs.{name}", documents(corpora, language))
+        docs = list(documents(corpora, language))
+        write(out, f"docs.{name}", rng.sample(docs, min(DOC_PAIRS, len(docs))))
         write(out, f"words.{name}", dict.fromkeys(real(corpora, WORDS, language)))
         write(out, f"prose.{name}", dict.fromkeys(real(corpora, PROSE, language)))
         train = tatoeba(corpora, "train", language)
         free = [pair for pair in train if held_out.isdisjoint(map(normalised, pair))]
-        write(out, f"odd.{name}", odd(free, lots))
+        write(out, f"odd.{name}", odd(free, rng))
         write(
             out,
             f"valid.tatoeba.{name}",
-            lots.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
+            rng.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
         )
         write(
-            out, f"valid.flores.{name}", lots.sample(flores(corpora, "dev", language), VALID_PAIRS)
+            out, f"valid.flores.{name}", rng.sample(flores(corpora, "dev", language), VALID_PAIRS)
         )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
-    tables = [*training_tables(corpora), *held_out_tables(corpora)]
-    (out / "config.toml").write_text(settings + "\n" + "\n".join(tables), encoding="utf-8")
+    for stage, weights in {"first": FIRST, "second": SECOND}.items():
+        tables = [*training_tables(corpora, weights), *held_out_tables(corpora)]
+        text = settings + "\n" + "\n".join(tables)
+        (out / f"{stage}.toml").write_text(text, encoding="utf-8")
 
 
 def tatoeba(corpora: Path, part: str, language: str) -> list[Pair]:
@@ -165,7 +181,7 @@ def joined(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
     return found
 
 
-def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
+def odd(pairs: list[Pair], rng: random.Random) -> list[Pair]:
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
     numbered = [pair for pair in pairs if same_numbers(*pair)]
     shared = [(pair, same_names(*pair)) for pair in pairs]
@@ -173,12 +189,12 @@ def odd(pairs: list[Pair], lots: random.Random) -> list[Pair]:
     named = [(pair, names) for pair, found in shared if (names := [n for n in found if n in known])]
     names = sorted(known)
     return [
-        *((a.upper(), b.upper()) for a, b in lots.sample(pairs, 4 * ODD_PAIRS)),
-        *((a.lower(), b.lower()) for a, b in lots.sample(pairs, ODD_PAIRS)),
-        *((a[:-1], b[:-1]) for a, b in lots.sample(marked, ODD_PAIRS)),
-        *(decorated(pair, lots.choice(EMOJI), lots) for pair in lots.sample(pairs, ODD_PAIRS)),
-        *(renumbered(pair, lots) for pair in lots.choices(numbered, k=ODD_PAIRS)),
-        *(renamed(pair, own, names, lots) for pair, own in lots.choices(named, k=RENAMED_PAIRS)),
+        *((a.upper(), b.upper()) for a, b in rng.sample(pairs, 4 * ODD_PAIRS)),
+        *((a.lower(), b.lower()) for a, b in rng.sample(pairs, ODD_PAIRS)),
+        *((a[:-1], b[:-1]) for a, b in rng.sample(marked, ODD_PAIRS)),
+        *(decorated(pair, rng.choice(EMOJI), rng) for pair in rng.sample(pairs, ODD_PAIRS)),
+        *(renumbered(pair, rng) for pair in rng.choices(numbered, k=ODD_PAIRS)),
+        *(renamed(pair, own, names, rng) for pair, own in rng.choices(named, k=RENAMED_PAIRS)),
     ]
 
 
@@ -191,19 +207,19 @@ def same_numbers(a: str, b: str) -> bool:
     )
 
 
-def decorated(pair: Pair, sign: str, lots: random.Random) -> Pair:
+def decorated(pair: Pair, sign: str, rng: random.Random) -> Pair:
     a, b = pair
-    return lots.choice(
+    return rng.choice(
         [(f"{a} {sign}", f"{b} {sign}"), (f"{sign} {a}", f"{sign} {b}"), (a + sign, b + sign)]
     )
 
 
-def renumbered(pair: Pair, lots: random.Random) -> Pair:
+def renumbered(pair: Pair, rng: random.Random) -> Pair:
     """Other digits, as many (or some more), the same on both sides."""
     others = {}
     for number in NUMBER.findall(pair[0]):
-        digits = len(number) + lots.choice((0, 0, 1, 3))
-        others[number] = str(lots.randrange(10 ** (len(number) - 1), 10**digits))
+        digits = len(number) + rng.choice((0, 0, 1, 3))
+        others[number] = str(rng.randrange(10 ** (len(number) - 1), 10**digits))
     a, b = (NUMBER.sub(lambda found: others[found.group()], text) for text in pair)
     return a, b
 
@@ -217,24 +233,24 @@ def same_names(a: str, b: str) -> list[str]:
     return [word for word in found if found.count(word) == 1 == others.count(word)]
 
 
-def renamed(pair: Pair, found: list[str], names: list[str], lots: random.Random) -> Pair:
+def renamed(pair: Pair, found: list[str], names: list[str], rng: random.Random) -> Pair:
     """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of
     two."""
     a, b = pair
     for name in found:
-        one, other = lots.choice(names), lots.choice(names)
-        mixed = one[: lots.randint(2, 5)] + other[lots.randint(1, 3) :].lower()
-        new = lots.choice([one, mixed, mixed.replace(*lots.choice(ACCENTS), 1)])
+        one, other = rng.choice(names), rng.choice(names)
+        mixed = one[: rng.randint(2, 5)] + other[rng.randint(1, 3) :].lower()
+        new = rng.choice([one, mixed, mixed.replace(*rng.choice(ACCENTS), 1)])
         a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
 
 
-def training_tables(corpora: Path) -> Iterator[str]:
+def training_tables(corpora: Path, weights: Weights) -> Iterator[str]:
     """[[data.corpora]] of every direction, and [[data.valid]]."""
     made = corpora / "pretraining"
     for a, b in permutations(LANGUAGES, 2):
         through_english = "en" in (a, b)
-        weight = {name: both[not through_english] for name, both in WEIGHTS.items()}
+        weight = {name: both[not through_english] for name, both in weights.items()}
         real_files = (
             corpora / "real" / f"europarl.{a}.bz2",
             corpora / "real" / f"europarl.{b}.bz2",
@@ -258,6 +274,9 @@ def training_tables(corpora: Path) -> Iterator[str]:
             yield table(
                 "data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name]
             )
+        if "back" in weight:
+            sides = [made / f"back.{a}-{b}.{language}.gz" for language in (a, b)]
+            yield table("data.corpora", sides[0], sides[1], a, b, weight["back"])
         for name in ("valid.flores", "valid.tatoeba"):
             stem = f"{name}.{other}-en"
             yield table("data.valid", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b)

@@ -21,7 +21,7 @@ from data import LANGUAGES, tatoeba_files
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import make_config
 from dragoman.config import replace as with_settings
-from dragoman.decode.translator import Request, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.evaluate.metrics import score
 from dragoman.text.parallel import read_pairs
 
@@ -58,7 +58,7 @@ def main(corpora: Path, model: Path, out: Path) -> None:
         json.loads(kept.read_text()) if kept.exists() else {}
     )
     with_search_settings(model)
-    translator = load(model)
+    translator = Translator.load(model)
     for name, source, target, files in test_sets(corpora):
         if name not in scores:
             pairs = [(pair.source, pair.target) for pair in read_pairs(*files)]

@@ -12,12 +12,12 @@ from statistics import mean
 
 from data import OTHERS, flores, tatoeba
 
-from dragoman.decode.translator import Request, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.evaluate.metrics import bleu
 
 
 def main(corpora: Path, model: str) -> None:
-    translator = load(model)
+    translator = Translator.load(model)
     found = []
     for language in OTHERS:
         sets = [flores(corpora, "dev", language), tatoeba(corpora, "valid", language)]

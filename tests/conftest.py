@@ -1,6 +1,7 @@
 """What many tests share: a toy language, a small model with random weights, a trained run, the
 command line."""
 
+import fcntl
 import os
 import random
 import sys
@@ -133,11 +134,22 @@ def dragoman(
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned the toy language."""
+    """A run that has learned the toy language. The first process that needs it trains it."""
+    base = tmp_path_factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root.mkdir(exist_ok=True)
+    with open(root / "trained.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "trained" / "done").exists():
+            _train_the_toy_language(root / "trained")
+            (root / "trained" / "done").touch()
+    return root / "trained" / "run"
+
+
+def _train_the_toy_language(folder: Path) -> None:
     from dragoman.config import Corpus
     from dragoman.training.run import train
 
-    folder = tmp_path_factory.mktemp("trained")
     source, target = write_corpus(folder, "train", toy_pairs(2000))
     settings = {
         **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 180,
@@ -148,4 +160,3 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpora = (Corpus(str(source), str(target)),)
     outcome = train(folder / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")
     assert outcome.finished
-    return folder / "run"

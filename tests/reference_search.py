@@ -14,7 +14,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.hypotheses import Hypothesis
-from dragoman.engine.interface import Forbidden, Step, top_k
+from dragoman.engine.interface import Engine, Forbidden, Step, top_k
 from dragoman.text.vocabulary import Vocabulary
 
 WORDS = [4, 5, 6, 7]
@@ -25,7 +25,7 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 """A source, and what was said of its translation so far."""
 
 
-class RandomEngine:
+class RandomEngine(Engine):
     """Draws log-probabilities and attention for each (source, words so far). Unlike random models,
     it ends sentences.
 
@@ -34,7 +34,6 @@ class RandomEngine:
 
     has_attention = True
     max_length = None
-    searches_on_device = False
     batch_tokens = 1000
 
     def __init__(self, seed: int, end: float = -1.0):

@@ -12,7 +12,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "local": {"model__attention__span": "local", "model__attention__window": 2},
     "narrow": {"model__attention__heads_layout": "narrow"},
     "wide": {"model__attention__heads_layout": "wide"},
-    "shared": {"model__attention__heads_layout": "shared"},
+    "multi-query": {"model__attention__heads_layout": "multi-query"},
     "no projections": {"model__attention__projections": False},
     "no projections, one head": {
         "model__attention__projections": False, "model__attention__similarity": "dot",
@@ -43,7 +43,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "many at once": {
         "model__attention__similarity": "additive", "model__attention__span": "local",
         "model__attention__window": 3,
-        "model__attention__heads_layout": "shared", "model__attention__memory": "same-layer",
+        "model__attention__heads_layout": "multi-query", "model__attention__memory": "same-layer",
         "model__positions__kind": "rotary", "model__norm": "pre", "model__norm_kind": "batch",
     },
     "many others at once": {

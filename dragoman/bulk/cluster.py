@@ -1,5 +1,4 @@
-"""Shards on a Ray cluster: one that is there, or one of this machine's cores for as long as it
-takes.
+"""Shards on a Ray cluster: one that is running, or one started on this machine's cores.
 
 Ray finds workers a place, starts them anew when they die and gives them their shards again; what
 stands here is who gets how many cores, and what becomes of a shard that fails over and over.
@@ -19,20 +18,19 @@ import ray
 
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import model_folders
 from dragoman.errors import ConfigError, RunError
 
-OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
+_OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
 
 
 def scatter(
     shards: Iterable[Shard], job: Job, fingerprint: str, workers: int, address: str
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
-    """Each shard with its part, in the order in which they are done; with the last error where no
-    retry helped."""
-    job = replace(
-        job, model=",".join(str(Path(folder).absolute()) for folder in model_folders(job.model))
-    )
+    """Each shard with its part, in the order in which they are done.
+
+    A shard comes with its last error if no retry helped.
+    """
+    job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in job.folders))
     gpus = int(job.device == "cuda")
     with _cluster(address):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -67,8 +65,9 @@ def scatter(
 
 
 def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
-    """The most threads that each of so many workers can have on nodes of (cores, workers they take
-    at most).
+    """The most threads that each worker can have.
+
+    `places`: for each node its cores, and the most workers that it takes.
 
     >>> threads_per_worker([(8, 99)], 3), threads_per_worker([(3, 99), (3, 99)], 3)
     (2, 1)
@@ -78,8 +77,8 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
             return threads
     room = sum(min(node) for node in nodes)
     raise ConfigError(
-        f"--workers {workers}: there is room for {room}, with a core each (and a GPU for --device "
-        f"cuda)."
+        f"--workers {workers}: there is room for only {room}, with one core each (and one GPU "
+        "each for --device cuda)."
     )
 
 
@@ -91,7 +90,7 @@ def _cluster(address: str) -> Iterator[None]:
     own = {
         "address": "local",
         "include_dashboard": False,
-        "object_store_memory": OBJECT_STORE_BYTES,
+        "object_store_memory": _OBJECT_STORE_BYTES,
     }
     with redirect_stdout(sys.stderr):
         try:
@@ -101,9 +100,7 @@ def _cluster(address: str) -> Iterator[None]:
                 logging_level=logging.ERROR,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise RunError(
-                f"Ray does not start, or not with --address {address!r}: {error}"
-            ) from None
+            raise RunError(f"Ray could not start (--address {address!r}): {error}") from None
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from pathlib import Path
 from dragoman.bulk.shards import Shard
 from dragoman.bundle import model_folders, read_manifest
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Request, Translator, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.errors import BundleError, DragomanError
 from dragoman.version import __version__
 
@@ -20,8 +21,10 @@ RETRIES = 3
 
 @dataclass(frozen=True)
 class Job:
-    """`show` gives the lines that stand for a translation, if any; its repr tells all that it
-    depends on."""
+    """What to translate with, how, and how to write it.
+
+    `show` gives the lines for a translation, if any. Its repr names all that it depends on.
+    """
 
     model: str
     request: Request
@@ -29,29 +32,45 @@ class Job:
     device: str = "auto"
     engine: str = "auto"
 
+    @property
+    def folders(self) -> list[str]:
+        """Where the model lies; of a bundled one, as the languages of the request say."""
+        return model_folders(self.model, self.request.source_language, self.request.to)
+
     def fingerprint(self) -> str:
-        """A hash of all that decides what a shard becomes; two jobs of equal fingerprints write
-        equal parts."""
-        models = [read_manifest(Path(folder)) for folder in model_folders(self.model)]
-        told = (__version__, models, self.request, self.show, self.device, self.engine)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        """A hash of all that decides what a shard becomes.
+
+        Two jobs of equal fingerprints write equal parts.
+        """
+        models = [read_manifest(Path(folder)) for folder in self.folders]
+        parts = (__version__, models, self.request, self.show, self.device, self.engine)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 class Worker:
-    """Translates shards, in this process or in one of its own; the model is loaded with the
-    first."""
+    """Translates shards, in this process or in one of its own.
+
+    The model is loaded with the first shard.
+    """
 
     def __init__(self, job: Job, fingerprint: str, threads: int = 0):
         self._job, self._fingerprint, self._threads = job, fingerprint, threads
 
     def translate(self, shard: Shard) -> str:
         """The text of a shard's part."""
-        translations = self._translator.stream(shard.lines, self._job.request, first=shard.first)
+        translations = [*self._translator.stream(shard.lines, self._job.request, first=shard.first)]
+        notes = [(shard.first + i, t.note) for i, t in enumerate(translations, 1) if t.note]
+        if notes:
+            line, note = notes[0]
+            more = f" ({len(notes) - 1:,} more lines stay as they are)" if notes[1:] else ""
+            print(f"dragoman: line {line}: {note}{more}.", file=sys.stderr)
         return "".join(map(self._job.show, translations))
 
     def attempt(self, shard: Shard) -> str | DragomanError:
-        """The same; a user's mistake is given, not raised: Ray would try again, and it would not go
-        away."""
+        """The same, but a user's mistake is returned, not raised.
+
+        Ray would try again, and the mistake would not go away.
+        """
         try:
             return self.translate(shard)
         except DragomanError as error:
@@ -62,7 +81,10 @@ class Worker:
         job = self._job
         if job.fingerprint() != self._fingerprint:
             raise BundleError(
-                f"{job.model} on {platform.node()} is another model, or dragoman another version, "
-                f"there."
+                f"{job.model} on {platform.node()} is a different model, or dragoman has a "
+                "different version there."
             )
-        return load(job.model, job.device, job.engine, self._threads)
+        translator = Translator.load(",".join(job.folders), job.device, job.engine, self._threads)
+        for note in translator.notes:
+            print(f"dragoman: {note}", file=sys.stderr)
+        return translator

@@ -1,9 +1,14 @@
-"""From a file to its translation, in shards: those done before are kept, the others made here or by
-workers on Ray."""
+"""From a file to its translation, in shards.
 
+Shards that are done are kept. The others are made here or by workers on Ray.
+"""
+
+import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +19,8 @@ from dragoman.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
-MOST_FAILURES = 10  # shards; where so many fail, the others will
+_TELL_EVERY_S = 30.0  # how far a job is, where no terminal shows it
+_MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
 
@@ -27,12 +33,14 @@ def translate_file(
     address: str = "",
     shard_lines: int = WINDOW_LINES,
 ) -> int:
-    """Write a file's translation and give its number of lines; run again after a kill, it goes on
-    where it was."""
+    """Write a file's translation and return its number of lines.
+
+    Run again after a kill, it goes on where it was.
+    """
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
-        raise ConfigError(f"{source} can be read once only: work in shards needs a file.")
+        raise ConfigError(f"{source} can be read only once: working in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
-        raise ConfigError(f"{output} is no regular file: work in shards needs one to write.")
+        raise ConfigError(f"{output} is not a regular file: working in shards needs one to write.")
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
     console = Console(stderr=True)
@@ -45,15 +53,15 @@ def translate_file(
         sizes = {shard.name: len(shard.lines) for shard in cut(source, shard_lines, fingerprint)}
         total = sum(sizes.values())
         kept = [name for name in sizes if parts.has(name)]
-        console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
+        if workers or kept:
+            console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
         missing = (
             shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name)
         )
         if len(kept) < len(sizes):
-            with _bar(console) as bar:
-                task = bar.add_task("", total=total, completed=sum(sizes[name] for name in kept))
+            with progress(total, done=sum(sizes[name] for name in kept)) as advance:
                 for shard in _written(make(missing), parts, source):
-                    bar.update(task, advance=len(shard.lines))
+                    advance(len(shard.lines))
         parts.join(list(sizes))
     return total
 
@@ -71,8 +79,10 @@ def _maker(
 
 
 def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
-    """The shards whose parts were written; those that failed are told of in the end, unless they
-    are too many."""
+    """The shards whose parts were written.
+
+    Those that failed are reported at the end, unless they are too many.
+    """
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:
@@ -83,7 +93,7 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
                 raise text
             else:
                 failed.append((shard, text))
-            if len(failed) == MOST_FAILURES:
+            if len(failed) == _MOST_FAILURES:
                 break
     if failed:
         shard, error = failed[0]
@@ -91,14 +101,42 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
         lines = f"{source} lines {shard.first + 1} to {shard.first + len(shard.lines)}"
         raise RunError(
             f"{lines} failed {RETRIES + 1} times, and so did {len(failed) - 1} other shards "
-            f"({type(error).__name__}: {reason}). What was done is kept in {parts.folder}: run the "
-            f"same command again."
+            f"({type(error).__name__}: {reason}). Finished work is kept in {parts.folder}: run "
+            "the same command again."
         )
 
 
-def _bar(console: Console) -> Progress:
-    return Progress(
-        BarColumn(bar_width=None), TextColumn("{task.completed:,.0f}/{task.total:,.0f} lines"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
-    )  # fmt: skip
+@contextmanager
+def progress(total: int | None = None, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Lines done, speed and time left, on standard error: a bar on a terminal, else a line of text
+    every half minute, so that a log shows how far a job is."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _PlainProgress(total, done)
+        return
+    whole = "/{task.total:,.0f}" if total is not None else ""
+    columns = [TextColumn("{task.completed:,.0f}" + whole + " lines"), TimeElapsedColumn()]
+    if total is not None:
+        columns = [BarColumn(bar_width=None), *columns, TimeRemainingColumn()]
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda lines: bar.update(task, advance=lines)
+
+
+class _PlainProgress:
+    def __init__(self, total: int | None, done: int):
+        self._total, self._before, self._done = total, done, done
+        self._started = self._told = time.monotonic()
+
+    def __call__(self, lines: int) -> None:
+        self._done += lines
+        now = time.monotonic()
+        if now - self._told < _TELL_EVERY_S:
+            return
+        self._told = now
+        speed = (self._done - self._before) / (now - self._started)
+        told = [f"{self._done:,} lines", f"{speed:,.0f} lines/s"]
+        if self._total is not None:
+            left = timedelta(seconds=round((self._total - self._done) / speed))
+            told = [f"{self._done:,} of {self._total:,} lines", told[1], f"{left} left"]
+        print(", ".join(told), file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
-"""A file in shards, and what is kept of those that are done until all are: one part each, in a
-folder by the output.
+"""A file in shards, and the parts that are done until all are.
+
+Each part is one file, in a folder beside the output.
 
 A part's name is its shard's number and a hash of all that decides what stands in it: the model, the
 settings, the text. So a part that is there need not be made again, and one made otherwise (another

@@ -1,5 +1,6 @@
-"""Training pairs made by a model: back-translation (Sennrich et al. 2016) and distillation (Kim &
-Rush 2016).
+"""Training pairs made by a model: back-translation and distillation.
+
+(Sennrich et al. 2016; Kim & Rush 2016.)
 
 Back-translation turns text of the target language into sources; a tag in front of each tells the
 model trained on them that it was made (Caswell et al. 2019). Distillation replaces the targets of
@@ -13,25 +14,27 @@ from dragoman.decode.translation import Translation
 from dragoman.text.parallel import MADE
 
 
-def back(real: str, made: str) -> str:
+def _back(real: str, made: str) -> str:
     """
-    >>> back("Guten Tag.", "Good day.")
+    >>> _back("Guten Tag.", "Good day.")
     '<BT> Good day.\\tGuten Tag.'
     """
     return f"{MADE} {made}\t{real}"
 
 
-def distil(real: str, made: str) -> str:
+def _distil(real: str, made: str) -> str:
     return f"{real}\t{made}"
 
 
-KINDS: dict[str, Callable[[str, str], str]] = {"back": back, "distil": distil}
+KINDS: dict[str, Callable[[str, str], str]] = {"back": _back, "distil": _distil}
 
 
 @dataclass(frozen=True)
 class PairLine:
-    """A line of a .tsv corpus, source TAB target, from a text and its translation; none where
-    either is empty."""
+    """A line of a .tsv corpus from a text and its translation: source TAB target.
+
+    There is none if either is empty.
+    """
 
     kind: str
 

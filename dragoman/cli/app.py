@@ -7,7 +7,9 @@ mistake (one line that names place, value and remedy), 2 for wrong usage.
 import errno
 import importlib
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +22,13 @@ from dragoman.cli import (
     convert,
     embed,
     evaluate,
+    explain,
     info,
     prepare,
     score,
     serve,
     synthesize,
+    tokenize,
     train,
     translate,
 )
@@ -44,10 +48,12 @@ app.command("prepare")(prepare.command)
 app.command("translate")(translate.command)
 app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
+app.command("explain")(explain.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.command("score")(score.command)
 app.command("embed")(embed.command)
+app.command("tokenize")(tokenize.command)
 app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)
@@ -72,7 +78,7 @@ def options(
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="Import a module of your own that adds variants; may be repeated.",
+            help="Import your own module, which adds variants (repeatable).",
         ),
     ] = None,
 ) -> None:
@@ -96,6 +102,9 @@ def _import(name: str) -> None:
 
 
 def main() -> None:
+    # SIGTERM becomes an exception, so that files that are half written are swept away.
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         try:
             app()

@@ -26,22 +26,23 @@ def command(
     text: Annotated[str, typer.Argument(help="A sentence to translate and look at.")],
     model: Model = "",
     out: Annotated[
-        str, typer.Option(help="A page to open in a browser: attention, beam, positions.")
+        str, typer.Option(help="Page to write, for a browser: attention, beam, positions.")
     ] = "",
-    svg: Annotated[str, typer.Option(help="A figure of one layer's heads, for papers.")] = "",
-    png: Annotated[str, typer.Option(help="The same figure in pixels.")] = "",
+    svg: Annotated[str, typer.Option(help="Figure to write: the heads of one layer, as SVG.")] = "",
+    png: Annotated[str, typer.Option(help="The same figure as PNG.")] = "",
     kind: Annotated[
         str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")
     ] = "cross",
     layer: Annotated[int, typer.Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
     head: Annotated[
-        int | None, typer.Option(min=1, help="In figures: one head alone, from 1.")
+        int | None, typer.Option(min=1, help="In figures: only this head, from 1.")
     ] = None,
     pieces: Annotated[
-        bool, typer.Option("--pieces", help="In figures: pieces instead of words.")
+        bool, typer.Option("--pieces", help="In figures: show pieces instead of words.")
     ] = False,
     translation: Annotated[
-        str | None, typer.Option(help="Look at how this translation is said, not the model's own.")
+        str | None,
+        typer.Option(help="Show attention for this translation instead of the model's own."),
     ] = None,
     from_: From = "",
     to: To = "",
@@ -50,8 +51,7 @@ def command(
     device: Device = "auto",
     set_: Set = None,
 ) -> None:
-    """Translate a sentence and show what the model looked at, how the beam grew, and where words
-    stand.
+    """Translate a sentence and show its attention, its beam and its positions.
 
     Example: `dragoman attend "Der Hund schläft." --model runs/demo --out runs/attention.html`
     """
@@ -61,7 +61,7 @@ def command(
 
     if not (out or svg or png):
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
-    translator = load_model(model, device, engine)
+    translator = load_model(model, device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
     )

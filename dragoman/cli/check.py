@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Json
+from dragoman.cli.options import From, Json, To
+from dragoman.config import Corpus
+from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
@@ -23,27 +26,40 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="SRC,TGT",
-            help="A validation or test set that training must not see; may be repeated.",
+            help="A validation or test set that training must not see (repeatable).",
         ),
     ] = None,
     fix_: Annotated[
         str,
         typer.Option(
-            "--fix", metavar="OUT", help="Folder for a cleaned copy and a log of changes."
+            "--fix", metavar="OUT", help="Write a cleaned copy and a log of changes to this folder."
         ),
     ] = "",
+    from_: From = "",
+    to: To = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Say what is wrong with a corpus, and where; write a cleaned copy of it.
+    """Report what is wrong with a corpus and where; --fix writes a cleaned copy.
+
+    Exit with 1 if training on it would be pointless: lines shifted, languages swapped or other
+    than those named (by --from and --to, or by the file names), sides of different lengths.
 
     Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """
     held_out = HeldOut.of(read_pairs(*_two(files)) for files in against) if against else None
     parts = _Parting(source, target)
-    report = examine(parts, held_out)
+    (corpus,) = name_languages([Corpus(source, target, from_, to)])
+    report = examine(parts, held_out, corpus.source_language, corpus.target_language)
     _print(report, parts.message, json_)
     if fix_:
         _write_fixed(source, target, report, held_out, Path(fix_))
+    if parts.message or report.is_pointless:
+        raise CorpusError(f"training on {source} is pointless as it is: see the findings above.")
+    if strict and report.findings:
+        raise CorpusError(f"{source} has findings, and --strict allows none.")
 
 
 class _Parting:
@@ -72,13 +88,20 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
     if as_json:
         findings = {f.kind: {"count": f.count, "first_lines": f.lines} for f in report.findings}
         print(
-            json.dumps({"pairs": report.pairs, "findings": findings, "sides_part": parting or None})
+            json.dumps(
+                {
+                    "pairs": report.pairs,
+                    "alarms": [asdict(alarm) for alarm in report.alarms],
+                    "findings": findings,
+                    "sides_part": parting or None,
+                }
+            )
         )
         return
     print(f"{report.pairs:,} pairs")
     if parting:
         print(escaped(parting))
-    for finding in report.findings:
+    for finding in [*report.alarms, *report.findings]:
         print(finding)
 
 

@@ -12,29 +12,32 @@ Files = tuple[str, str]
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="[SRC]", help="Source sentences; without them a toy language.")
+        str, typer.Argument(metavar="[SRC]", help="Source sentences; without them, a toy language.")
     ] = "",
     target: Annotated[
         str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
     ] = "",
     out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
     valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")
+        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set (else held out).")
+        Files | None, typer.Option(metavar="SRC TGT", help="Test set; otherwise held out.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
     ] = False,
-    claims: Annotated[str, typer.Option(metavar="C1,C5", help="Some claims only.")] = "",
-    flops: Annotated[float | None, typer.Option(help="Training budget of each system.")] = None,
+    claims: Annotated[str, typer.Option(metavar="C1,C5", help="Only these claims.")] = "",
+    flops: Annotated[
+        float | None,
+        typer.Option(help="Training budget of each system, in floating-point operations."),
+    ] = None,
     device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Trainings at once.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of trainings at once.")] = None,
 ) -> None:
-    """Run the lectures' claims on models trained for them, and draw them in one HTML file.
+    """Train models to test the lectures' claims, and draw the results in one HTML file.
 
-    Given again, the same command goes on where it stopped.
+    The same command continues where it stopped.
 
     Example: `dragoman compare --quick --claims C5 --out runs/compare`
     """

@@ -1,5 +1,7 @@
 """`dragoman convert`"""
 
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +10,10 @@ import typer
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.errors import ConversionError, needs_torch
-from dragoman.text.parallel import language_of, read_pairs
+from dragoman.text.languages import Languages
+from dragoman.text.parallel import Pair, language_of, read_pairs
 
-app = typer.Typer(help="Turn a model into another system's form, or back.", no_args_is_help=True)
+app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True)
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
@@ -21,17 +24,19 @@ def to_onnx(
     model: In,
     out: Out,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Weights in 8 bits: a quarter of the size, faster.")
+        bool,
+        typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
     ] = False,
     shortlist: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="SRC TGT",
-            help="Parallel text to learn from which pieces translate which: faster.",
+            help="Parallel text from which to learn a lexical shortlist: faster. Commas join "
+            "several files; a multilingual model learns both directions of each pair.",
         ),
     ] = None,
 ) -> None:
-    """Write a bundle that translates on CPUs with ONNX Runtime by default: fast, without PyTorch.
+    """Write a bundle for ONNX Runtime: fast on CPUs, without PyTorch.
 
     Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
     """
@@ -41,9 +46,10 @@ def to_onnx(
     folder = _new(model, out)
     bundle = read_bundle(model)
     if shortlist is not None:
-        learned = learn_shortlist(bundle.codec, read_pairs(*shortlist), language_of(shortlist[1]))
+        learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist, bundle.codec.languages)))
         bundle = replace(bundle, shortlist=learned)
     write_bundle(folder, to_onnx(bundle, int8))
+    _tell(out, f"dragoman translate --model {out}")
 
 
 @app.command("to-ctranslate2")
@@ -55,28 +61,35 @@ def to_ctranslate2(model: In, out: Out) -> None:
     from dragoman.convert.ctranslate2 import to_ctranslate2
 
     to_ctranslate2(read_bundle(model), _new(model, out))
+    _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
 @app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
-    """Write a MarianMT folder for `transformers`; the model must be post-norm with sinusoidal
-    positions.
+    """Write a folder for `transformers`: MarianMT, or Pegasus for a model with model.norm=pre.
 
-    Example: `dragoman convert to-huggingface runs/post runs/post.hf`
+    Example: `dragoman convert to-huggingface runs/demo runs/demo.hf`
     """
     with needs_torch():
         from dragoman.convert.to_huggingface import to_huggingface
     to_huggingface(read_bundle(model), _new(model, out))
+    _tell(
+        out,
+        f"AutoModelForSeq2SeqLM.from_pretrained({out!r}) and "
+        f"MarianTokenizer.from_pretrained({out!r})",
+    )
 
 
 @app.command("from-huggingface")
 def from_huggingface(
     model: In,
     out: Out,
-    onnx: Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")] = True,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Make the bundle for the ONNX engine, as to-onnx does.")
+    ] = True,
+    int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits.")] = False,
 ) -> None:
-    """Make a bundle of a MarianMT folder, such as the OPUS-MT translators.
+    """Make a bundle from a MarianMT folder, such as an OPUS-MT translator, or from our own export.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
     """
@@ -88,11 +101,36 @@ def from_huggingface(
 
         bundle = to_onnx(bundle, int8)
     write_bundle(_new(model, out), bundle)
+    _tell(out, f"dragoman translate --model {out}")
+
+
+def _tell(out: str, loaded_by: str) -> None:
+    """What was written, and how to use it."""
+    sizes = {path.name: path.stat().st_size for path in sorted(Path(out).iterdir())}
+    total = sum(sizes.values()) / 2**20
+    print(f"wrote {out}: {', '.join(sizes)} ({total:.1f} MiB)", file=sys.stderr)
+    print(f"use it: {loaded_by}", file=sys.stderr)
+
+
+def _corpora(
+    sources: str, targets: str, languages: Languages
+) -> Iterator[tuple[Iterable[Pair], str]]:
+    """The pairs of files that commas join, and into which language each goes."""
+    names = sources.split(","), targets.split(",")
+    if len(names[0]) != len(names[1]):
+        raise ConversionError(
+            f"--shortlist names {len(names[0])} source files and {len(names[1])} target files: "
+            f"each needs its partner."
+        )
+    for source, target in zip(*names, strict=True):
+        yield read_pairs(source, target), language_of(target)
+        if languages.tagged and language_of(source) in languages.targets:
+            yield read_pairs(target, source), language_of(source)
 
 
 def _new(model: str, out: str) -> Path:
     if Path(out).resolve() == Path(model).resolve():
-        raise ConversionError(f"{out} is the model itself: name another folder to write.")
+        raise ConversionError(f"{out} is the model itself: choose another folder.")
     if Path(out).is_dir() and any(Path(out).iterdir()):
-        raise ConversionError(f"{out} is not empty: name a new folder.")
+        raise ConversionError(f"{out} is not empty: choose a new folder.")
     return Path(out)

@@ -19,7 +19,7 @@ from dragoman.text.parallel import read_lines
 
 def command(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to embed.")
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.")
     ] = None,
     model: Model = "",
     from_: From = "",
@@ -37,14 +37,13 @@ def command(
     ] = "",
     device: Device = "auto",
 ) -> None:
-    """Print each text, a file's lines or those of standard input as the vector that the encoder
-    makes of it.
+    """Print the encoder's vector for each text, line of a file, or line of standard input.
 
     Example: `dragoman embed --model runs/demo "Wo ist der Bahnhof?" "Ich suche den Bahnhof."`
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    translator = load_model(model, device, engine="torch")
+    translator = load_model(model, device, "torch", from_, to)
     request = Request(to=to, source_language=from_)
     lines = iter(texts or read_lines(input_ or "-"))
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])

@@ -1,10 +1,12 @@
 """`dragoman evaluate`"""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dragoman.bundle import model_folders
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -17,7 +19,7 @@ from dragoman.cli.options import (
     load_model,
 )
 from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, CorpusError, escaped
+from dragoman.errors import CorpusError, escaped
 from dragoman.text.parallel import read_lines
 
 
@@ -27,16 +29,19 @@ def command(
         list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
     ],
     models: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="A model to score; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model to score; may be repeated. Without it or --hyp: the package's own.",
+        ),
     ] = None,
     hypotheses: Annotated[
         list[str] | None,
-        typer.Option("--hyp", help="A file of translations to score; may be repeated."),
+        typer.Option("--hyp", help="A file of translations to score (repeatable)."),
     ] = None,
     beam: Beam = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Score without regard to case.")
-    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     from_: From = "",
     to: To = "",
     json_: Json = False,
@@ -44,33 +49,34 @@ def command(
     device: Device = "auto",
     set_: Set = None,
 ) -> None:
-    """Score models or files of translations with BLEU, chrF and TER; two or more are compared by
-    paired bootstrap.
+    """Score models or files of translations with BLEU, chrF and TER.
+
+    Two or more are compared by paired bootstrap resampling.
 
     Example: `dragoman evaluate examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
     from dragoman.evaluate import metrics
 
-    if not models and not hypotheses:
-        raise ConfigError("there is nothing to evaluate: give --model M or --hyp FILE.")
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
+    if not models and not hypotheses:
+        models = [Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
-        translator = load_model(model, device, engine)
+        translator = load_model(model, device, engine, from_, to)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
         )
-        systems.append((model, translator(sources, request)))
+        systems.append((model, [*translator(sources, request)]))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):
             raise CorpusError(
-                f"{source} has {len(sources)} lines, {name} {len(lines)}: they must go line by "
-                f"line."
+                f"{source} has {len(sources)} lines and {name} has {len(lines)}: they must match "
+                f"line by line."
             )
     if not sources:
-        raise CorpusError(f"{source} is empty: there is nothing to evaluate.")
+        raise CorpusError(f"{source} is empty: nothing to evaluate.")
     compared = (
         [c.p_values for c in metrics.compare(systems, refs, lowercase)]
         if len(systems) > 1

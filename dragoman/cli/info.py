@@ -2,43 +2,122 @@
 
 import json
 import platform
-from importlib import metadata, util
+from collections.abc import Iterator, Mapping
+from importlib import util
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from dragoman.bundle import BUNDLED, CARD, Bundle, read_bundle
+from dragoman.bundle import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
 from dragoman.cli.options import Json
-from dragoman.config import describe_settings
-from dragoman.errors import BundleError, escaped
+from dragoman.config import Config, describe_settings, make_config, model_summary
+from dragoman.errors import BundleError, ConfigError, escaped
+from dragoman.presets import PRESETS
+from dragoman.settings import aliases_of, leaves, to_tree
 from dragoman.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
+WIDE = 160  # columns of a table that goes into a file or a pipe
+LEAST_WIDTH = 120  # of a terminal that has room for a column per preset
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="[M]", help="Folder of a trained model.")] = "",
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="[M]", help="Folder of a trained model; with --settings, a word to filter by."
+        ),
+    ] = "",
     settings: Annotated[
-        bool, typer.Option("--settings", help="List every setting with its default.")
+        bool,
+        typer.Option("--settings", help="List every setting: its default, and each preset's."),
     ] = False,
+    preset: Annotated[
+        str | None, typer.Option(help="With --settings: the values of this preset alone.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Show a model's card; without one, the installation and the card of the package's own model.
+    """Show a model's card; without one, the installation and the cards of the package's own models.
 
-    Example: `dragoman info`
+    Example: `dragoman info --settings attention`
     """
     if settings:
-        for name, default, doc in describe_settings():
-            print(f"{name} = {default!r}  # {doc}")
+        _show_settings(model, preset, json_)
         return
+    if preset is not None:
+        raise ConfigError("--preset belongs to --settings: dragoman info --settings --preset tiny.")
     names = [part for part in model.split(",") if part]
     installation = [] if names else [_installation()]
-    for facts in [*installation, *map(_model, names or [BUNDLED])]:
+    for facts in [*installation, *map(_model, names or bundled_models())]:
         if json_:
             print(escaped(json.dumps(facts, ensure_ascii=False)))
             continue
         for name, value in facts.items():
-            print(escaped(f"{name}: {value}"))
+            for line in _lines(name, value):
+                print(escaped(line))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    """A fact as text; scores become a table with a row for each direction."""
+    if name != "scores":
+        yield f"{name}: {value}"
+        return
+    metrics = list(dict.fromkeys(metric for row in value.values() for metric in row))
+    first = max(map(len, value), default=0)
+    yield f"scores: {' ' * max(0, first - 6)}{''.join(f'{metric:>8}' for metric in metrics)}"
+    for direction, row in value.items():
+        cells = "".join(f"{row[m]:8.2f}" if m in row else " " * 8 for m in metrics)
+        yield f"  {direction:<{max(first, 6)}}{cells}"
+
+
+def _show_settings(word: str, preset: str | None, as_json: bool) -> None:
+    chosen = [preset] if preset is not None else list(PRESETS)
+    values = {name: _values(name) for name in chosen}
+    wanted = aliases_of(Config).get(word, word).partition("=")[0].lower()
+    rows = [row for row in describe_settings() if wanted in f"{row[0]} {row[2]}".lower()]
+    if not rows:
+        raise ConfigError(f"no setting has {word!r} in its name or its description.")
+    if as_json:
+        for name, default, doc in rows:
+            presets = {each: values[each][name] for each in chosen}
+            entry = {"name": name, "default": default, "presets": presets, "help": doc}
+            print(json.dumps(entry, ensure_ascii=False))
+        return
+    if preset is not None:
+        for name, _, doc in rows:
+            print(f"{name} = {values[preset][name]!r}  # {doc}")
+        return
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    if console.width >= LEAST_WIDTH:
+        console.print(_table(rows, values))
+        return
+    for name, default, doc in rows:
+        own = [f"{each} {values[each][name]}" for each in chosen if values[each][name] != default]
+        beside = f"  ({', '.join(own)})" if own else ""
+        print(f"{name} = {default!r}{beside}")
+        print(f"    {doc}")
+
+
+def _values(preset: str) -> dict[str, Any]:
+    return dict(leaves(to_tree(make_config(preset))))
+
+
+def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A column for each preset, empty where it keeps the default."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("setting", no_wrap=True)
+    for title in ("default", *values):
+        table.add_column(title, overflow="fold")
+    table.add_column("meaning")
+    for name, default, doc in rows:
+        own = (settings[name] for settings in values.values())
+        cells = ["" if value == default else str(value) for value in own]
+        table.add_row(name, "" if default == () else str(default), *cells, doc)
+    return table
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -53,29 +132,46 @@ def _model(name: str) -> dict[str, Any]:
 
 def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
     card = dict(bundle.card)
-    config = bundle.config.model
     size = sum(array.nbytes for array in bundle.weights.values())
     facts: dict[str, Any] = {
         "model": name,
         "languages": f"{'/'.join(card.pop('from', [])) or '?'} → "
         f"{'/'.join(card.pop('to', [])) or '?'}",
-        "architecture": f"{config.architecture}, {config.encoder_layers}+{config.decoder_layers} "
-        f"layers, "
-        f"width {config.width}, {config.heads} heads, norm {config.norm}",
+        "architecture": model_summary(bundle.config.model),
+        "parameters": _parameters(bundle),
         "vocabulary": f"{len(bundle.codec.source):,} source and {len(bundle.codec.target):,} "
         f"target pieces",
         "size": f"{size / 2**20:.1f} MiB of weights",
     }
-    scores = card.pop("scores", [])
-    scored_on = card.pop("scored_on", "")
-    for entry in scores:
-        facts[f"{scored_on} {entry['name']}"] = f"{entry['value']:.2f} ({entry['signature']})"
+    facts |= _scores(card.pop("scores", []), card.pop("scored_on", ""))
+    card.pop("parameters", None)  # counted above
     for name, value in card.items():
         facts[name.replace("_", " ")] = f"{value:.4g}" if isinstance(value, float) else value
     return facts
 
 
+def _parameters(bundle: Bundle) -> str:
+    parts = parameters_by_part(bundle.weights)
+    told = ", ".join(f"{part} {count:,}" for part, count in parts.items() if count)
+    shared = "" if parts["output"] else ", output shared with the embeddings"
+    return f"{sum(parts.values()):,} ({told}{shared})"
+
+
+def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:
+    """Scores by direction and metric, and the signature of each metric once."""
+    table: dict[str, dict[str, float]] = {}
+    signatures: dict[str, str] = {}
+    for entry in entries:
+        direction, _, metric = entry["name"].rpartition(" ")
+        row = table.setdefault(f"{scored_on} {direction}".strip(), {})
+        row[metric] = round(float(entry["value"]), 2)
+        signatures[f"signature of {metric}"] = str(entry["signature"])
+    return {"scores": table, **signatures} if table else {}
+
+
 def _installation() -> dict[str, Any]:
+    from importlib import metadata  # slow to import, and every command imports this module
+
     facts: dict[str, Any] = {
         "dragoman": __version__,
         "python": platform.python_version(),
@@ -83,4 +179,8 @@ def _installation() -> dict[str, Any]:
     }
     for library in LIBRARIES:
         facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
+    if util.find_spec("onnxruntime"):
+        from dragoman.engine.onnx.kernels import describe_kernels
+
+        facts["int8 kernels"] = describe_kernels()
     return facts

@@ -7,15 +7,15 @@ import typer
 
 from dragoman.bundle import Bundle
 from dragoman.config import MOST_HYPOTHESES, DecodingConfig, parse_set, replace
-from dragoman.decode.translator import Translator, load
 from dragoman.errors import ConfigError
+from dragoman.inspect.translator import InspectableTranslator
 
 Model = Annotated[
     str,
     typer.Option(
         "--model",
         "-m",
-        help="Folder of a trained model, or the package's own; a comma joins several.",
+        help="Folder or name of a model; default: the bundled one. Commas join an ensemble.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
@@ -24,48 +24,64 @@ EngineName = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be given repeatedly."
-    ),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting (repeatable)."),
 ]
 From = Annotated[str, typer.Option("--from", help="Source language, such as de.")]
 To = Annotated[str, typer.Option("--to", help="Target language, such as en.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 Beam = Annotated[
     int | None,
-    typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy."),
+    typer.Option(min=1, max=MOST_HYPOTHESES, help="Hypotheses per sentence; 1 is greedy search."),
 ]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw from the model instead of searching.")]
-Temperature = Annotated[float, typer.Option(min=0.0, help="With --sample: below 1 sharpens.")]
-TopK = Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces.")]
+Sample = Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, help="With --sample: below 1, likely pieces become likelier.")
+]
+TopK = Annotated[
+    int, typer.Option(min=0, help="With --sample: draw only from the k most likely pieces.")
+]
 TopP = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="With --sample: only this share of probability.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="With --sample: draw from the top pieces with this total probability.",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="With --sample.")]
-Workers = Annotated[int, typer.Option(min=0, help="Work in shards on so many processes, on Ray.")]
+Seed = Annotated[int, typer.Option(min=0, help="With --sample: the seed of the draws.")]
+Workers = Annotated[
+    int, typer.Option(min=0, help="Split the work over this many processes, on Ray.")
+]
 Address = Annotated[
-    str, typer.Option(help="With --workers: a Ray cluster that is there, HOST:PORT or auto.")
+    str, typer.Option(help="With --workers: an existing Ray cluster, HOST:PORT or auto.")
 ]
-ShardLines = Annotated[
-    int, typer.Option(min=1, help="With --workers: lines that one takes at a time.")
-]
+ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines per shard.")]
 
 
-def load_model(model: str, device: str, engine: str) -> Translator:
-    """The translator, and on standard error what its user should know about it."""
-    translator = load(model, device, engine)
+def load_model(
+    model: str, device: str, engine: str, source: str = "", target: str = "", text: str = ""
+) -> InspectableTranslator:
+    """The translator, and on standard error what its user should know about it.
+
+    Languages and text choose among the bundled models if none is named.
+    """
+    translator = InspectableTranslator.load(
+        model, device, engine, source=source, target=target, text=text
+    )
     for note in translator.notes:
         print(f"dragoman: {note}", file=sys.stderr)
     return translator
 
 
 def decoding_settings(
-    model: Translator | Bundle, assignments: list[str] | None, beam: int | None
+    model: InspectableTranslator | Bundle, assignments: list[str] | None, beam: int | None
 ) -> DecodingConfig:
     """The model's own settings of search, with those of the command line; a trained model's others
     are fixed."""
     settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
     for name in settings:
         if not name.startswith("decoding."):
-            raise ConfigError(f"{name} cannot be set here: a trained model takes decoding.* alone.")
+            raise ConfigError(
+                f"{name} cannot be set here: for a trained model, set only decoding.*"
+            )
     return replace(model.config, settings).decoding

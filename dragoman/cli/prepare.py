@@ -22,6 +22,10 @@ def command(
         str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
     ] = "",
     out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
+    valid: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="SRC TGT", help="Validation set (else held out)."),
+    ] = None,
     from_: From = "",
     to: To = "",
     preset: Annotated[
@@ -32,8 +36,9 @@ def command(
     ] = None,
     set_: Set = None,
 ) -> None:
-    """Make corpora ready: pieces learned, ids on disk. Any number of runs start from there: train
-    --prepared DIR.
+    """Prepare corpora once for many runs: learn the vocabulary, store the ids on disk.
+
+    The runs start from there with train --prepared DIR.
 
     Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data
     --preset tiny`
@@ -45,17 +50,16 @@ def command(
     if not out:
         raise typer.BadParameter("give a folder for the data.", param_hint="--out")
     if Path(out).exists():
-        raise RunError(f"{out} is there already: choose another --out.")
+        raise RunError(f"{out} already exists: choose another --out.")
     given = parse_set(set_ or [])
-    if source:
-        given["data.corpora"] = [
-            to_tree(c) for c in name_languages([Corpus(source, target, from_, to)])
-        ]
+    for name, files in (("corpora", (source, target)), ("valid", valid)):
+        if files and files[0]:
+            (corpus,) = name_languages([Corpus(*files, from_, to)])
+            given[f"data.{name}"] = [to_tree(corpus)]
     settings = make_config(preset, config, given)
     if not settings.data.corpora:
         raise ConfigError(
-            "there is nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config "
-            "file."
+            "nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file."
         )
     started = time.monotonic()
     codec = read_bundle(settings.training.init).codec if settings.training.init else None

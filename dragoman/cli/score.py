@@ -31,7 +31,7 @@ def command(
 
     Example: `dragoman score examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
-    translator = load_model(model, device, engine)
+    translator = load_model(model, device, engine, target=to)
     pairs = read_pairs(source, target)
     total = 0.0
     pieces = 0

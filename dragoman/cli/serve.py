@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import BUNDLED
+from dragoman.bundle import bundled_models
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError
 from dragoman.files import storage_errors
@@ -19,32 +19,36 @@ def command(
         typer.Option(
             "--model",
             "-m",
-            help="Folder of a trained model; may be repeated. Without: the package's own.",
+            help="Folder of a model (repeatable); default: the bundled one.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; 0.0.0.0: at every address there is.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen at; 0: any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8000,
     api_key: Annotated[
         str,
         typer.Option(
-            envvar="DRAGOMAN_API_KEY", help="Clients must show this key.", show_default=False
+            envvar="DRAGOMAN_API_KEY", help="Key that clients must send.", show_default=False
         ),
     ] = "",
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(metavar="F.toml", help="Several keys with limits each; may be repeated."),
+    ] = None,
     queue: Annotated[
-        int, typer.Option(min=1, help="Lines that may wait; beyond it clients get 429.")
+        int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
     ] = 1024,
-    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds for a request.")] = 30,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters in a request.")] = 5000,
+    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds per request.")] = 30,
+    max_characters: Annotated[int, typer.Option(min=1, help="Characters per request.")] = 5000,
     max_work: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Positions of the model in a request: pieces of the text, and of its translation "
-            "times the beam.",
+            help="Work per request, in positions of the model: pieces of the text, plus pieces of "
+            "its translation times the beam.",
         ),
     ] = 150_000,
     max_file_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
@@ -56,9 +60,7 @@ def command(
     ] = "",
     max_connections: Annotated[
         int,
-        typer.Option(
-            min=1, help="Open connections; fewer where the system allows fewer open files."
-        ),
+        typer.Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
     ] = 1000,
     max_connections_per_client: Annotated[
         int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
@@ -69,8 +71,17 @@ def command(
     ] = 10,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="A site whose pages may call the service; may be repeated."),
+        typer.Option(help="A site whose pages may call the service (repeatable)."),
     ] = None,
+    root_path: Annotated[
+        str, typer.Option(help="Where a proxy shows the service, such as /translate.")
+    ] = "",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line of JSON on stderr for each request.")
+    ] = False,
+    cache: Annotated[
+        int, typer.Option(min=0, help="Translated texts to keep for whoever asks again.")
+    ] = 0,
     engine: EngineName = "auto",
     device: Device = "auto",
 ) -> None:
@@ -82,6 +93,7 @@ def command(
     try:
         from dragoman.serve.app import create_app
         from dragoman.serve.connection import ConnectionLimits
+        from dragoman.serve.keys import Keys
         from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
@@ -97,6 +109,7 @@ def command(
         time_limit_s=time_limit,
         max_characters=max_characters,
         max_work=max_work,
+        cache_texts=cache,
         max_file_bytes=max_file_bytes,
         max_file_characters=max_file_characters,
     )
@@ -104,8 +117,15 @@ def command(
     if kept is not None:
         with storage_errors(f"making {suggestions}"):
             kept.mkdir(parents=True, exist_ok=True)
-    service = Service(model or [BUNDLED], limits, api_key, device, engine, kept)
-    app = create_app(service, allow_origin or ())
+    service = Service(
+        model or bundled_models(), limits, api_key, device, engine, Keys.read(keys or ()), kept
+    )
+    app = create_app(
+        service,
+        allow_origin or (),
+        root_path=root_path,
+        access_log=access_log,
+    )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # what is loaded now stays: no need to look through all of it for garbage, over and over
     gc.freeze()

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from dragoman.bulk.job import Job
-from dragoman.bulk.run import translate_file
 from dragoman.bulk.synthetic import KINDS, PairLine
 from dragoman.bundle import model_folders, read_bundle
 from dragoman.cli.options import (
@@ -36,7 +35,7 @@ from dragoman.text.parallel import read_lines
 def command(
     model: Model = "",
     input_: Annotated[
-        str, typer.Option("--input", "-i", help="Real text, one sentence a line (.gz, .bz2).")
+        str, typer.Option("--input", "-i", help="Real text, one sentence per line (.gz, .bz2).")
     ] = "",
     output: Annotated[
         str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
@@ -44,7 +43,7 @@ def command(
     kind: Annotated[
         str,
         typer.Option(
-            help="back: the text is the target, and its source is made; distil: the reverse."
+            help="back: the text is the target, and the model makes its source; distil: reverse."
         ),
     ] = "back",
     from_: From = "",
@@ -67,13 +66,15 @@ def command(
     Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
     --output made.de-en.tsv`
     """
+    from dragoman.bulk.run import translate_file  # imports rich, which takes long
+
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")
     if not (input_ and output):
         raise ConfigError(
-            "text to read and a corpus to write are needed: give --input F and --output F."
+            "synthesize needs text to read and a corpus to write: give --input F and --output F."
         )
-    decoding = decoding_settings(read_bundle(model_folders(model)[0]), set_, beam)
+    decoding = decoding_settings(read_bundle(model_folders(model, from_, to)[0]), set_, beam)
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
     job = Job(model, request, PairLine(kind), device, engine)
@@ -82,6 +83,6 @@ def command(
     )
     pairs = sum(1 for _ in read_lines(output))
     print(
-        f"{pairs:,} pairs in {output}; {lines - pairs:,} lines left out, empty on one side",
+        f"{pairs:,} pairs in {output}; skipped {lines - pairs:,} lines that are empty on one side",
         file=sys.stderr,
     )

@@ -17,18 +17,18 @@ def command(
         str,
         typer.Argument(
             metavar="SRC",
-            help="Source sentences, one a line (.gz), or one .tsv file, or - for stdin.",
+            help="Source sentences, one per line (.gz, .bz2), or one .tsv file, or - for stdin.",
         ),
     ] = "",
     target: Annotated[
         str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
     ] = "",
-    out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
+    out: Annotated[str, typer.Option(help="Folder for the run and the finished model.")] = "",
     valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set (else held out).")
+        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored at the end.")
+        Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored once, at the end.")
     ] = None,
     from_: From = "",
     to: To = "",
@@ -40,14 +40,15 @@ def command(
     ] = None,
     set_: Set = None,
     prepared: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Data that dragoman prepare has left.")
+        str | None, typer.Option(metavar="DIR", help="Folder made by dragoman prepare.")
     ] = None,
     init: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")
     ] = None,
     device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the run in --out stopped.")
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a page on this machine that shows the training.")
     ] = False,
 ) -> None:
     """Train a translator from two text files.
@@ -76,4 +77,5 @@ def command(
         init=init,
         device=device,
         resume=resume,
+        watch=watch,
     )

@@ -1,19 +1,18 @@
 """`dragoman translate`"""
 
 import json
+import os
+import queue
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.run import translate_file
 from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.cli.options import (
     Address,
@@ -40,8 +39,9 @@ from dragoman.decode.glossary import Glossary
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import WINDOW_LINES, Request, Translator
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import Document, DocumentError, Options
 from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of, read, translated_name
+from dragoman.documents.translating import sample as sample_text
 from dragoman.documents.translating import settled, translate_document
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically, writing
@@ -50,10 +50,13 @@ from dragoman.untrusted import read_regular
 
 LARGEST_FILE = 2**28  # bytes of a document
 
+READ_ON_S = 0.01  # how long a line waits for another one to be translated with
+NOTES_SHOWN = 5  # on standard error; the rest are counted
+
 
 def command(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to translate.")
     ] = None,
     model: Model = "",
     from_: From = "",
@@ -68,7 +71,9 @@ def command(
     nbest: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_HYPOTHESES, help="So many translations of each line: score TAB text."
+            min=1,
+            max=MOST_HYPOTHESES,
+            help="Print this many translations per line: score TAB text.",
         ),
     ] = 1,
     sample: Sample = False,
@@ -76,7 +81,7 @@ def command(
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     seed: Seed = 1,
-    prefix: Annotated[str, typer.Option(help="What every translation must begin with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Begin every translation with this text.")] = "",
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
@@ -105,7 +110,7 @@ def command(
         typer.Option(help="Of a table (csv, tsv), by name or number; may be repeated."),
     ] = None,
 ) -> None:
-    """Translate the texts given, a file, or the lines of standard input.
+    """Translate texts, a file, or the lines of standard input.
 
     `dragoman translate report.docx --to de` writes report.de.docx; likewise HTML, Markdown, text,
     pptx, xlsx, odt, epub, subtitles, message files and notebooks.
@@ -125,8 +130,17 @@ def command(
         raise ConfigError("a document is translated into one document: leave other outputs out.")
     if len(files) > 1 and output:
         raise ConfigError("--output is one file: leave it out, and each file gets a name.")
+    options = Options(all_, tuple(column or ()), to)
+    # What the language is detected from, if it must choose the model.
+    text = sample_text(_read_document(files[0], options).segments) if files else (texts or [""])[0]
+    # From a file into a file, work is done in shards: a job that was interrupted goes on.
+    in_shards = bool(workers) or (
+        not format_ and _is_file(input_) and (_is_file(output) or _is_new(output))
+    )
     translator = (
-        read_bundle(model_folders(model)[0]) if workers else load_model(model, device, engine)
+        read_bundle(model_folders(model, from_, to)[0])
+        if in_shards
+        else load_model(model, device, engine, from_, to, text)
     )
     request = Request(
         to=to,
@@ -140,12 +154,16 @@ def command(
     )
     show = Shown(nbest, alignments, json_)
     if isinstance(translator, Bundle):
-        job = Job(model, request, show, device, engine)
+        # Only here, as below: importing rich takes longer than translating a line.
+        from dragoman.bulk.job import Job
+        from dragoman.bulk.run import translate_file
+
+        named = model if workers else ",".join(model_folders(model, from_, to))
+        job = Job(named, request, show, device, engine)
         translate_file(
             input_, output, job, workers=workers, address=address, shard_lines=shard_lines
         )
         return
-    options = Options(all_, tuple(column or ()), to)
     if format_:
         _translate_markup(translator, request, options, format_, texts, input_, output)
         return
@@ -153,14 +171,77 @@ def command(
         for name in files:
             _translate_document(translator, request, options, name, output)
         return
-    typing = not texts and not input_ and sys.stdin.isatty()
-    lines = texts or read_lines(input_ or "-")
-    watched = bool(input_) and sys.stderr.isatty() and bool(output or not sys.stdout.isatty())
-    with destination(output) as file, _counter(watched) as count:
+    windows = [texts] if texts else arriving(read_lines(input_ or "-"))
+    translated = 0
+    notes = 0
+    with destination(output) as file, _progress(input_, output) as advance:
         shown = replace(show, terminal=file.isatty())
-        for translation in translator.stream(lines, request, window=1 if typing else None):
-            count()
-            print(shown(translation), end="", file=file, flush=typing)
+        for lines in windows:
+            for translation in translator.stream(lines, request, len(lines), translated):
+                print(shown(translation), end="", file=file)
+                translated += 1
+                if translation.note:
+                    notes += 1
+                    if notes <= NOTES_SHOWN:
+                        print(f"dragoman: line {translated}: {translation.note}.", file=sys.stderr)
+            file.flush()  # whoever waits for these lines gets them now
+            advance(len(lines))
+    if notes > NOTES_SHOWN:
+        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+
+
+def _is_file(name: str) -> bool:
+    return bool(name) and Path(name).is_file()
+
+
+def _is_new(name: str) -> bool:
+    return bool(name) and not Path(name).exists() and not os.path.lexists(name)
+
+
+def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int], None]]:
+    """How far a file is; not where somebody types, or reads the translations as they come."""
+    watched = bool(input_) and bool(output or not sys.stdout.isatty())
+    if not watched:
+        return nullcontext(lambda lines: None)
+    from dragoman.bulk.run import progress
+
+    return progress()
+
+
+def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[str]]:
+    """The lines that are there, up to so many at a time: one if they come one by one.
+
+    A thread reads ahead. So a program that writes a line and waits for its translation gets it,
+    and of a long file a whole window is translated at once.
+    """
+    waiting: queue.Queue[str | BaseException | None] = queue.Queue(2 * most)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(None)
+        except BaseException as error:  # raised where the lines are used
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    window: list[str] = []
+    while True:
+        try:
+            taken = waiting.get(timeout=READ_ON_S) if window else waiting.get()
+        except queue.Empty:
+            yield window
+            window = []
+            continue
+        if isinstance(taken, str):
+            window.append(taken)
+        if window and (not isinstance(taken, str) or len(window) == most):
+            yield window
+            window = []
+        if isinstance(taken, BaseException):
+            raise taken
+        if taken is None:
+            return
 
 
 def _is_document(text: str) -> bool:
@@ -177,11 +258,15 @@ def _glossary(name: str) -> Glossary:
     return Glossary.parse("\n".join(read_lines(name)), name)
 
 
+def _read_document(name: str, options: Options) -> Document:
+    return read(name, _file(name), format_of(name), options)
+
+
 def _translate_document(
     translator: Translator, request: Request, options: Options, name: str, output: str
 ) -> None:
     """A file, into one whose name says the language."""
-    document = read(name, _file(name), format_of(name), options)
+    document = _read_document(name, options)
     request = settled(translator, document.segments, request)
     path = output or translated_name(name, request.to or "translated")
     with _bar(len(document.segments), name) as advance:
@@ -232,6 +317,9 @@ def _bar(segments: int, name: str) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda count: None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(escaped(Path(name).name), total=segments)
         yield lambda count: progress.advance(task, count)
@@ -268,32 +356,12 @@ def _as_json(translation: Translation) -> dict[str, object]:
             "alignment": candidate.alignment,
         }
 
+    note = {"note": translation.note} if translation.note else {}
     return {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
+        **note,
     }
-
-
-@contextmanager
-def _counter(watched: bool) -> Iterator[Callable[[], None]]:
-    """Lines done, time and speed on standard error, where somebody sees them and nothing else is
-    written there."""
-    if not watched:  # even a disabled bar of older versions of rich leaves an empty line
-        yield lambda: None
-        return
-    columns = (
-        TextColumn("{task.completed:,} lines"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[speed_text]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None, speed_text="")
-
-        def count() -> None:
-            speed = progress.tasks[task].speed
-            progress.update(task, advance=1, speed_text=f"{speed:,.0f} lines/s" if speed else "")
-
-        yield count
 
 
 @contextmanager

@@ -1,2 +1,4 @@
-"""The lectures' claims, each run on models trained here, drawn, and said in two sentences made from
-the numbers."""
+"""The lectures' claims, each run on models trained here.
+
+A claim is drawn, and summed up in two sentences made from the numbers.
+"""

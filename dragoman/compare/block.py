@@ -2,25 +2,24 @@
 
 from collections.abc import Mapping
 
-from dragoman.compare.claim import Claim, listed, named
-from dragoman.compare.figures import Bars, Finding
-from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.figures import Bars, Finding, listed, named
+from dragoman.compare.runs import Claim, Result, Study
 from dragoman.compare.systems import Scale, System, variant
 from dragoman.compare.table import BASE
 
-PARTS = {
+_PARTS = {
     "no residual": variant("no-residual", 0.5, model__residual=False),
     "no norm": variant("no-norm", 0.5, model__norm_kind="none"),
     "no feed-forward": variant("no-feed-forward", 0.5, model__feed_forward=False),
     "no decoder self-attention": variant("no-self-attention", 0.5, model__decoder_attention=False),
 }
-OTHERS = {
+_OTHERS = {
     "batch norm": variant("batch-norm", 0.5, model__norm_kind="batch"),
     "norm after the sum": variant("post-norm", 0.5, model__norm="post"),
 }
 
 
-def depths(scale: Scale) -> dict[str, System]:
+def _depths(scale: Scale) -> dict[str, System]:
     """One layer, and twice as many as the base has."""
     deep = 2 * int(scale.settings["model.encoder_layers"])
     return {
@@ -40,35 +39,39 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
     stopped = f" ({listed(broken)} ended in numbers that are not finite)" if broken else ""
     nothing_lost = f"with {listed(useless)} nothing is lost here"
     return Finding(
-        [Bars("BLEU at the same cost", "BLEU", list(everything),
-        [result.bleu for result in everything.values()])],
+        [
+            Bars(
+                "BLEU at the same cost",
+                "BLEU",
+                list(everything),
+                [result.bleu for result in everything.values()],
+            )
+        ],
         (
             f"The whole block reaches {whole.bleu:.1f} BLEU; taking a part out changes that by "
             f"{named(change, '+.1f')}{stopped}: "
             f"{nothing_lost if useless else 'every part earns its place'}.",
-            f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, all "
-            f"at "
-            f"{whole.flops:.3g} training FLOPs.",
+            f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, "
+            f"all at {whole.flops:.3g} training FLOPs.",
         ),
         not useless,
-    )  # fmt: skip
+    )
 
 
-def show(shop: Workshop) -> Finding:
-    others = {**OTHERS, **depths(shop.scale)}
+def show(study: Study) -> Finding:
+    others = {**_OTHERS, **_depths(study.scale)}
     return finding(
-        shop.result(BASE),
-        {name: shop.result(system) for name, system in PARTS.items()},
-        {name: shop.result(system) for name, system in others.items()},
+        study.result(BASE),
+        {name: study.result(system) for name, system in _PARTS.items()},
+        {name: study.result(system) for name, system in others.items()},
     )
 
 
 CLAIM = Claim(
     "Every part of the block earns its place",
     "Residual connections keep gradients in range, normalisation makes training faster, the "
-    "feed-forward network "
-    "brings in what is not linear, masked self-attention lets the decoder see what it said, and "
-    "depth pays.",
+    "feed-forward network brings in what is not linear, masked self-attention lets the decoder "
+    "see what it said, and depth pays.",
     show,
-    lambda scale: [BASE, *PARTS.values(), *OTHERS.values(), *depths(scale).values()],
+    lambda scale: [BASE, *_PARTS.values(), *_OTHERS.values(), *_depths(scale).values()],
 )

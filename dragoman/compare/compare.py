@@ -16,10 +16,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.compare.claims import CLAIMS
+from dragoman.compare import (
+    block,
+    corpus_size,
+    growth,
+    heads,
+    length,
+    positions,
+    recency,
+    scaling,
+    table,
+    vocabulary,
+)
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Workshop, run_all
+from dragoman.compare.runs import Claim, Study, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
 from dragoman.compare.texts import Given
 from dragoman.engine.torch_engine import pick_device
@@ -27,8 +38,23 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
-FACTS, REPORT = "compare.json", "report.html"
-JOBS_ON_GPU, MOST_JOBS = 6, 8
+_FACTS, _REPORT = "compare.json", "report.html"
+_JOBS_ON_GPU, _MOST_JOBS = 6, 8
+
+
+CLAIMS: dict[str, Claim] = {
+    "C1": length.CLAIM,
+    "C2": recency.CLAIM,
+    "C3": growth.STEPS,
+    "C4": growth.COST,
+    "C5": scaling.CLAIM,
+    "C6": positions.CLAIM,
+    "C7": table.CLAIM,
+    "C8": heads.CLAIM,
+    "C9": corpus_size.CLAIM,
+    "C10": vocabulary.CLAIM,
+    "C11": block.CLAIM,
+}
 
 
 def compare(
@@ -42,30 +68,34 @@ def compare(
     jobs: int | None = None,
     console: Console | None = None,
 ) -> dict[str, Finding]:
-    """Run the claims (all of them, where none is named); the report tells these and what earlier
-    calls found."""
+    """Run the claims: all of them if none is named.
+
+    The report shows these and what earlier calls found.
+    """
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
     scale = replace(scale, flops=flops) if flops is not None else scale
     where = pick_device(device)
-    shop = Workshop(Path(out), scale, where.type)
+    study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
-        _claim_folder(shop, given)
+        _claim_folder(study, given)
         systems = _systems(wanted, scale)
-        shop.texts.write(given, scale, [system.corpus for system in systems])
+        study.texts.write(given, scale, [system.corpus for system in systems])
         jobs = jobs or (
-            JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, MOST_JOBS)
+            _JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, _MOST_JOBS)
         )
-        run_all(shop, systems, jobs, console)
-        found = {name: _found(shop, name, console) for name in wanted}
+        run_all(study, systems, jobs, console)
+        found = {name: _found(study, name, console) for name in wanted}
         chapters = [
-            Chapter(name, claim.title, claim.words, _found(shop, name, console))
+            Chapter(name, claim.title, claim.words, _found(study, name, console))
             for name, claim in CLAIMS.items()
-            if _kept(shop, name).exists()
+            if _kept(study, name).exists()
         ]
-        write_atomically(shop.folder / REPORT, write_report(chapters, _facts(shop, given)).encode())
-    console.print(f"wrote {shop.folder / REPORT}")
+        write_atomically(
+            study.folder / _REPORT, write_report(chapters, _facts(study, given)).encode()
+        )
+    console.print(f"wrote {study.folder / _REPORT}")
     return found
 
 
@@ -97,52 +127,54 @@ def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     )
 
 
-def _claim_folder(shop: Workshop, given: Given) -> None:
+def _claim_folder(study: Study, given: Given) -> None:
     """A folder holds one comparison: the same texts, the same sizes."""
     facts: dict[str, Any] = json.loads(
-        json.dumps({"scale": asdict(shop.scale), "given": asdict(given)})
+        json.dumps({"scale": asdict(study.scale), "given": asdict(given)})
     )
-    path = shop.folder / FACTS
+    path = study.folder / _FACTS
     if path.exists():
         if json.loads(path.read_text(encoding="utf-8")) != facts:
             raise RunError(
-                f"{shop.folder} holds a comparison of other texts or sizes: choose another --out."
+                f"{study.folder} holds a comparison of other texts or sizes: choose another --out."
             )
         return
-    if shop.folder.exists() and any(shop.folder.iterdir()):
-        raise RunError(f"{shop.folder} is not empty and holds no comparison: choose another --out.")
-    shop.folder.mkdir(parents=True, exist_ok=True)
+    if study.folder.exists() and any(study.folder.iterdir()):
+        raise RunError(
+            f"{study.folder} is not empty and holds no comparison: choose another --out."
+        )
+    study.folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(facts, indent=2).encode())
 
 
-def _found(shop: Workshop, name: str, console: Console) -> Finding:
+def _found(study: Study, name: str, console: Console) -> Finding:
     """What an earlier call found, or what this one finds."""
-    path = _kept(shop, name)
+    path = _kept(study, name)
     if path.exists():
         return Finding.from_json(json.loads(path.read_text(encoding="utf-8")))
     started = time.monotonic()
-    finding = CLAIMS[name].show(shop)
+    finding = CLAIMS[name].show(study)
     path.parent.mkdir(exist_ok=True)
     write_atomically(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
     console.print(f"{name} in {time.monotonic() - started:.0f} s: {' '.join(finding.sentences)}")
     return finding
 
 
-def _kept(shop: Workshop, name: str) -> Path:
-    return shop.folder / "claims" / f"{name}.json"
+def _kept(study: Study, name: str) -> Path:
+    return study.folder / "claims" / f"{name}.json"
 
 
-def _facts(shop: Workshop, given: Given) -> dict[str, str]:
-    cuda = shop.device == "cuda"
+def _facts(study: Study, given: Given) -> dict[str, str]:
+    cuda = study.device == "cuda"
     machine = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} CPU cores"
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
     files = {"": given.train, "--valid": given.valid, "--test": given.test}
     named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
-    words = ["dragoman compare", *named, *(["--quick"] if shop.scale.name == QUICK.name else [])]
+    words = ["dragoman compare", *named, *(["--quick"] if study.scale.name == QUICK.name else [])]
     return {
-        "command": f"{' '.join(words)} --flops {shop.scale.flops:g} --out DIR",
-        "corpus": f"{corpus}, {len(shop.texts.sentences('all').sources):,} pairs",
-        "training budget of a system": f"{shop.scale.flops:.3g} FLOPs",
+        "command": f"{' '.join(words)} --flops {study.scale.flops:g} --out DIR",
+        "corpus": f"{corpus}, {len(study.texts.sentences('all').sources):,} pairs",
+        "training budget of a system": f"{study.scale.flops:.3g} FLOPs",
         "machine": f"{machine}, torch {torch.__version__}",
-        "scores": f"greedy search, {len(shop.texts.sentences('test').sources):,} test pairs",
+        "scores": f"greedy search, {len(study.texts.sentences('test').sources):,} test pairs",
     }

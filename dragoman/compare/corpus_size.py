@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.claim import Claim
 from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture
 
 
 def systems(scale: Scale) -> dict[str, list[System]]:
-    """Each architecture on parts of the corpus, smallest first, then on all of it; smaller parts at
-    a smaller cost."""
+    """Each architecture on parts of the corpus, smallest first, then on all of it.
+
+    Smaller parts get a smaller budget.
+    """
     parts = sorted(scale.parts, reverse=True)
     return {
         name: [*(architecture(name, 1 / n**0.5, f"all-{n}") for n in parts), architecture(name)]
@@ -34,40 +35,37 @@ def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Find
         [Lines("BLEU by size of the corpus", "pairs", "BLEU", curves, log_x=True)],
         (
             f"With {pairs[0]:,} pairs {first} leads with {scores[first][0]:.1f} BLEU and the "
-            f"Transformer has place "
-            f"{place[0]} with {attention[0]:.1f}; with {pairs[-1]:,} pairs {last} leads with "
-            f"{scores[last][-1]:.1f} "
-            f"and the Transformer has place {place[-1]} with {attention[-1]:.1f}.",
+            f"Transformer has place {place[0]} with {attention[0]:.1f}; with {pairs[-1]:,} pairs "
+            f"{last} leads with {scores[last][-1]:.1f} and the Transformer has place {place[-1]} "
+            f"with {attention[-1]:.1f}.",
             f"From the smallest corpus to the largest {most} gains the most, {gain[most]:+.1f} "
-            f"BLEU, the Transformer "
-            f"{gain['transformer']:+.1f}: more data {'helps' if seen else 'does not help'} it more "
-            f"than the "
-            f"systems with more built in.",
+            f"BLEU, the Transformer {gain['transformer']:+.1f}: more data "
+            f"{'helps' if seen else 'does not help'} it more than the systems with more built in.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 def _best(values: Mapping[str, float]) -> str:
     return max(values, key=lambda name: values[name])
 
 
-def show(shop: Workshop) -> Finding:
+def show(study: Study) -> Finding:
     results = {
-        name: [shop.result(system) for system in row] for name, row in systems(shop.scale).items()
+        name: [study.result(system) for system in row] for name, row in systems(study.scale).items()
     }
     pairs = [
-        len(shop.texts.sentences(system.corpus).sources)
-        for system in systems(shop.scale)["transformer"]
+        len(study.texts.sentences(system.corpus).sources)
+        for system in systems(study.scale)["transformer"]
     ]
     return finding(pairs, {name: [result.bleu for result in row] for name, row in results.items()})
 
 
 CLAIM = Claim(
     "Less built in, more data wanted",
-    "Recurrence and convolution build in that words follow or neighbour each other, which helps on "
-    "small corpora; "
-    "attention assumes little and lets the data speak, which pays when there is much of it.",
+    "Recurrence and convolution build in that words follow or neighbour each other, which helps "
+    "on small corpora; attention assumes little and lets the data speak, which pays when there is "
+    "much of it.",
     show,
     lambda scale: [system for row in systems(scale).values() for system in row],
 )

@@ -1,5 +1,4 @@
-"""What a claim shows, as plain data: curves, bars, maps, tables; and the finding that they belong
-to.
+"""What a claim shows, as plain data: curves, bars, maps, tables, and their finding.
 
 All of it goes through JSON, so that a report can be written again without running anything.
 """
@@ -82,3 +81,21 @@ def _figure(tree: Mapping[str, Any]) -> Figure:
     if "series" in fields:
         fields["series"] = [Series(**series) for series in fields["series"]]
     return _KINDS[tree["kind"]](**fields)
+
+
+def listed(items: Sequence[str]) -> str:
+    """As a sentence lists them.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
+
+
+def named(values: Mapping[str, float], form: str = ".1f") -> str:
+    """Numbers with whom they belong to.
+
+    >>> named({"rnn": 1.25, "transformer": 30})
+    '1.2 (rnn) and 30.0 (transformer)'
+    """
+    return listed([f"{value:{form}} ({name})" for name, value in values.items()])

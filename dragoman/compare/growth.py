@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.figures import Finding, Lines, Series, named
 from dragoman.compare.probe import seconds, wait
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import architecture
 from dragoman.config import ModelConfig
 from dragoman.engine.torch_engine import pick_device
@@ -29,23 +28,23 @@ from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.loss import smoothed_cross_entropy
 
-KINDS = {"recurrence": "rnn-attention", "convolution": "convs2s", "attention": "transformer"}
-WORDS_SAID, SENTENCES_SAID = 24, 16
+_KINDS = {"recurrence": "rnn-attention", "convolution": "convs2s", "attention": "transformer"}
+_WORDS_SAID, _SENTENCES_SAID = 24, 16
 
 
-def in_a_row(kind: str, n: int, layers: int) -> int:
+def _in_a_row(kind: str, n: int, layers: int) -> int:
     """Operations of which each has to wait for the one before.
 
-    >>> [in_a_row(kind, 100, 6) for kind in KINDS]
+    >>> [_in_a_row(kind, 100, 6) for kind in _KINDS]
     [105, 6, 6]
     """
     return n + layers - 1 if kind == "recurrence" else layers
 
 
-def path(kind: str, n: int, kernel: int) -> int:
+def _path(kind: str, n: int, kernel: int) -> int:
     """Layers or steps that lie between the first word and the last.
 
-    >>> [path(kind, 100, 3) for kind in KINDS]
+    >>> [_path(kind, 100, 3) for kind in _KINDS]
     [99, 99, 1]
     """
     return {
@@ -55,10 +54,10 @@ def path(kind: str, n: int, kernel: int) -> int:
     }[kind]
 
 
-def _fresh(shop: Workshop, name: str, device: torch.device) -> Model:
+def _fresh(study: Study, name: str, device: torch.device) -> Model:
     """Untrained, with learned positions (where there are any) for the longest."""
-    config = shop.config(architecture(name))
-    far_enough = replace(config.model.positions, max_length=max(shop.scale.lengths) + 1)
+    config = study.config(architecture(name))
+    far_enough = replace(config.model.positions, max_length=max(study.scale.lengths) + 1)
     pieces = Vocabulary(tuple(f"p{number}" for number in range(config.text.size)))
     return build_model(replace(config.model, positions=far_enough), pieces, pieces, shared=True).to(
         device
@@ -77,32 +76,32 @@ def _training_step(model: Model, ids: Tensor) -> None:
 def _say(model: Model, ids: Tensor) -> None:
     state = model.start(ids)
     tokens = ids[:, 0]
-    for _ in range(WORDS_SAID):
+    for _ in range(_WORDS_SAID):
         hidden, _ = model.step(state, tokens)
         tokens = model.logits(hidden).argmax(dim=-1)
 
 
-def show_steps(shop: Workshop) -> Finding:
+def show_steps(study: Study) -> Finding:
     """C3: the same number of words in ever fewer, ever longer sentences."""
-    device = pick_device(shop.device)
-    lengths = shop.scale.lengths
+    device = pick_device(study.device)
+    lengths = study.scale.lengths
     steps: dict[str, list[float]] = {}
     said: dict[str, float] = {}
-    config = shop.config(architecture("convs2s")).model
-    for kind, name in KINDS.items():
-        model = _fresh(shop, name, device).train()
+    config = study.config(architecture("convs2s")).model
+    for kind, name in _KINDS.items():
+        model = _fresh(study, name, device).train()
         steps[kind] = []
         for n in lengths:
             ids = torch.randint(
-                4, model.output.out_features, (shop.scale.length_tokens // n, n), device=device
+                4, model.output.out_features, (study.scale.length_tokens // n, n), device=device
             )
             steps[kind].append(1e3 * seconds(partial(_training_step, model, ids), device, 2))
         ids = torch.randint(
-            4, model.output.out_features, (SENTENCES_SAID, WORDS_SAID), device=device
+            4, model.output.out_features, (_SENTENCES_SAID, _WORDS_SAID), device=device
         )
-        said[kind] = 1e3 * seconds(partial(_say, model.eval(), ids), device, 2) / WORDS_SAID
+        said[kind] = 1e3 * seconds(partial(_say, model.eval(), ids), device, 2) / _WORDS_SAID
     return steps_finding(
-        lengths, config.encoder_layers, config.kernel_width, shop.scale.length_tokens, steps, said
+        lengths, config.encoder_layers, config.kernel_width, study.scale.length_tokens, steps, said
     )
 
 
@@ -114,10 +113,12 @@ def steps_finding(
     steps: Mapping[str, Sequence[float]],
     said: Mapping[str, float],
 ) -> Finding:
-    """`steps`: milliseconds of a training step by length; `said`: milliseconds for each word in
-    translation."""
-    counted = {kind: [in_a_row(kind, n, layers) for n in lengths] for kind in KINDS}
-    paths = {kind: [path(kind, n, kernel) for n in lengths] for kind in KINDS}
+    """`steps`: milliseconds of a training step by length.
+
+    `said`: milliseconds for each word in translation.
+    """
+    counted = {kind: [_in_a_row(kind, n, layers) for n in lengths] for kind in _KINDS}
+    paths = {kind: [_path(kind, n, kernel) for n in lengths] for kind in _KINDS}
     slower = {kind: values[-1] / values[0] for kind, values in steps.items()}
     seen = slower["recurrence"] > max(slower["attention"], slower["convolution"])
 
@@ -126,34 +127,50 @@ def steps_finding(
 
     return Finding(
         [
-            Lines("Operations in a row, counted", "words n", "operations", curves(counted),
-            log_x=True, log_y=True),
-            Lines("Path between the ends, counted", "words n", "steps", curves(paths), log_x=True,
-            log_y=True),
-            Lines(f"A training step of {tokens} words, timed", "words in a sentence",
-            "milliseconds", curves(steps),
-                  log_x=True, log_y=True),
+            Lines(
+                "Operations in a row, counted",
+                "words n",
+                "operations",
+                curves(counted),
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                "Path between the ends, counted",
+                "words n",
+                "steps",
+                curves(paths),
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                f"A training step of {tokens} words, timed",
+                "words in a sentence",
+                "milliseconds",
+                curves(steps),
+                log_x=True,
+                log_y=True,
+            ),
         ],
         (
             f"An encoder of {lengths[-1]} words has "
-            f"{named({k: v[-1] for k, v in counted.items()}, 'd')} operations in "
-            f"a row and {named({k: v[-1] for k, v in paths.items()}, 'd')} steps from the first "
-            f"word to the last; a "
-            f"training step of {tokens} words takes {named(slower)} times as long in sentences of "
-            f"{lengths[-1]} as of "
-            f"{lengths[0]}, so recurrence {'pays' if seen else 'does not pay'} the most for "
-            f"length.",
-            f"Translation stays sequential for all three: the next word of {SENTENCES_SAID} "
-            f"sentences takes "
-            f"{named(said)} milliseconds, one after the other.",
+            f"{named({k: v[-1] for k, v in counted.items()}, 'd')} operations in a row and "
+            f"{named({k: v[-1] for k, v in paths.items()}, 'd')} steps from the first word to the "
+            f"last; a training step of {tokens} words takes {named(slower)} times as long in "
+            f"sentences of {lengths[-1]} as of {lengths[0]}, so recurrence "
+            f"{'pays' if seen else 'does not pay'} the most for length.",
+            f"Translation stays sequential for all three: the next word of {_SENTENCES_SAID} "
+            f"sentences takes {named(said)} milliseconds, one after the other.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 class _Layer(nn.Module):
-    """One layer over a sequence (1, n, D): attention that writes its weights, attention that does
-    not, or an LSTM."""
+    """One layer over a sequence (1, n, D).
+
+    It is attention that writes its weights, attention that does not, or an LSTM.
+    """
 
     def __init__(self, kind: str, config: ModelConfig):
         super().__init__()
@@ -190,11 +207,11 @@ def kept_for_backward(layer: nn.Module, x: Tensor) -> int:
     return sum(kept.values())
 
 
-def show_cost(shop: Workshop) -> Finding:
+def show_cost(study: Study) -> Finding:
     """C4: one layer, one sequence, forward and backward."""
-    device = pick_device(shop.device)
-    config = shop.config(architecture("transformer")).model
-    lengths = [8 * n for n in shop.scale.lengths]
+    device = pick_device(study.device)
+    config = study.config(architecture("transformer")).model
+    lengths = [8 * n for n in study.scale.lengths]
     times: dict[str, list[float]] = {kind: [] for kind in LAYERS}
     memory: dict[str, list[float]] = {kind: [] for kind in LAYERS}
     for kind in LAYERS:
@@ -211,10 +228,10 @@ def _forward_backward(layer: nn.Module, x: Tensor) -> None:
     layer(x).sum().backward()
 
 
-def exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
+def _exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
     """e in values ~ n^e over the longer half of the lengths.
 
-    >>> round(exponent([1, 2, 4, 8], [3, 12, 48, 192]), 6)
+    >>> round(_exponent([1, 2, 4, 8], [3, 12, 48, 192]), 6)
     2.0
     """
     middle = len(lengths) // 2
@@ -229,7 +246,7 @@ def cost_finding(
 ) -> Finding:
     """Milliseconds and MiB of one layer, by length."""
     time_e, memory_e = (
-        {k: exponent(lengths, v) for k, v in values.items()} for values in (times, memory)
+        {k: _exponent(lengths, v) for k, v in values.items()} for values in (times, memory)
     )
     seen = (
         memory_e["attention"] > 1.5 > memory_e["recurrence"]
@@ -238,40 +255,47 @@ def cost_finding(
     attention, recurrence = times["attention"][-1], times["recurrence"][-1]
     return Finding(
         [
-            Lines("Time of one layer, forward and backward", "words n", "milliseconds",
-                  [Series(kind, lengths, values) for kind, values in times.items()], log_x=True,
-                  log_y=True),
-            Lines("Memory kept for the gradient", "words n", "MiB",
-                  [Series(kind, lengths, values) for kind, values in memory.items()], log_x=True,
-                  log_y=True),
+            Lines(
+                "Time of one layer, forward and backward",
+                "words n",
+                "milliseconds",
+                [Series(kind, lengths, values) for kind, values in times.items()],
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                "Memory kept for the gradient",
+                "words n",
+                "MiB",
+                [Series(kind, lengths, values) for kind, values in memory.items()],
+                log_x=True,
+                log_y=True,
+            ),
         ],
         (
             f"From {lengths[len(lengths) // 2]} to {lengths[-1]} words the time of a layer of "
-            f"width {width} grows as n "
-            f"to the {named(time_e, '.2f')}, its memory as n to the {named(memory_e, '.2f')}.",
+            f"width {width} grows as n to the {named(time_e, '.2f')}, its memory as n to the "
+            f"{named(memory_e, '.2f')}.",
             f"At {lengths[-1]} words attention takes {attention:.1f} ms and "
-            f"{memory['attention'][-1]:.1f} MiB, the "
-            f"recurrent layer {recurrence:.1f} ms and {memory['recurrence'][-1]:.1f} MiB: the "
-            f"quadratic cost is "
+            f"{memory['attention'][-1]:.1f} MiB, the recurrent layer {recurrence:.1f} ms and "
+            f"{memory['recurrence'][-1]:.1f} MiB: the quadratic cost is "
             f"{'there' if seen else 'not visible at these lengths'}, and attention is the "
             f"{'faster' if attention < recurrence else 'slower'} of the two here.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
 STEPS = Claim(
     "What cannot run in parallel",
     "A recurrent network needs as many operations one after the other as there are words, and as "
-    "many steps between "
-    "distant words; convolution needs some layers, attention one look. In translation all go word "
-    "by word.",
+    "many steps between distant words; convolution needs some layers, attention one look. In "
+    "translation all go word by word.",
     show_steps,
 )
 COST = Claim(
     "Attention costs n², recurrence n",
     "Attention compares every word with every other: its time and memory grow with the square of "
-    "the length, a "
-    "recurrent network's in a line.",
+    "the length, a recurrent network's in a line.",
     show_cost,
 )

@@ -1,5 +1,6 @@
-"""C8: what heads look at, and one head against several where two words have to be looked up at
-once.
+"""C8: what heads look at, and one head against several.
+
+The task needs two words to be looked up at once.
 
 The task: of nine digits, each target word names one digit together with those three places before
 and behind it. From the middle one's place, one head would have to look both ways and still tell the
@@ -11,25 +12,24 @@ from typing import cast
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Map
-from dragoman.compare.runs import Workshop
+from dragoman.compare.figures import Bars, Finding, Map, named
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 from dragoman.data.prepare import Sentences
 from dragoman.inspect.words import piece_label
 
 HEADS = (1, 4)
-SMALL = {
+_SMALL = {
     "model.encoder_layers": 1,
     "model.decoder_layers": 1,
     "model.dropout": 0.0,
     **WORDS_AS_PIECES,
 }
-LOOKUPS = {
-    n: System(f"lookup-heads-{n}", {**SMALL, "model.heads": n}, "lookup", 0.5) for n in HEADS
+_LOOKUPS = {
+    n: System(f"lookup-heads-{n}", {**_SMALL, "model.heads": n}, "lookup", 0.5) for n in HEADS
 }
-PICTURED = architecture("transformer")
-SENTENCES, PICTURES = 30, 4
+_PICTURED = architecture("transformer")
+_SENTENCES, _PICTURES = 30, 4
 
 
 def words_right(outputs: Sequence[str], test: Sentences) -> float:
@@ -52,31 +52,30 @@ def finding(
         [*pictures, bars],
         (
             f"Of the Transformer's {len(sharpness)} cross-attention heads the sharpest gives its "
-            f"first choice "
-            f"{max(sharpness):.0%} of its weight on average, the most even-handed "
+            f"first choice {max(sharpness):.0%} of its weight on average, the most even-handed "
             f"{min(sharpness):.0%}.",
-            f"On the task of two lookups "
-            f"{named(dict(zip(names, right.values(), strict=True)), '.0%')} of the words "
-            f"are right at the same cost: several heads are "
+            "On the task of two lookups "
+            f"{named(dict(zip(names, right.values(), strict=True)), '.0%')} of the words are "
+            "right at the same cost: several heads are "
             f"{'ahead of' if several > one else 'not ahead of'} one.",
         ),
         several > one,
-    )  # fmt: skip
+    )
 
 
-def show(shop: Workshop) -> Finding:
-    translator = shop.translator(PICTURED)
-    test = shop.texts.test_of("all")
+def show(study: Study) -> Finding:
+    translator = study.translator(_PICTURED)
+    test = study.texts.test_of("all")
     order = sorted(test.sources, key=lambda source: (abs(len(source.split()) - 7), source))[
-        :SENTENCES
+        :_SENTENCES
     ]
     first_choices = []
     for source in order:
         cross = np.asarray(translator.attention(source)["cross"])  # (L, H, T, S)
         first_choices.append(cross.max(axis=-1).mean(axis=-1).ravel())
     right = {
-        n: words_right(shop.result(s).outputs, shop.texts.test_of("lookup"))
-        for n, s in LOOKUPS.items()
+        n: words_right(study.result(s).outputs, study.texts.test_of("lookup"))
+        for n, s in _LOOKUPS.items()
     }
     return finding(
         _pictures(translator.attention(order[0])), np.mean(first_choices, axis=0).tolist(), right
@@ -98,15 +97,14 @@ def _pictures(seen: Mapping[str, object]) -> list[Map]:
             columns,
             np.round(cross[layer, head], 3).tolist(),
         )
-        for head in range(min(PICTURES, cross.shape[1]))
+        for head in range(min(_PICTURES, cross.shape[1]))
     ]
 
 
 CLAIM = Claim(
     "Several heads look at several things",
-    "One query cannot fasten on two words at once, a verb and a noun, say; several heads can, each "
-    "with queries, keys "
-    "and values of its own.",
+    "One query cannot fasten on two words at once, a verb and a noun, say; several heads can, "
+    "each with queries, keys and values of its own.",
     show,
-    lambda scale: [PICTURED, *LOOKUPS.values()],
+    lambda scale: [_PICTURED, *_LOOKUPS.values()],
 )

@@ -1,5 +1,6 @@
-"""Languages made by a function of a seed: something to compare systems on where there is no corpus,
-and small tasks.
+"""Languages made by a function of a seed, and small tasks.
+
+Systems are compared on these if there is no corpus.
 
 `toy_pairs` is a language of clauses, small enough to be learned in seconds and built so that word
 by word will not do:
@@ -19,21 +20,21 @@ Pairs = list[tuple[str, str]]
 _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"
 _SYLLABLES = [onset + vowel for onset, vowel in product(_ONSETS, _VOWELS)]
 _CODAS = ("n", "l", "sh", "x")
-NOUNS, VERBS, ADJECTIVES = 8, 5, 2
-WORDS, LONGEST_COPY = 12, 12
+_NOUNS, _VERBS, _ADJECTIVES = 8, 5, 2
+_WORDS, LONGEST_COPY = 12, 12
 
 
 def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
     """Source and target words of each kind, all different."""
     draw = random.Random(seed)
     stems = draw.sample(
-        [a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (NOUNS + VERBS + ADJECTIVES)
+        [a + b for a, b in product(_SYLLABLES, _SYLLABLES)], 2 * (_NOUNS + _VERBS + _ADJECTIVES)
     )
     words = [
         (stems[2 * i] + draw.choice(_CODAS), stems[2 * i + 1] + draw.choice(_CODAS))
         for i in range(len(stems) // 2)
     ]
-    ends = (NOUNS, NOUNS + VERBS)
+    ends = (_NOUNS, _NOUNS + _VERBS)
     return {
         "noun": words[: ends[0]],
         "verb": words[ends[0] : ends[1]],
@@ -85,25 +86,25 @@ def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tup
 
 
 def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_COPY) -> Pairs:
-    """Random words to be said again in the same order: what is said at position i stood at position
-    i."""
+    """Random words to be copied in the same order: output i is input i."""
     draw = random.Random(seed)
-    rows = [
-        [f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(shortest, longest))]
-        for _ in range(count)
-    ]
-    return [(" ".join(row), " ".join(row)) for row in rows]
+    pairs: Pairs = []
+    for _ in range(count):
+        words = [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
+        pairs.append((" ".join(words), " ".join(words)))
+    return pairs
 
 
 def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
-    """Nine digits; each of three target words names one of them and those three places before and
-    behind it."""
+    """Nine digits, and three target words, each of three digits.
+
+    A word is one of the digits and those three places before and behind it.
+    """
     draw = random.Random(seed)
-    rows = [[draw.randrange(digits) for _ in range(9)] for _ in range(count)]
-    return [
-        (
-            " ".join(f"d{n}" for n in row),
-            " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3)),
-        )
-        for row in rows
-    ]
+    pairs: Pairs = []
+    for _ in range(count):
+        row = [draw.randrange(digits) for _ in range(9)]
+        source = " ".join(f"d{n}" for n in row)
+        target = " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3))
+        pairs.append((source, target))
+    return pairs

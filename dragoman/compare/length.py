@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, listed
-from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.figures import Finding, Lines, Series, listed
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import architecture
 from dragoman.data.prepare import Sentences
 from dragoman.evaluate.metrics import bleu
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the sentences, below each edge between groups
-PEERS = {
+_PEERS = {
     "RNN": architecture("rnn"),
     "RNN with attention": architecture("rnn-attention"),
     "Transformer": architecture("transformer"),
@@ -53,32 +52,39 @@ def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Fi
     ]
     seen = fixed < min(others)
     return Finding(
-        [Lines("BLEU by length of the source", "source words (mean of the group)", "BLEU",
-               [Series(name, words, values) for name, values in scores.items()])],
+        [
+            Lines(
+                "BLEU by length of the source",
+                "source words (mean of the group)",
+                "BLEU",
+                [Series(name, words, values) for name, values in scores.items()],
+            )
+        ],
         (
             f"From sentences of {words[0]:.1f} words to those of {words[-1]:.1f}, BLEU goes "
             f"{listed(falls)}.",
             f"The longest keep {fixed:.0%} of the shortest ones' score in the RNN without "
-            f"attention and "
-            f"{listed([f'{share:.0%}' for share in others])} in the others: the fixed vector "
-            f"{'loses most' if seen else 'does not lose most'} on long sentences here.",
+            f"attention and {listed([f'{share:.0%}' for share in others])} in the others: the "
+            f"fixed vector {'loses most' if seen else 'does not lose most'} on long sentences "
+            "here.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
-def show(shop: Workshop) -> Finding:
-    test = shop.texts.test_of("all")
+def show(study: Study) -> Finding:
+    test = study.texts.test_of("all")
     rows = groups_by_length(test.sources)
-    scores = {name: bleu_by_length(shop.result(s).outputs, test, rows) for name, s in PEERS.items()}
+    scores = {
+        name: bleu_by_length(study.result(s).outputs, test, rows) for name, s in _PEERS.items()
+    }
     return finding(mean_words(test.sources, rows), scores)
 
 
 CLAIM = Claim(
     "The bottleneck of a fixed vector",
     "A recurrent encoder hands over one vector, however long the sentence is: long sentences "
-    "suffer, and attention, "
-    "which may look at every word, mends that.",
+    "suffer, and attention, which may look at every word, mends that.",
     show,
-    lambda scale: [*PEERS.values()],
+    lambda scale: [*_PEERS.values()],
 )

@@ -1,5 +1,6 @@
-"""Figures as SVG that stands in a page: it takes its colours from the page, light or dark, and
-needs no script.
+"""Figures as SVG inside a page.
+
+They take their colours from the page, light or dark, and need no script.
 
 Curves differ in colour, dash and marker at once, in an order that stays apart for every kind of
 colour vision (the colours are Okabe and Ito's, defined in the page as --series-1, ...).
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dragoman.compare.figures import Bars, Lines, Map
 
-WIDTH, FONT = 480, 12
-LETTER = 0.56 * FONT  # about the mean width of one
+_WIDTH, _FONT = 480, 12
+_LETTER = 0.56 * _FONT  # about the mean width of one
 _LEFT, _RIGHT, _TOP, _PLOT, _BOTTOM = 58, 14, 30, 210, 44
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "6 3", "2 3", "8 3 2 3")
 _MARKERS = ("circle", "square", "diamond", "triangle")
@@ -26,7 +27,7 @@ def draw_lines(figure: Lines) -> str:
     xs, ys = (
         [point[axis] for points in series for point in points] or [0.0, 1.0] for axis in (0, 1)
     )
-    x_axis = Axis(xs, _LEFT, WIDTH - _RIGHT, figure.log_x)
+    x_axis = Axis(xs, _LEFT, _WIDTH - _RIGHT, figure.log_x)
     y_axis = Axis(ys, _TOP + _PLOT, _TOP, figure.log_y, from_zero=not figure.log_y)
     entries = [(s.name, number) for number, s in enumerate(figure.series)]
     legend, below = _legend(entries, _TOP + _PLOT + _BOTTOM + 10)
@@ -35,15 +36,14 @@ def draw_lines(figure: Lines) -> str:
         yield _text(_LEFT, 16, figure.title, "start", "title")
         for value in y_axis.ticks:
             y = y_axis(value)
-            yield (
-                f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            )
-            yield _text(_LEFT - 6, y + 4, short(value), "end", "tick")
+            ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
+            yield f'<line class="grid" {ends}/>'
+            yield _text(_LEFT - 6, y + 4, _short(value), "end", "tick")
         for value in x_axis.ticks:
-            inside = min(x_axis(value), WIDTH - 4 - LETTER * len(short(value)) / 2)
-            yield _text(inside, _TOP + _PLOT + 16, short(value), "middle", "tick")
+            inside = min(x_axis(value), _WIDTH - 4 - _LETTER * len(_short(value)) / 2)
+            yield _text(inside, _TOP + _PLOT + 16, _short(value), "middle", "tick")
         yield _text(
-            (_LEFT + WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
+            (_LEFT + _WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
         )
         middle = _TOP + _PLOT / 2
         yield _text(
@@ -58,9 +58,9 @@ def draw_lines(figure: Lines) -> str:
 
 def draw_bars(figure: Bars) -> str:
     """Bars that lie, so that their names can be read on a narrow screen."""
-    left = min(190.0, 12 + LETTER * max(map(len, figure.names), default=0))
+    left = min(190.0, 12 + _LETTER * max(map(len, figure.names), default=0))
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
-    axis = Axis(finite, left, WIDTH - 56, False, from_zero=True)
+    axis = Axis(finite, left, _WIDTH - 56, False, from_zero=True)
     row = 24
     bottom = _TOP + 24 * len(figure.names)
 
@@ -75,19 +75,19 @@ def draw_bars(figure: Bars) -> str:
                 f'<rect class="bar" x="{min(start, end):.1f}" y="{y + 3}" '
                 f'width="{abs(end - start):.1f}" '
                 f'height="{row - 7}" rx="2"><title>{html.escape(name)}: '
-                f"{short(value)}</title></rect>"
+                f"{_short(value)}</title></rect>"
             )
-            yield _text(max(start, end) + 5, y + 15, short(value), "start", "tick")
-        yield _text((left + WIDTH - 56) / 2, bottom + 18, figure.label, "middle", "label")
+            yield _text(max(start, end) + 5, y + 15, _short(value), "start", "tick")
+        yield _text((left + _WIDTH - 56) / 2, bottom + 18, figure.label, "middle", "label")
 
     return _svg(parts(), bottom + 28, figure.title)
 
 
 def draw_map(figure: Map) -> str:
     """A head's weights: the fuller the colour, the more."""
-    cell = min(26.0, (WIDTH - 110) / max(1, len(figure.columns)))
-    left = min(130.0, 12 + LETTER * max(map(len, figure.rows), default=0))
-    top = _TOP + 8 + LETTER * max(map(len, figure.columns), default=0)
+    cell = min(26.0, (_WIDTH - 110) / max(1, len(figure.columns)))
+    left = min(130.0, 12 + _LETTER * max(map(len, figure.rows), default=0))
+    top = _TOP + 8 + _LETTER * max(map(len, figure.columns), default=0)
 
     def parts() -> Iterator[str]:
         yield _text(8, 16, figure.title, "start", "title")
@@ -101,8 +101,7 @@ def draw_map(figure: Map) -> str:
             for j, weight in enumerate(weights):
                 yield (
                     f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" '
-                    f'width="{cell - 1:.1f}" '
-                    f'height="{cell - 1:.1f}" '
+                    f'width="{cell - 1:.1f}" height="{cell - 1:.1f}" '
                     f'fill-opacity="{weight:.3f}"><title>{weight:.2f}</title></rect>'
                 )
 
@@ -140,10 +139,10 @@ class Axis:
         return math.log(value) if self._log else value
 
 
-def short(value: float) -> str:
+def _short(value: float) -> str:
     """A number as an axis or a bar shows it.
 
-    >>> short(0.25), short(31.4159), short(1024), short(2.5e12), short(0.00001)
+    >>> _short(0.25), _short(31.4159), _short(1024), _short(2.5e12), _short(0.00001)
     ('0.25', '31.4', '1024', '2.5e12', '1e-5')
     """
     if not math.isfinite(value):
@@ -164,8 +163,10 @@ def _round_steps(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten between the ends, or of two where that gives too few; at most about six of
-    them."""
+    """Powers of ten between the ends, or of two if that gives too few.
+
+    There are at most about six of them.
+    """
     for base in (10.0, 2.0):
         first = math.ceil(math.log(low, base) - 1e-9)
         last = math.floor(math.log(high, base) + 1e-9)
@@ -184,7 +185,7 @@ def _curve(
     dash = _DASHES[number % len(_DASHES)]
     yield f'<polyline class="curve s{number % 8 + 1}" points="{path}" stroke-dasharray="{dash}"/>'
     for (x, y), (own_x, own_y) in zip(places, points, strict=True):
-        yield _marker(x, y, number, f"{name}: {short(own_x)}, {short(own_y)}")
+        yield _marker(x, y, number, f"{name}: {_short(own_x)}, {_short(own_y)}")
 
 
 def _marker(x: float, y: float, number: int, tip: str = "") -> str:
@@ -212,20 +213,21 @@ def _end_of(shape: str) -> str:
 
 
 def _legend(entries: Sequence[tuple[str, int]], y: float) -> tuple[list[str], float]:
-    """Names with their marks in as many rows as they need, and where the drawing may end below
-    them."""
+    """Names with their marks in as many rows as they need.
+
+    Also where the drawing may end below them.
+    """
     parts = []
     x = float(_LEFT)
     for name, number in entries:
-        width = 34 + LETTER * len(name)
-        if x + width > WIDTH and x > _LEFT:
+        width = 34 + _LETTER * len(name)
+        if x + width > _WIDTH and x > _LEFT:
             x = float(_LEFT)
             y = y + 18
         dash = _DASHES[number % len(_DASHES)]
         parts.append(
             f'<line class="curve s{number % 8 + 1}" x1="{x:.1f}" x2="{x + 20:.1f}" '
-            f'y1="{y - 4:.1f}" y2="{y - 4:.1f}" '
-            f'stroke-dasharray="{dash}"/>'
+            f'y1="{y - 4:.1f}" y2="{y - 4:.1f}" stroke-dasharray="{dash}"/>'
         )
         parts += [_marker(x + 10, y - 4, number, name), _text(x + 25, y, name, "start", "tick")]
         x += width + 8
@@ -242,6 +244,6 @@ def _text(x: float, y: float, text: str, anchor: str, kind: str, more: str = "")
 def _svg(parts: Iterator[str], height: float, title: str) -> str:
     inside = "\n".join(parts)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" '
         f'aria-label="{html.escape(title)}">\n{inside}\n</svg>'
     )

@@ -11,26 +11,27 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Lines, Series
+from dragoman.compare.figures import Bars, Finding, Lines, Series, named
 from dragoman.compare.length import bleu_by_length, mean_words
 from dragoman.compare.probe import model_of
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import architecture, variant
 from dragoman.decode.translator import Translator
 
-KINDS = ("sinusoidal", "learned", "rotary", "relative")
-SYSTEMS = {
-    kind: variant(f"positions-{kind}", 0.5, "short", model__positions__kind=kind) for kind in KINDS
+_KINDS = ("sinusoidal", "learned", "rotary", "relative")
+_SYSTEMS = {
+    kind: variant(f"positions-{kind}", 0.5, "short", model__positions__kind=kind) for kind in _KINDS
 }
-ALL_LENGTHS = architecture("transformer")
-PHRASES = 40
+_ALL_LENGTHS = architecture("transformer")
+_PHRASES = 40
 
 
 @torch.no_grad()
-def likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> float:
-    """Mean cosine between the vectors of A's pieces in "A B" and in "B A", for neighbours A, B of a
-    list."""
+def _likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> float:
+    """Mean cosine between the vectors of A's pieces in "A B" and in "B A".
+
+    A and B are neighbours in a list.
+    """
     model, device = model_of(translator)
     eos = translator.codec.source.eos
     encoded = [ids[:-1] for ids in translator.codec.encode_source(sentences)]
@@ -44,8 +45,10 @@ def likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> flo
 
 
 def groups(sources: Sequence[str], trained: int) -> list[np.ndarray]:
-    """Rows in four groups by length: the shorter and the longer half within what was trained, the
-    same beyond it."""
+    """Rows in four groups by length.
+
+    These are the shorter and the longer half within what was trained, and the same beyond it.
+    """
     lengths = np.array([len(source.split()) for source in sources])
     rows = []
     for side in (np.flatnonzero(lengths <= trained), np.flatnonzero(lengths > trained)):
@@ -61,8 +64,10 @@ def finding(
     all_lengths: Sequence[float],
     moved: Mapping[str, float],
 ) -> Finding:
-    """BLEU by length for systems trained up to `trained` words and for one trained on all; likeness
-    when moved."""
+    """BLEU by length, and likeness when moved.
+
+    The systems are trained up to `trained` words, one of them on all.
+    """
     kept = {kind: values[-1] / max(values[0], 1e-9) for kind, values in scores.items()}
     reference = all_lengths[-1] / max(all_lengths[0], 1e-9)
     seen = kept["learned"] < kept["sinusoidal"] < reference
@@ -70,45 +75,51 @@ def finding(
     curves = [Series(kind, words, values) for kind, values in scores.items()]
     return Finding(
         [
-            Lines(f"BLEU by length; trained up to {trained} words",
-            "source words (mean of the group)", "BLEU",
-                  [*curves, Series("sinusoidal, all lengths", words, all_lengths)]),
-            Bars("A phrase moved within its sentence", "cosine of its vectors before and behind",
-                 list(moved), list(moved.values())),
+            Lines(
+                f"BLEU by length; trained up to {trained} words",
+                "source words (mean of the group)",
+                "BLEU",
+                [*curves, Series("sinusoidal, all lengths", words, all_lengths)],
+            ),
+            Bars(
+                "A phrase moved within its sentence",
+                "cosine of its vectors before and behind",
+                list(moved),
+                list(moved.values()),
+            ),
         ],
         (
             f"Trained on sources of up to {trained} words, the longest sentences ({words[-1]:.1f} "
-            f"words) keep "
-            f"{named(kept, '.0%')} of the BLEU of the shortest ({words[0]:.1f} words), where "
-            f"training on all lengths "
-            f"keeps {reference:.0%}: beyond what was trained learned positions are "
+            f"words) keep {named(kept, '.0%')} of the BLEU of the shortest ({words[0]:.1f} "
+            f"words), where training on all lengths keeps {reference:.0%}: beyond what was "
+            "trained learned positions are "
             f"{'worse' if kept['learned'] < kept['sinusoidal'] else 'not worse'} than sinusoids.",
             f"The vectors of a phrase that changes places have a cosine of {named(moved, '.2f')}: "
-            f"positions that "
-            f"only tell distances {'keep' if steadier else 'do not keep'} them the steadiest.",
+            f"positions that only tell distances {'keep' if steadier else 'do not keep'} them the "
+            "steadiest.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
-def show(shop: Workshop) -> Finding:
-    test = shop.texts.test_of("all")
-    trained = shop.texts.short_length()
+def show(study: Study) -> Finding:
+    test = study.texts.test_of("all")
+    trained = study.texts.short_length()
     rows = groups(test.sources, trained)
     scores = {
-        kind: bleu_by_length(shop.result(s).outputs, test, rows) for kind, s in SYSTEMS.items()
+        kind: bleu_by_length(study.result(s).outputs, test, rows) for kind, s in _SYSTEMS.items()
     }
-    short = [test.sources[row] for row in np.concatenate(rows[:2])][: 2 * PHRASES]
-    moved = {kind: likeness_when_moved(shop.translator(s), short) for kind, s in SYSTEMS.items()}
-    reference = bleu_by_length(shop.result(ALL_LENGTHS).outputs, test, rows)
+    short = [test.sources[row] for row in np.concatenate(rows[:2])][: 2 * _PHRASES]
+    moved = {kind: _likeness_when_moved(study.translator(s), short) for kind, s in _SYSTEMS.items()}
+    reference = bleu_by_length(study.result(_ALL_LENGTHS).outputs, test, rows)
     return finding(trained, mean_words(test.sources, rows), scores, reference, moved)
 
 
 CLAIM = Claim(
     "Positions beyond what was trained",
     "Sinusoids reach any length, though beyond the trained one they do not really work; learned "
-    "positions cannot reach "
-    "there at all. And where a phrase stands matters less than what stands beside it.",
+    "positions cannot reach there at all. And where a phrase stands matters less than what stands "
+    "beside it.",
     show,
-    lambda scale: [*SYSTEMS.values(), ALL_LENGTHS],
+    lambda scale: [*_SYSTEMS.values(), _ALL_LENGTHS],
 )

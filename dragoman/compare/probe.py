@@ -1,5 +1,4 @@
-"""Looking into a trained model: what reaches the source's words, what it gets right where, how long
-something takes."""
+"""Probes of a trained model: gradients at the source's words, accuracy by place, time."""
 
 import time
 from collections.abc import Callable, Sequence

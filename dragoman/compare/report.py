@@ -1,5 +1,7 @@
-"""One HTML file with every claim: its words, its figures, what was found. It asks nothing of any
-network."""
+"""One HTML file with every claim: its words, its figures, what was found.
+
+It asks nothing of any network.
+"""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
     style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
     links = "".join(f'<a href="#{c.id}">{c.id} {html.escape(c.title)}</a>' for c in chapters)
     seen = sum(chapter.finding.seen for chapter in chapters)
-    told = "".join(
+    facts_shown = "".join(
         f"<br>{html.escape(name)}: <code>{html.escape(value)}</code>"
         for name, value in facts.items()
     )
@@ -43,7 +45,7 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
 <h1>What the lectures claim, run and drawn</h1>
 <p>Every figure and every number below was computed by this run;
 {seen} of {len(chapters)} claims were seen in it.</p>
-<p class="quiet">Made by dragoman compare.{told}</p>
+<p class="quiet">Made by dragoman compare.{facts_shown}</p>
 <nav aria-label="Claims">{links}</nav>
 {body}
 </body>
@@ -95,10 +97,8 @@ def as_text(table: Table) -> str:
     """The same table for a terminal."""
     rows = [list(table.columns), *map(list, table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if n == 0 else cell.rjust(w)
-            for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+    lines = []
+    for name, *numbers in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *cells]))
+    return "\n".join(lines)

@@ -22,22 +22,23 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from dragoman.compare.figures import Finding
 from dragoman.compare.systems import COMMON, Scale, System
 from dragoman.compare.texts import Texts
 from dragoman.config import Config, make_config, replace
 from dragoman.data.batches import BatchPlan
 from dragoman.data.prepare import Prepared, open_prepared, prepare
-from dragoman.decode.translator import Translator, load
 from dragoman.errors import RunError
 from dragoman.evaluate.metrics import score
 from dragoman.files import storage_errors, write_atomically
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import build_model
 from dragoman.settings import to_tree
 from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.run import train
 
-RESULT, SAID = "result.json", "console.txt"
+_RESULT, _SAID = "result.json", "console.txt"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """A comparison's folder; small, so that processes can be told of it."""
+class Study:
+    """A comparison's folder; small, so that it can be sent to other processes."""
 
     folder: Path
     scale: Scale
@@ -72,13 +73,13 @@ class Workshop:
         return self.folder / "runs" / system.name
 
     def has_result(self, system: System) -> bool:
-        return (self.run_of(system) / RESULT).exists()
+        return (self.run_of(system) / _RESULT).exists()
 
     def result(self, system: System) -> Result:
-        return Result(**json.loads((self.run_of(system) / RESULT).read_text(encoding="utf-8")))
+        return Result(**json.loads((self.run_of(system) / _RESULT).read_text(encoding="utf-8")))
 
-    def translator(self, system: System) -> Translator:
-        return load(self.run_of(system), self.device, "torch")
+    def translator(self, system: System) -> InspectableTranslator:
+        return InspectableTranslator.load(self.run_of(system), self.device, "torch")
 
     def config(self, system: System) -> Config:
         """Without what depends on the number of steps."""
@@ -96,44 +97,44 @@ class Workshop:
         return self.folder / "data" / f"{system.corpus}.{text.vocabulary}.{text.size}{shared}"
 
 
-def prepare_data(shop: Workshop, system: System) -> None:
+def _prepare_data(study: Study, system: System) -> None:
     """Cut the system's text into pieces, unless that was done."""
-    if not shop.data_of(system).exists():
-        prepare(shop.config(system), shop.data_of(system))
+    if not study.data_of(system).exists():
+        prepare(study.config(system), study.data_of(system))
 
 
-def train_system(shop: Workshop, system: System) -> None:
+def _train_system(study: Study, system: System) -> None:
     """Train until the budget is spent, translate the test set, keep the result."""
-    folder = shop.run_of(system)
+    folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
     if not holds_run(folder):
-        write_settings(folder, with_budget(shop, system))
-    with open(folder / SAID, "a", encoding="utf-8") as file:
+        write_settings(folder, _with_budget(study, system))
+    with open(folder / _SAID, "a", encoding="utf-8") as file:
         try:
             console = Console(file=file, width=120, markup=False)
-            finished = train(folder, device=shop.device, resume=True, console=console).finished
+            finished = train(folder, device=study.device, resume=True, console=console).finished
         except RunError as error:
             if "not finite" not in str(error):
                 raise
             # which is an answer too
-            nothing = [""] * len(shop.texts.test_of(system.corpus).sources)
+            nothing = [""] * len(study.texts.test_of(system.corpus).sources)
             _keep(folder, Result(outputs=nothing, failure=str(error)))
             return
     if finished:
-        _keep(folder, measure(shop, system))
+        _keep(folder, measure(study, system))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
-def with_budget(shop: Workshop, system: System) -> Config:
+def _with_budget(study: Study, system: System) -> Config:
     """As many steps as spend the system's share of the budget."""
-    config = shop.config(system)
-    data = open_prepared(config, shop.data_of(system))
-    steps = max(1, round(system.share * shop.scale.flops / flops_per_step(config, data)))
-    every = math.ceil(steps / shop.scale.validations) if data.valid.sources else 0
+    config = study.config(system)
+    data = open_prepared(config, study.data_of(system))
+    steps = max(1, round(system.share * study.scale.flops / _flops_per_step(config, data)))
+    every = math.ceil(steps / study.scale.validations) if data.valid.sources else 0
     return replace(
         config,
         {
-            "data.prepared": str(shop.data_of(system)),
+            "data.prepared": str(study.data_of(system)),
             "training.max_steps": steps,
             "training.warmup_steps": max(1, steps // 10),
             "training.validate_every": every,
@@ -142,7 +143,7 @@ def with_budget(shop: Workshop, system: System) -> Config:
     )
 
 
-def flops_per_step(config: Config, data: Prepared) -> float:
+def _flops_per_step(config: Config, data: Prepared) -> float:
     """The mean over an epoch."""
     store, codec, training = data.train, data.codec, config.training
     model = build_model(config.model, codec.source, codec.target, codec.shared)
@@ -154,11 +155,11 @@ def flops_per_step(config: Config, data: Prepared) -> float:
     return 6.0 * model.multiplications(sources, targets) / sum(1 for _ in plan.epoch(0))
 
 
-def measure(shop: Workshop, system: System) -> Result:
+def measure(study: Study, system: System) -> Result:
     """The finished run's cost and its translations of the test set."""
-    folder = shop.run_of(system)
-    test = shop.texts.test_of(system.corpus)
-    outputs = shop.translator(system)(test.sources)
+    folder = study.run_of(system)
+    test = study.texts.test_of(system.corpus)
+    outputs = study.translator(system)(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     return Result(
@@ -186,56 +187,58 @@ def _validations(log: Path) -> Iterator[tuple[int, float]]:
 
 
 def _keep(folder: Path, result: Result) -> None:
-    with storage_errors(f"writing {folder / RESULT}"):
-        write_atomically(folder / RESULT, json.dumps(asdict(result), ensure_ascii=False).encode())
+    with storage_errors(f"writing {folder / _RESULT}"):
+        write_atomically(folder / _RESULT, json.dumps(asdict(result), ensure_ascii=False).encode())
 
 
-def run_all(shop: Workshop, systems: Iterable[System], jobs: int, console: Console) -> None:
+def run_all(study: Study, systems: Iterable[System], jobs: int, console: Console) -> None:
     """Everything that has no result yet, the dearest first, `jobs` at once."""
-    missing = sorted((s for s in systems if not shop.has_result(s)), key=lambda s: -s.share)
+    missing = sorted((s for s in systems if not study.has_result(s)), key=lambda s: -s.share)
     if not missing:
         return
     started = time.monotonic()
     with _crew(jobs) as at_once:
-        for _ in at_once(prepare_data, shop, {shop.data_of(s): s for s in missing}.values()):
+        for _ in at_once(_prepare_data, study, {study.data_of(s): s for s in missing}.values()):
             pass
         elapsed = time.monotonic() - started
         console.print(
             f"{len(missing)} systems to train, {jobs} at once; preparing their data took "
             f"{elapsed:.0f} s"
         )
-        for done, system in enumerate(at_once(train_system, shop, missing), start=1):
-            if not shop.has_result(system):
+        for done, system in enumerate(at_once(_train_system, study, missing), start=1):
+            if not study.has_result(system):
                 raise RunError(
-                    f"{shop.run_of(system)} was interrupted: give the same command again to go on."
+                    f"{study.run_of(system)} was interrupted: run the command again to continue."
                 )
-            result = shop.result(system)
+            result = study.result(system)
             elapsed = time.monotonic() - started
-            told = (
+            outcome = (
                 result.failure
                 or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
             )
-            console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {told}")
+            console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {outcome}")
 
 
-Work = Callable[[Workshop, System], None]
-AtOnce = Callable[[Work, Workshop, Iterable[System]], Iterator[System]]
+Work = Callable[[Study, System], None]
+_AtOnce = Callable[[Work, Study, Iterable[System]], Iterator[System]]
 
 
 @contextmanager
-def _crew(jobs: int) -> Iterator[AtOnce]:
-    """Something that does a work for many systems and gives each as it is done; with one job, in
-    this process."""
+def _crew(jobs: int) -> Iterator[_AtOnce]:
+    """Something that does a work for many systems and yields each as it is done.
+
+    With one job, it works in this process.
+    """
     if jobs == 1:
         yield _one_by_one
         return
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
 
-        def at_once(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterator[System]:
-            waiting = {pool.submit(work, shop, system): system for system in systems}
+        def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
+            waiting = {pool.submit(work, study, system): system for system in systems}
             for future in as_completed(waiting):
-                if future.exception() is None:  # what fails is told when all others are done
+                if future.exception() is None:  # a failure is reported when all others are done
                     yield waiting[future]
             for future in waiting:
                 future.result()
@@ -247,7 +250,17 @@ def _crew(jobs: int) -> Iterator[AtOnce]:
             raise
 
 
-def _one_by_one(work: Work, shop: Workshop, systems: Iterable[System]) -> Iterator[System]:
+def _one_by_one(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
     for system in systems:
-        work(shop, system)
+        work(study, system)
         yield system
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim: words, the systems that it needs trained, and a function that looks at them."""
+
+    title: str
+    words: str
+    show: Callable[[Study], Finding]
+    systems: Callable[[Scale], Sequence[System]] = lambda scale: ()

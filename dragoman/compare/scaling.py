@@ -10,25 +10,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dragoman.compare.claim import Claim
 from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.data.batches import rng
 
-SCALES: dict[str, Callable[[int], float]] = {
+_SCALES: dict[str, Callable[[int], float]] = {
     "1": lambda d: 1.0,
     "1/√d": lambda d: 1 / math.sqrt(d),
     "1/d": lambda d: 1 / d,
 }
-FEATURES = tuple(2**power for power in range(2, 11))
-KEYS, QUERIES = 32, 200
+_FEATURES = tuple(2**power for power in range(2, 11))
+KEYS, _QUERIES = 32, 200
 
 
 def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:
-    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian, over random
-    queries."""
+    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian.
+
+    The queries are random.
+    """
     draw = rng(5, d)
-    queries, keys = draw.standard_normal((QUERIES, 1, d)), draw.standard_normal((QUERIES, KEYS, d))
+    queries, keys = (
+        draw.standard_normal((_QUERIES, 1, d)),
+        draw.standard_normal((_QUERIES, KEYS, d)),
+    )
     scores = scale * (queries * keys).sum(axis=-1)  # (Q, n)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -42,7 +46,7 @@ def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
     """`measured`: for each scale, entropy and gradient for each number of features."""
     curves = {
         side: [
-            Series(f"scale {name}", FEATURES, [both[side] for both in values])
+            Series(f"scale {name}", _FEATURES, [both[side] for both in values])
             for name, values in measured.items()
         ]
         for side in (0, 1)
@@ -63,25 +67,23 @@ def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
             ),
         ],
         (
-            f"From {FEATURES[0]} to {FEATURES[-1]} features the entropy over {KEYS} keys goes from "
-            f"{plain_first:.2f} "
-            f"to {plain:.2f} bits with unscaled products, from {root_first:.2f} to {root:.2f} with "
-            f"1/√d, and ends at "
-            f"{flat:.2f} with 1/d, where {math.log2(KEYS):.2f} would be no choice at all.",
-            f"At {FEATURES[-1]} features the gradient that comes through is {plain_gradient:.3f} "
-            f"unscaled, "
-            f"{root_gradient:.3f} with 1/√d and {flat_gradient:.3f} with 1/d: the unscaled softmax "
-            f"{'saturates' if saturates else 'does not saturate'}.",
+            f"From {_FEATURES[0]} to {_FEATURES[-1]} features the entropy over {KEYS} keys goes "
+            f"from {plain_first:.2f} to {plain:.2f} bits with unscaled products, from "
+            f"{root_first:.2f} to {root:.2f} with 1/√d, and ends at {flat:.2f} with 1/d, where "
+            f"{math.log2(KEYS):.2f} would be no choice at all.",
+            f"At {_FEATURES[-1]} features the gradient that comes through is {plain_gradient:.3f} "
+            f"unscaled, {root_gradient:.3f} with 1/√d and {flat_gradient:.3f} with 1/d: the "
+            f"unscaled softmax {'saturates' if saturates else 'does not saturate'}.",
         ),
         saturates,
     )
 
 
-def show(shop: Workshop) -> Finding:
+def show(study: Study) -> Finding:
     return finding(
         {
-            name: [spread_and_gradient(d, scale(d)) for d in FEATURES]
-            for name, scale in SCALES.items()
+            name: [spread_and_gradient(d, scale(d)) for d in _FEATURES]
+            for name, scale in _SCALES.items()
         }
     )
 
@@ -89,7 +91,7 @@ def show(shop: Workshop) -> Finding:
 CLAIM = Claim(
     "Dot products need a scale",
     "When vectors grow long their dot products grow large, the softmax saturates and its gradient "
-    "dies; dividing by d "
-    "would be too much, by nothing too little, by the square root of d is about right.",
+    "dies; dividing by d would be too much, by nothing too little, by the square root of d is "
+    "about right.",
     show,
 )

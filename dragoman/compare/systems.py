@@ -1,5 +1,6 @@
-"""What is trained: systems, each a corpus, settings and a share of the budget; and how large a
-comparison is.
+"""What is trained, and how large a comparison is.
+
+A system is a corpus, settings and a share of the budget.
 
 Every system of one comparison stops at the same number of floating-point operations (times its
 share), counted as training counts them: more steps for a cheap model, fewer for a dear one.

@@ -1,23 +1,24 @@
-"""C7: score against training cost, as in table 2 of "Attention Is All You Need", and table 3's
-ablations, small."""
+"""C7: score against training cost, and ablations.
+
+As in tables 2 and 3 of "Attention Is All You Need", small.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman.compare.claim import Claim, listed
-from dragoman.compare.figures import Finding, Lines, Series, Table
+from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.probe import seconds
-from dragoman.compare.runs import Result, Workshop
+from dragoman.compare.runs import Claim, Result, Study
 from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture, variant
-from dragoman.decode.translator import Translator, load
+from dragoman.decode.translator import Translator
 from dragoman.engine.torch_engine import pick_device
 from dragoman.evaluate.metrics import score
 
-MAIN = {name: architecture(name) for name in ARCHITECTURES}
-PEERS = ("rnn", "rnn-attention", "gnmt", "convs2s")
-SECOND = variant("transformer-seed-2", training__seed=2)
+_MAIN = {name: architecture(name) for name in ARCHITECTURES}
+_PEERS = ("rnn", "rnn-attention", "gnmt", "convs2s")
+_SECOND = variant("transformer-seed-2", training__seed=2)
 BASE = variant("base", 0.5)
-ABLATIONS = {
+_ABLATIONS = {
     "1 head": variant("heads-1", 0.5, model__heads=1),
     "16 heads": variant("heads-16", 0.5, model__heads=16),
     "no label smoothing": variant("no-smoothing", 0.5, training__label_smoothing=0.0),
@@ -29,12 +30,12 @@ def larger(scale: Scale) -> System:
     return System("larger", scale.larger, watched=True)
 
 
-def ablations(scale: Scale) -> dict[str, System]:
+def _ablations(scale: Scale) -> dict[str, System]:
     """Those that depend on the base's own sizes too."""
     narrow = {"model.feed_forward_width": scale.settings["model.feed_forward_width"] // 2}
     rates = [rate for rate in (0.0, 0.1, 0.2) if rate != scale.settings["model.dropout"]]
     return (
-        ABLATIONS
+        _ABLATIONS
         | {"half the feed-forward width": System("half-feed-forward", narrow, share=0.5)}
         | {
             f"dropout {rate}": variant(f"dropout-{rate}", 0.5, model__dropout=rate)
@@ -54,13 +55,19 @@ class Row:
         r = self.result
         reached = next((flops for flops, bleu in r.curve if bleu >= target), None)
         return [
-            name, f"{r.bleu:.2f}", f"{r.chrf:.2f}", f"{r.parameters:,}", f"{r.flops:.3g}",
-            f"{r.flops / r.steps:.3g}" if r.steps else "–", f"{reached:.3g}" if reached else "–",
-            f"{r.seconds:.0f}", f"{self.sentences_per_s:.0f}",
-        ]  # fmt: skip
+            name,
+            f"{r.bleu:.2f}",
+            f"{r.chrf:.2f}",
+            f"{r.parameters:,}",
+            f"{r.flops:.3g}",
+            f"{r.flops / r.steps:.3g}" if r.steps else "–",
+            f"{reached:.3g}" if reached else "–",
+            f"{r.seconds:.0f}",
+            f"{self.sentences_per_s:.0f}",
+        ]
 
 
-def table_of(rows: Mapping[str, Row], target: float) -> Table:
+def _table_of(rows: Mapping[str, Row], target: float) -> Table:
     reached = f"FLOPs to BLEU {target:.0f}"
     columns = [
         "system",
@@ -80,21 +87,23 @@ def table_of(rows: Mapping[str, Row], target: float) -> Table:
     )
 
 
-def target_of(rows: Mapping[str, Row]) -> float:
+def _target_of(rows: Mapping[str, Row]) -> float:
     """A validation score that most can reach: half of the best."""
     best = max((bleu for row in rows.values() for _, bleu in row.result.curve), default=0.0)
     return float(int(best / 2))
 
 
 def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]) -> Finding:
-    """`rows`: the architectures by name, then "ensemble" and "larger"; `ablated`: the base with one
-    thing changed."""
+    """`rows`: the architectures by name, then "ensemble" and "larger".
+
+    `ablated`: the base with one thing changed.
+    """
     bleu = {name: row.result.bleu for name, row in rows.items()}
     singles = {name: bleu[name] for name in ARCHITECTURES}
     best = max(singles, key=lambda name: singles[name])
     ahead = bleu["transformer"]
     beaten, unbeaten = (
-        {name: bleu[name] for name in PEERS if (ahead > bleu[name]) == wins}
+        {name: bleu[name] for name in _PEERS if (ahead > bleu[name]) == wins}
         for wins in (True, False)
     )
     sides = {"ahead of": beaten, "not ahead of": unbeaten}
@@ -121,67 +130,69 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
     ]
     return Finding(
         [
-            table_of(rows, target_of(rows)),
-            Lines("The course of training", "training FLOPs", "validation BLEU", curves,
-            log_x=True),
+            _table_of(rows, _target_of(rows)),
+            Lines(
+                "The course of training", "training FLOPs", "validation BLEU", curves, log_x=True
+            ),
             changes,
         ],
         (
             f"At {rows['transformer'].result.flops:.3g} training FLOPs each, the Transformer "
-            f"reaches {ahead:.1f} BLEU, "
-            f"{', '.join(places)}; the best architecture at this cost is {best} with "
-            f"{singles[best]:.1f}, an ensemble "
-            f"of two Transformers at {rows['ensemble'].result.flops:.3g} FLOPs has "
-            f"{bleu['ensemble']:.1f}, and a "
-            f"larger one at the same cost {bleu['larger']:.1f}.",
+            f"reaches {ahead:.1f} BLEU, {', '.join(places)}; the best architecture at this cost "
+            f"is {best} with {singles[best]:.1f}, an ensemble of two Transformers at "
+            f"{rows['ensemble'].result.flops:.3g} FLOPs has {bleu['ensemble']:.1f}, and a larger "
+            f"one at the same cost {bleu['larger']:.1f}.",
             f"Of the changes to the Transformer, {worst} costs the most "
             f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); in the table "
-            f"seconds were taken with "
-            f"other runs beside, sentences per second alone.",
+            "seconds were taken with other runs beside, sentences per second alone.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
-def speed(shop: Workshop, translator: Translator) -> float:
+def _speed(study: Study, translator: Translator) -> float:
     """Sentences translated in a second, alone on the machine."""
-    some = shop.texts.test_of("all").sources[: shop.scale.timed_sentences]
-    return len(some) / seconds(lambda: translator(some), pick_device(shop.device), 1)
+    some = study.texts.test_of("all").sources[: study.scale.timed_sentences]
+    return len(some) / seconds(lambda: translator(some), pick_device(study.device), 1)
 
 
-def show(shop: Workshop) -> Finding:
-    systems = {**MAIN, "larger": larger(shop.scale)}
-    rows = {name: _row(shop, system) for name, system in systems.items()}
-    rows["ensemble"] = ensemble(shop, [MAIN["transformer"], SECOND])
-    ablated = {name: shop.result(system) for name, system in ablations(shop.scale).items()}
-    return finding(rows, shop.result(BASE), ablated)
+def show(study: Study) -> Finding:
+    systems = {**_MAIN, "larger": larger(study.scale)}
+    rows = {name: _row(study, system) for name, system in systems.items()}
+    rows["ensemble"] = ensemble(study, [_MAIN["transformer"], _SECOND])
+    ablated = {name: study.result(system) for name, system in _ablations(study.scale).items()}
+    return finding(rows, study.result(BASE), ablated)
 
 
-def _row(shop: Workshop, system: System) -> Row:
-    result = shop.result(system)
-    return Row(result, 0.0 if result.failure else speed(shop, shop.translator(system)))
+def _row(study: Study, system: System) -> Row:
+    result = study.result(system)
+    return Row(result, 0.0 if result.failure else _speed(study, study.translator(system)))
 
 
-def ensemble(shop: Workshop, members: Sequence[System]) -> Row:
+def ensemble(study: Study, members: Sequence[System]) -> Row:
     """Their probabilities averaged, their costs summed."""
-    test = shop.texts.test_of("all")
-    results = [shop.result(member) for member in members]
-    together = load(",".join(str(shop.run_of(member)) for member in members), shop.device, "torch")
+    test = study.texts.test_of("all")
+    results = [study.result(member) for member in members]
+    together = Translator.load(
+        ",".join(str(study.run_of(member)) for member in members), study.device, "torch"
+    )
     outputs = together(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     total = Result(
-        parameters=sum(r.parameters for r in results), steps=sum(r.steps for r in results),
-        flops=sum(r.flops for r in results), seconds=sum(r.seconds for r in results), bleu=bleu,
+        parameters=sum(r.parameters for r in results),
+        steps=sum(r.steps for r in results),
+        flops=sum(r.flops for r in results),
+        seconds=sum(r.seconds for r in results),
+        bleu=bleu,
         chrf=chrf,
-    )  # fmt: skip
-    return Row(total, speed(shop, together))
+    )
+    return Row(total, _speed(study, together))
 
 
 CLAIM = Claim(
     "Score against training cost",
     "At the same training cost the Transformer beats recurrent and convolutional systems, and an "
-    "ensemble, at the cost "
-    "of all its members, is better still.",
+    "ensemble, at the cost of all its members, is better still.",
     show,
-    lambda scale: [*MAIN.values(), SECOND, larger(scale), BASE, *ablations(scale).values()],
+    lambda scale: [*_MAIN.values(), _SECOND, larger(scale), BASE, *_ablations(scale).values()],
 )

@@ -23,8 +23,8 @@ from dragoman.text.doctor import is_usable
 from dragoman.text.parallel import read_pairs
 
 Files = tuple[str, str]
-SHORT_SHARE = 0.5  # of the pairs are short
-TASKS: dict[str, Callable[[Scale], Pairs]] = {
+_SHORT_SHARE = 0.5  # of the pairs are short
+_TASKS: dict[str, Callable[[Scale], Pairs]] = {
     "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
     "lookup": lambda scale: lookup_pairs(
         scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits
@@ -53,7 +53,7 @@ class Texts:
 
     def test_of(self, corpus: str) -> Sentences:
         """What a system that was trained on this corpus is tested on."""
-        return self.sentences(f"{corpus}.test" if corpus in TASKS else "test")
+        return self.sentences(f"{corpus}.test" if corpus in _TASKS else "test")
 
     def write(self, given: Given, scale: Scale, names: Iterable[str]) -> None:
         """Those that are wanted and not there yet, and the test and validation sets."""
@@ -62,8 +62,8 @@ class Texts:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in wanted:
-            if name in TASKS:
-                pairs = TASKS[name](scale)
+            if name in _TASKS:
+                pairs = _TASKS[name](scale)
                 self._put(f"{name}.test", pairs[: scale.test_pairs])
                 self._put(name, pairs[scale.test_pairs :])
         if "all" in wanted:
@@ -80,7 +80,7 @@ class Texts:
     def short_length(self) -> int:
         """Words of a source up to which a pair is called short: the median."""
         lengths = [len(source.split()) for source in self.sentences("all").sources]
-        return int(np.quantile(lengths, SHORT_SHARE))
+        return int(np.quantile(lengths, _SHORT_SHARE))
 
     def _write_corpus(self, given: Given, scale: Scale) -> None:
         """The corpus and its held-out parts; no pair to train on shares a sentence with them."""
@@ -94,9 +94,7 @@ class Texts:
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
             self._put(name, held_out)
         if not pairs:
-            raise CorpusError(
-                "there are too few pairs to compare systems on: give a larger corpus."
-            )
+            raise CorpusError("there are too few pairs to compare systems: use a larger corpus.")
         self._put("all", pairs)  # last: where it stands, the others do
 
     def _put(self, name: str, pairs: Pairs) -> None:

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dragoman.compare.claim import Claim, named
-from dragoman.compare.figures import Bars, Finding, Lines, Series
+from dragoman.compare.figures import Bars, Finding, Lines, Series, named
 from dragoman.compare.length import bleu_by_length
-from dragoman.compare.runs import Workshop
+from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
 
-CUTS = {
+_CUTS = {
     "words": System("words", WORDS_AS_PIECES),
     "BPE": architecture("transformer"),
     "characters": System("characters", {"text.vocabulary": "character"}),
@@ -20,34 +19,39 @@ CUTS = {
 def finding(
     scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]], unknown: float
 ) -> Finding:
-    """BLEU over all; of sources without and with a word that the word vocabulary lacks, whose share
-    is `unknown`."""
+    """BLEU over all sources, and over those without and with an unknown word.
+
+    `unknown` is the share of sources with a word that the word vocabulary lacks.
+    """
     lost = {name: without - with_ for name, (without, with_) in apart.items()}
     seen = scores["BPE"] > scores["words"] and lost["words"] > lost["BPE"]
     return Finding(
         [
             Bars("BLEU by what text is cut into", "BLEU", list(scores), list(scores.values())),
-            Lines("Sentences without and with an unknown word", "0: without, 1: with", "BLEU",
-                  [Series(name, [0, 1], values) for name, values in apart.items()]),
+            Lines(
+                "Sentences without and with an unknown word",
+                "0: without, 1: with",
+                "BLEU",
+                [Series(name, [0, 1], values) for name, values in apart.items()],
+            ),
         ],
         (
             f"With {unknown:.0%} of the test sentences holding a word that the word vocabulary "
-            f"lacks, BLEU is "
-            f"{named(scores)} at the same cost.",
+            f"lacks, BLEU is {named(scores)} at the same cost.",
             f"From sentences without such a word to those with one, BLEU drops by {named(lost)}: "
-            f"unknown words "
-            f"{'hurt' if seen else 'do not hurt'} the word vocabulary more than pieces.",
+            f"unknown words {'hurt' if seen else 'do not hurt'} the word vocabulary more than "
+            "pieces.",
         ),
         seen,
-    )  # fmt: skip
+    )
 
 
-def show(shop: Workshop) -> Finding:
-    test = shop.texts.test_of("all")
-    codec = shop.translator(CUTS["words"]).codec
+def show(study: Study) -> Finding:
+    test = study.texts.test_of("all")
+    codec = study.translator(_CUTS["words"]).codec
     lacks = np.array([codec.source.unk in ids for ids in codec.encode_source(test.sources)])
     rows = [np.flatnonzero(~lacks), np.flatnonzero(lacks)]
-    results = {name: shop.result(system) for name, system in CUTS.items()}
+    results = {name: study.result(system) for name, system in _CUTS.items()}
     apart = {name: bleu_by_length(result.outputs, test, rows) for name, result in results.items()}
     return finding(
         {name: result.bleu for name, result in results.items()},
@@ -59,8 +63,7 @@ def show(shop: Workshop) -> Finding:
 CLAIM = Claim(
     "Unknown words hurt",
     "A vocabulary of words has no answer to a word that it does not hold; byte-pair encoding, "
-    "between words and "
-    "characters, leaves none unknown.",
+    "between words and characters, leaves none unknown.",
     show,
-    lambda scale: [*CUTS.values()],
+    lambda scale: [*_CUTS.values()],
 )

@@ -1,1 +1,1 @@
-"""Doors to other systems: ONNX graphs for the fast CPU engine, CTranslate2, Hugging Face."""
+"""Converters: the fast ONNX engine for CPUs, CTranslate2, Hugging Face."""

@@ -1,5 +1,6 @@
-"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens, the SentencePiece models
-beside it.
+"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens.
+
+The SentencePiece models are beside it.
 
 Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as
 `Codec.encode_source` makes them.
@@ -12,13 +13,13 @@ import numpy as np
 
 from dragoman.bundle import Bundle
 from dragoman.config import ModelConfig
-from dragoman.convert.known import refuse_unknown
+from dragoman.convert.marian import refuse_unknown
 from dragoman.errors import needs_package
 from dragoman.files import storage_errors, write_atomically
-from dragoman.model.sinusoids import sinusoids
-from dragoman.text.codec import LANGUAGES_FILE
+from dragoman.plain_weights import sinusoids
+from dragoman.text.languages import LANGUAGES_FILE
 
-LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer
+_LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer
 
 
 def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
@@ -66,7 +67,7 @@ def _stack(
     spec.scale_embeddings = True
     table = weights.get(f"{side}_embedding.positions.table")
     spec.position_encodings.encodings = (
-        sinusoids(LONGEST, config.width, config.positions.base) if table is None else table
+        sinusoids(_LONGEST, config.width, config.positions.base) if table is None else table
     )
     if config.norm == "pre":
         _norm(spec.layer_norm, weights, f"{name}_norm")

@@ -4,7 +4,8 @@ MarianMT keeps the sines of its positions in the first half of a vector's featur
 in the second; here they take turns. A model does not care about the order of its features, so they
 are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
 projections, the outputs of those that add to the stream. Queries, keys and values have a matrix
-each there, and lie in one here.
+each there, and lie in one here. Pegasus (in `transformers`) is MarianMT with the norm before each
+sublayer and one behind the last layer of each side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, beyond_plain
+from dragoman.errors import ConversionError
 from dragoman.plain_weights import Shape, plain_weights
 
 
@@ -34,8 +36,10 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def parts(encoder_layers: int, decoder_layers: int) -> Iterator[Part]:
-    for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
+def _parts(config: ModelConfig) -> Iterator[Part]:
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        if config.norm == "pre":  # Pegasus
+            yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
             for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
@@ -56,7 +60,7 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     """The shapes of the layers' weights there."""
     ours = dict(plain_weights(config, 0, 0, shared=True))
     theirs = dict[str, Shape]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in _parts(config):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
@@ -69,19 +73,18 @@ def layers_from_marian(
     """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
     order = interleaved(config.width)
     ours = dict[str, list[np.ndarray]]()
-    for part in parts(config.encoder_layers, config.decoder_layers):
+    for part in _parts(config):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
     return {name: np.concatenate(arrays) for name, arrays in ours.items()}
 
 
-def layers_to_marian(
-    ours: Mapping[str, np.ndarray], encoder_layers: int, decoder_layers: int, width: int
-) -> dict[str, np.ndarray]:
+def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+    width = config.width
     order = np.argsort(interleaved(width))
     theirs = {}
-    for part in parts(encoder_layers, decoder_layers):
+    for part in _parts(config):
         rows = (
             slice(None)
             if part.third is None
@@ -91,3 +94,11 @@ def layers_to_marian(
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
     return theirs
+
+
+def refuse_unknown(config: ModelConfig, system: str) -> None:
+    """Let only the plain Transformer through: nobody else has the variants."""
+    if reasons := beyond_plain(config):
+        raise ConversionError(
+            f"{system} supports only the plain Transformer; this model has {', '.join(reasons)}."
+        )

@@ -1,7 +1,8 @@
-"""A bundle as a MarianMT folder, which `transformers` loads.
+"""A bundle as a folder that `transformers` loads.
 
 MarianMT is the Transformer with the norm behind the sublayer, sinusoidal positions, and one matrix
-for all embeddings and the output; a model that differs is refused.
+for all embeddings and the output. Pegasus is the same with the norm before the sublayer. A model
+that differs from both is refused.
 """
 
 import json
@@ -11,35 +12,47 @@ import numpy as np
 import torch
 
 from dragoman.bundle import Bundle
-from dragoman.convert.known import refuse_unknown
-from dragoman.convert.marian import interleaved, layers_to_marian
+from dragoman.convert.marian import interleaved, layers_to_marian, refuse_unknown
 from dragoman.errors import ConversionError, needs_package
 from dragoman.files import storage_errors, write_atomically
+from dragoman.text.languages import LANGUAGES_FILE
 
-LONGEST = 512  # positions that MarianMT keeps in a table
+_LONGEST = 512  # positions that they keep in a table
 
 
 def to_huggingface(bundle: Bundle, folder: Path) -> None:
     with needs_package("transformers", "convert"):
-        from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
-    _refuse_what_marian_cannot(bundle)
+        from transformers import (
+            GenerationConfig,
+            MarianConfig,
+            MarianMTModel,
+            MarianTokenizer,
+            PegasusConfig,
+            PegasusForConditionalGeneration,
+        )
+    _refuse_what_they_cannot(bundle)
     config = bundle.config.model
+    make_config, make_model = (
+        (MarianConfig, MarianMTModel)
+        if config.norm == "post"
+        else (PegasusConfig, PegasusForConditionalGeneration)
+    )
     target = bundle.codec.target
     weights = bundle.float_weights()
-    theirs = layers_to_marian(weights, config.encoder_layers, config.decoder_layers, config.width)
+    theirs = layers_to_marian(weights, config)
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
     theirs["final_logits_bias"] = weights.get(
         "output.bias", np.zeros(len(target), dtype=np.float32)
     )[None]
-    shape = MarianConfig(
+    shape = make_config(
         vocab_size=len(target), d_model=config.width, activation_function=config.activation,
         encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers,
         encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
         encoder_ffn_dim=config.feed_forward_width, decoder_ffn_dim=config.feed_forward_width,
-        dropout=config.dropout, max_position_embeddings=LONGEST, scale_embedding=True,
+        dropout=config.dropout, max_position_embeddings=_LONGEST, scale_embedding=True,
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
-    model = MarianMTModel(shape)
+    model = make_model(shape)
     missing, unexpected = model.load_state_dict(
         {n: torch.from_numpy(a) for n, a in theirs.items()}, strict=False
     )
@@ -51,7 +64,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         model.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     decoding = bundle.config.decoding
     model.generation_config = GenerationConfig(
-        num_beams=decoding.beam, max_length=LONGEST,
+        num_beams=decoding.beam, max_length=_LONGEST,
         bad_words_ids=[[i] for i in sorted({*target.never})],
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
@@ -62,27 +75,26 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
                 for side in ("source.spm", "target.spm") if name == "shared.spm" else (name,):
                     write_atomically(folder / side, raw)
         write_atomically(folder / "vocab.json", json.dumps(target.ids, ensure_ascii=False).encode())
+        write_atomically(folder / LANGUAGES_FILE, bundle.codec.languages.to_bytes())
         paths = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
         MarianTokenizer(*paths).save_pretrained(folder)
 
 
-def _refuse_what_marian_cannot(bundle: Bundle) -> None:
+def _refuse_what_they_cannot(bundle: Bundle) -> None:
     config, codec = bundle.config.model, bundle.codec
-    refuse_unknown(config, "MarianMT")
+    refuse_unknown(config, "Hugging Face")
+    vocabularies = "one vocabulary" if codec.shared else "two vocabularies"
     reasons = {
         f"text.vocabulary={bundle.config.text.vocabulary}": bundle.config.text.vocabulary == "word",
-        f"model.norm={config.norm}": config.norm != "post",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,
-        f"model.tied={config.tied} with "
-        f"{'one vocabulary' if codec.shared else 'two vocabularies'}": (
+        f"model.tied={config.tied} with {vocabularies}": (
             config.tied not in ("all", "auto") or (config.tied == "auto" and not codec.shared)
         ),
     }
     for reason, true in reasons.items():
         if true:
             raise ConversionError(
-                f"MarianMT is a post-norm Transformer with sinusoidal positions and one embedding "
-                f"for both languages; "
-                f"this model has {reason}."
+                "MarianMT and Pegasus are Transformers with sinusoidal positions and one embedding "
+                f"for both languages; this model has {reason}."
             )

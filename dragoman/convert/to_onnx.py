@@ -1,5 +1,6 @@
-"""A bundle made for the ONNX engine: checked to be one that it runs, with its matrices in int8
-where wanted.
+"""A bundle made for the ONNX engine, with its matrices in int8 if asked for.
+
+It is checked to be one that the engine runs.
 
 The engine runs any bundle of a plain Transformer; this one says that it is meant for it.
 """
@@ -16,7 +17,7 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
     """The bundle for the ONNX engine; with `int8`, its matrices are stored in int8."""
     if reasons := beyond_graphs(bundle.config.model):
         raise ConversionError(
-            f"the ONNX engine knows the plain Transformer alone; this model has "
+            "the ONNX engine supports only the plain Transformer; this model has "
             f"{', '.join(reasons)}."
         )
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights

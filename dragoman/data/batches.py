@@ -1,5 +1,6 @@
-"""Batches of similar lengths under a budget of target tokens, as a pure function of (seed, epoch,
-step).
+"""Batches of similar lengths, as a pure function of (seed, epoch, step).
+
+A budget of target tokens limits them.
 
 Each epoch shuffles the pairs and cuts them into windows; a window is sorted by length (ties stay
 shuffled), cut into batches, and those are shuffled. Resuming therefore restores a position, not a
@@ -18,7 +19,7 @@ import numpy as np
 from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
 
-WINDOW = 2**18
+_WINDOW = 2**18
 """Pairs that are sorted by length together."""
 
 
@@ -71,8 +72,10 @@ def make_batch(
 
 
 def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.ndarray) -> Batch:
-    """A batch that another rank computes: lengths alone, no ids. `target_lengths` without the
-    ends."""
+    """A batch that another rank computes: lengths alone, no ids.
+
+    `target_lengths` without the ends.
+    """
     none = np.zeros((len(indices), 0), dtype=np.int64)
     return Batch(
         none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices
@@ -80,8 +83,10 @@ def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.
 
 
 def idle(source: Vocabulary, target: Vocabulary) -> Batch:
-    """A pass through a model for a rank without work: a sentence of nothing, which counts for
-    nothing."""
+    """A pass through a model for a rank without work.
+
+    It is an empty sentence that counts for nothing.
+    """
     nothing = collate([[source.eos]], [[]], source, target)
     return replace(
         nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64)
@@ -167,8 +172,10 @@ class Position:
 
 
 class BatchPlan:
-    """Which pairs make up which batch. `mixture`: how often the pairs of each corpus are seen in an
-    epoch."""
+    """Which pairs make up which batch.
+
+    `mixture`: how often the pairs of each corpus are seen in an epoch.
+    """
 
     def __init__(
         self,
@@ -177,7 +184,7 @@ class BatchPlan:
         batch_tokens: int,
         seed: int,
         mixture: Mixture | None = None,
-        window: int = WINDOW,
+        window: int = _WINDOW,
     ):
         self._source, self._target = source_lengths, target_lengths
         self._budget, self._seed = batch_tokens, seed
@@ -196,7 +203,7 @@ class BatchPlan:
         sources, targets = self._source[pairs], self._target[pairs] + 1
         by_length = np.lexsort((sources, targets))
         pairs = pairs[by_length]
-        batches = cut(targets[by_length], self._budget)
+        batches = _cut(targets[by_length], self._budget)
         return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
 
     def epoch(self, epoch: int) -> Iterator[np.ndarray]:
@@ -208,8 +215,10 @@ class BatchPlan:
         return self.window(position.epoch, position.window)[position.batch]
 
     def from_position(self, position: Position) -> Iterator[tuple[Position, np.ndarray]]:
-        """Batches without end, each with the position behind it. The next window is made while this
-        one is used."""
+        """Batches without end, each with the position behind it.
+
+        The next window is made while this one is used.
+        """
         epoch, window, start = position.epoch, position.window, position.batch
         with ThreadPoolExecutor(1, "windows") as ahead:
             coming = ahead.submit(self.window, epoch, window)
@@ -230,10 +239,10 @@ class BatchPlan:
                 epoch, window, start = following.epoch, following.window, 0
 
 
-def cut(lengths: np.ndarray, budget: int) -> list[slice]:
+def _cut(lengths: np.ndarray, budget: int) -> list[slice]:
     """Neighbours grouped so that no group's sum passes the budget (unless one alone does).
 
-    >>> cut(np.array([3, 3, 3, 9]), 6)
+    >>> _cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     ends = np.cumsum(lengths)
@@ -265,8 +274,7 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
 def micro_batches(
     source_lengths: np.ndarray, target_lengths: np.ndarray, budget: int
 ) -> list[slice]:
-    """A step's pairs cut so that the padded positions of both sides together stay within the
-    budget.
+    """A step's pairs cut so that the padded positions of both sides fit the budget.
 
     The rows of a batch are sorted, so the last of a group is nearly its longest.
     """

@@ -1,5 +1,6 @@
-"""What `prepare` does to sentences, on all cores: copying lines, looking at them, counting words,
-text to ids.
+"""What `prepare` does to sentences, on all cores.
+
+It copies lines, looks at them, counts words, and turns text into ids.
 
 Each step is a function of a range of sentences, whose text it finds in the folder of the store. So
 hardly anything but results travels between processes, and memory holds the ranges under way and
@@ -29,7 +30,7 @@ from dragoman.text.parallel import is_packed, no_tab, read_blocks, shards
 from dragoman.text.subword import Flat, count_words
 
 SENTENCES_AT_ONCE = 10_000
-BYTES_AT_ONCE = 2**21
+_BYTES_AT_ONCE = 2**21
 BYTES_FOR_PROCESSES = 8 * 2**20  # of plain text; less is encoded before processes have started
 _RATIO = 4  # how many times larger a packed text is, about
 _BYTE = np.dtype(np.uint8)
@@ -46,8 +47,10 @@ class Span(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A file to copy, and where its lines go: as they are into one place, or the columns of a .tsv
-    into several."""
+    """A file to copy, and where its lines go.
+
+    A plain file goes to one place, the columns of a .tsv to several.
+    """
 
     file: str
     places: tuple[Path, ...]
@@ -59,25 +62,25 @@ def spans_of(folder: Path, side: Side) -> Iterator[Span]:
     first = side.first
     last = side.first + side.sentences
     while first < last:
-        fitting = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
+        fitting = int(np.searchsorted(starts, starts[first] + _BYTES_AT_ONCE, side="right")) - 1
         end = max(first + 1, min(last, fitting, first + SENTENCES_AT_ONCE))
         yield Span(folder, first, end)
         first = end
 
 
-def read_span(span: Span) -> list[str]:
+def _read_span(span: Span) -> list[str]:
     """The sentences as they stand in the store, carriage returns and all."""
     rows = Rows(span.folder, TEXT, _BYTE)
     text = rows.values[rows.starts[span.first] : rows.starts[span.last]].tobytes().decode()
     return text.split("\n")[:-1]
 
 
-def sentences_of(span: Span) -> list[str]:
-    texts = read_span(span)
+def _sentences_of(span: Span) -> list[str]:
+    texts = _read_span(span)
     return [*map(line_of, texts)] if any("\r" in text for text in texts) else texts
 
 
-def copy_lines(lines: Lines) -> int:
+def _copy_lines(lines: Lines) -> int:
     """Check and copy a file; the number of its lines."""
     writers = [RowsWriter(place.parent, place.name) for place in lines.places]
     number = 0
@@ -92,8 +95,10 @@ def copy_lines(lines: Lines) -> int:
 
 
 def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The first two columns of some lines, each as lines of its own; the second keeps a carriage
-    return at the end."""
+    """The first two columns of some lines, each as lines of its own.
+
+    The second keeps a carriage return at the end.
+    """
     rows = [line.split(b"\t") for line in block.split(b"\n")[:-1]]
     for number, row in enumerate(rows, start=before + 1):
         if len(row) < 2:
@@ -111,7 +116,7 @@ def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.n
 
 def look_at(span: Span) -> np.ndarray:
     """What the doctor sees in each sentence by itself."""
-    texts = read_span(span)
+    texts = _read_span(span)
     if not any("\r" in text for text in texts):
         return look(texts)
     return look([*map(line_of, texts)], [text.endswith("\r") for text in texts])
@@ -119,17 +124,19 @@ def look_at(span: Span) -> np.ndarray:
 
 def count_in(span: Span, rows: np.ndarray, normalisation: str) -> "Counter[str]":
     """The words of some of these sentences."""
-    texts = sentences_of(span)
+    texts = _sentences_of(span)
     return count_words((without_mark(texts[row]) for row in rows), normalisation)
 
 
 def encode(span: Span, codec: Codec, target: bool) -> Flat:
-    return codec.encode_sides(sentences_of(span), target)
+    return codec.encode_sides(_sentences_of(span), target)
 
 
 class Workers:
-    """Calls functions on all cores, as processes, and gives their results in order; or here, one
-    after the other."""
+    """Calls functions on all cores, as processes, and yields their results in order.
+
+    Without processes it calls them here, one after the other.
+    """
 
     def __init__(self, processes: bool):
         self._cores = os.cpu_count() or 1
@@ -164,21 +171,26 @@ class Workers:
                 yield under_way.popleft().result()
         except BrokenProcessPool:
             raise RunError(
-                "a process that prepares text was killed, perhaps for want of memory. Start again."
+                "a process that prepares text was killed, perhaps because memory ran out. Start "
+                "again."
             ) from None
 
     def copy(self, files: Iterable[Lines]) -> Iterator[int]:
-        """Copy lines; how many each file has. What is not a plain file may be open in this process
-        alone."""
+        """Copy lines; how many each file has.
+
+        What is not a plain file may be open in this process alone.
+        """
         for here, some in groupby(files, key=lambda lines: not Path(lines.file).is_file()):
             calls = ((lines,) for lines in some)
-            yield from starmap(copy_lines, calls) if here else self.map(copy_lines, calls)
+            yield from starmap(_copy_lines, calls) if here else self.map(_copy_lines, calls)
 
     def encode(
         self, spans: Iterable[Span], codec: Codec, target: bool, folder: Path, kind: str
     ) -> Iterator[Flat]:
-        """The ids of sentences. Processes read the codec (of that kind) from its files in the
-        folder, once."""
+        """The ids of sentences.
+
+        Processes read the codec (of that kind) from its files in the folder, once.
+        """
         if self._executor is None:
             return self.map(encode, ((span, codec, target) for span in spans))
         return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))

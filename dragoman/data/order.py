@@ -1,5 +1,6 @@
-"""Orders of millions of pairs that are computed, not kept: what stands at a place follows from the
-place and some keys.
+"""Orders of millions of pairs that are computed, not stored.
+
+What stands at a place follows from the place and some keys.
 
 A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below 4^h: a number is two
 halves, and each round adds to one half (by XOR) a hash of the other. Numbers that leave the range
@@ -15,8 +16,9 @@ ROUNDS = 6
 
 
 def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
-    """What stands at these places when the numbers below `size` are shuffled as the keys (ROUNDS,
-    uint64) say.
+    """What stands at these places when the numbers below `size` are shuffled.
+
+    The keys (ROUNDS, uint64) say how.
 
     >>> keys = np.arange(ROUNDS, dtype=np.uint64)
     >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
@@ -48,8 +50,9 @@ def _hashed(numbers: np.ndarray) -> np.ndarray:
 def mixing_weights(
     sizes: Sequence[int], weights: Sequence[float], temperature: float
 ) -> list[float]:
-    """How often each corpus' pairs are seen in an epoch: shares of visits n become as
-    n^(1/temperature) wants them.
+    """How often each corpus' pairs are seen in an epoch.
+
+    Shares of visits n become those that n^(1/temperature) asks for.
 
     >>> mixing_weights([900, 100], [1.0, 1.0], 2.0)
     [0.8333333333333334, 2.5]
@@ -63,8 +66,9 @@ def mixing_weights(
 
 
 class Mixture:
-    """The visits of an epoch: corpora one after the other, each passed through as often as its
-    weight says.
+    """The visits of an epoch: corpora one after the other.
+
+    Each is passed through as often as its weight says.
 
     What a weight leaves over beyond whole passes is a part of a pass, and which pairs are in it
     depends on the keys.

@@ -33,9 +33,11 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """One array, so that it travels in one piece: source ids, their positions; target_in, their
-    positions, target_out (-1: filling); where sources start, where targets start. `shape.sizes`
-    tells where to cut."""
+    """One array, so that it travels in one piece; `shape.sizes` says where to cut it.
+
+    It holds source ids and their positions; target_in, their positions, target_out (-1: filling);
+    where sources start, where targets start.
+    """
 
     shape: Shape
     ints: np.ndarray  # int32
@@ -99,7 +101,9 @@ def _filled(lengths: np.ndarray, total: int, longest: int) -> np.ndarray:
 
 def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
     """Where each sentence starts, and where the last ends; empty sentences behind it.
-    (sentences+1,)"""
+
+    (sentences+1,)
+    """
     starts = np.full(sentences + 1, lengths.sum())
     starts[0] = 0
     starts[1 : len(lengths) + 1] = lengths.cumsum()

@@ -1,5 +1,6 @@
-"""From text files to what training reads: languages, a held-out validation set, a codec, a store of
-ids.
+"""From text files to what training reads.
+
+That is languages, a held-out validation set, a codec, and a store of ids.
 
 Each file is read, looked at and encoded once, however many corpora it is part of. In order:
 
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
 from dragoman.data.encoding import (
     Lines,
     Span,
@@ -55,7 +56,8 @@ from dragoman.data.store import (
 )
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
 from dragoman.settings import read_toml
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.alignment import find_alarms, places_of_blocks
+from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
     Report,
@@ -66,7 +68,9 @@ from dragoman.text.doctor import (
     normalised,
     observe,
 )
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import (
+    Pair,
     language_of,
     languages_of_tsv,
     paired_shards,
@@ -76,12 +80,12 @@ from dragoman.text.parallel import (
 )
 from dragoman.text.repeats import Repeats
 
-HELD_OUT_SHARE = 0.05
+_HELD_OUT_SHARE = 0.05
 SENTENCES_TO_LEARN_FROM = 1_000_000
-BLOCK = 2**20  # sentences or pairs at once
-SETTINGS = "prepared.toml"
+_BLOCK = 2**20  # sentences or pairs at once
+_SETTINGS = "prepared.toml"
 _BYTE = np.dtype(np.uint8)
-_DRAWN = np.dtype([("lot", np.float64), ("corpus", np.int64), ("line", np.int64)])
+_DRAWN = np.dtype([("draw", np.float64), ("corpus", np.int64), ("line", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,10 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
-    """Read, check, hold out, learn pieces (unless a codec is given), encode, write; then open what
-    was written."""
+    """Read, check, hold out, learn pieces (unless a codec is given), encode, write.
+
+    Then open what was written.
+    """
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -138,7 +144,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
 def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     """All that a prepared folder holds."""
     corpora = name_languages(config.data.corpora)
-    languages = languages_of(corpora)
+    languages = _languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
@@ -148,9 +154,10 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         text = _copy(corpora, aside, workers)
         looks = _look(text, aside / "looks", workers)
         reports, valid = _examine(corpora, text, looks, config)
+        alarms = _alarms(corpora, text)
         if not sum(report.usable for report in reports):
             raise CorpusError(
-                f"{', '.join(c.source for c in corpora)}: there is no pair to train on."
+                f"{', '.join(c.source for c in corpora)}: there are no pairs to train on."
             )
         held_out = _find(
             [*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks
@@ -159,7 +166,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         if not in_training.any():
             raise CorpusError(
                 f"{corpora[0].source}: no pair is left to train on: all share a sentence with "
-                f"those held out."
+                "those held out."
             )
         if codec is None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
@@ -170,12 +177,11 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         corpora, text, looks, held_out, codec, config.data.max_length
     )
     (aside / "looks").unlink()
-    notes = _notes(corpora, reports, kept_out, len(valid.sources), config)
+    notes = alarms + _notes(corpora, reports, kept_out, len(valid.sources), config)
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the "
-            f"longest {longest:,}) "
-            f"are kept out of training"
+            f"longest {longest:,}) are kept out of training"
         )
     facts = {
         "too_long": too_long,
@@ -183,7 +189,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         "valid": [valid.sources, valid.targets, valid.tos],
     }
     (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
-    (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
+    (aside / _SETTINGS).write_text(write_toml(config), encoding="utf-8")
 
 
 def _notes(
@@ -193,33 +199,62 @@ def _notes(
     drawn: int,
     config: Config,
 ) -> list[str]:
-    """What is wrong with the corpora, and how many pairs of each were held out, of which so many
-    for validation."""
+    """What is wrong with the corpora, and how many pairs of each were held out.
+
+    Both directions of the same two files have the same troubles, which are reported once.
+    """
+    told = _once(corpora)
     notes = [
-        f"{c.source}: {finding}"
-        for c, r in zip(corpora, reports, strict=True)
-        for finding in r.findings
+        f"{corpora[row].source}: {finding}" for row in told for finding in reports[row].findings
     ]
     if config.data.exclude:
         notes += [
-            f"{corpus.source}: {count:,} pairs share a sentence with data.exclude, and are left out"
-            for corpus, count in zip(corpora, kept_out, strict=True) if count
-        ]  # fmt: skip
+            f"{corpora[row].source}: {kept_out[row]:,} pairs share a sentence with data.exclude, "
+            f"and are left out"
+            for row in told
+            if kept_out[row]
+        ]
     elif shared := sum(kept_out) - drawn:
         notes.append(
             f"{shared:,} more pairs share a sentence with those held out for validation, and are "
-            f"left out"
+            "left out"
         )
+    return notes
+
+
+def _once(corpora: tuple[Corpus, ...]) -> list[int]:
+    """The numbers of the corpora whose two files have not come before, in either order."""
+    seen = [frozenset((corpus.source, corpus.target)) for corpus in corpora]
+    return [row for row, files in enumerate(seen) if files not in seen[:row]]
+
+
+def _alarms(corpora: tuple[Corpus, ...], text: "_Text") -> list[str]:
+    """What a sample of each corpus tells of it as a whole: lines shifted, languages swapped."""
+    rows = text.rows
+    notes = []
+    for number in _once(corpora):
+        source, target = (text.sides[side] for side in text.joined[number])
+        blocks = []
+        for place in places_of_blocks(source.sentences):
+            left = [_sentence(rows, source.first + line) for line in place]
+            right = [_sentence(rows, target.first + line) for line in place]
+            lines = [line + 1 for line in place]
+            blocks.append([*map(Pair, lines, left, right)])
+        corpus = corpora[number]
+        notes += [
+            f"{corpus.source}: {alarm}"
+            for alarm in find_alarms(blocks, corpus.source_language, corpus.target_language)
+        ]
     return notes
 
 
 def prepared_settings(folder: Path) -> dict[str, Any]:
     """The dotted settings of text and data with which a folder was prepared."""
-    if not (folder / SETTINGS).is_file():
+    if not (folder / _SETTINGS).is_file():
         raise ConfigError(
-            f"{folder} holds no prepared data: make it with dragoman prepare --out {folder}."
+            f"{folder} contains no prepared data: run dragoman prepare --out {folder}."
         )
-    settings = flatten(from_tree(read_toml(folder / SETTINGS)))
+    settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
@@ -232,11 +267,11 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
         train = Store(folder / "train")
     except (OSError, ValueError, BundleError, RecursionError) as error:
         raise RunError(
-            f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+            f"{folder}: the prepared data cannot be read ({error}). Start a new run."
         ) from None
     if not len(train):
         raise CorpusError(
-            f"there is no pair to train on: all are longer than "
+            "there are no pairs to train on: all are longer than "
             f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
@@ -255,7 +290,7 @@ def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
     return result
 
 
-def languages_of(corpora: Iterable[Corpus]) -> Languages:
+def _languages_of(corpora: Iterable[Corpus]) -> Languages:
     """What the corpora hold together; with several target languages each must have a name."""
     corpora = list(corpora)
     targets = list(dict.fromkeys(c.target_language for c in corpora))
@@ -270,8 +305,10 @@ def languages_of(corpora: Iterable[Corpus]) -> Languages:
 
 @dataclass(frozen=True)
 class _Text:
-    """The sentences of a store on its way: its folder, its sides, and which two of them each corpus
-    joins."""
+    """The sentences of a store in the making.
+
+    That is its folder, its sides, and which two of them each corpus joins.
+    """
 
     folder: Path
     sides: list[Side]
@@ -285,11 +322,10 @@ class _Text:
         return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
 
     def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The pairs of a corpus, many at once: the numbers of their two sentences, and their
-        lines."""
+        """The pairs of a corpus, many at once: the numbers of their sentences, and their lines."""
         source, target = (self.sides[side] for side in self.joined[corpus])
-        for start in range(0, source.sentences, BLOCK):
-            lines = np.arange(start, min(start + BLOCK, source.sentences)) + 1
+        for start in range(0, source.sentences, _BLOCK):
+            lines = np.arange(start, min(start + _BLOCK, source.sentences)) + 1
             yield source.first + lines - 1, target.first + lines - 1, lines
 
 
@@ -297,8 +333,10 @@ _Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its colum
 
 
 def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
-    """The lines of all files into a store, each side once. The sides of a corpus must end
-    together."""
+    """The lines of all files into a store, each side once.
+
+    The sides of a corpus must end together.
+    """
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
     work: list[Lines] = []
@@ -334,8 +372,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
 def _sides_of(corpus: Corpus) -> tuple[_Key, _Key]:
     if corpus.source == corpus.target == "-":
         raise CorpusError(
-            "standard input can be one side only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one side: send one .tsv, or name the other side's file."
         )
     if corpus.target:
         return (corpus.source, None), (corpus.target, None)
@@ -352,8 +389,8 @@ def _check_ends(corpus: Corpus, source_lines: list[int], target_lines: list[int]
 def _append(part: Path, text: RowsWriter) -> int:
     """Move the lines of a part behind the others; how many they are."""
     rows = Rows(part.parent, part.name, _BYTE)
-    for start in range(0, len(rows), BLOCK):
-        starts = rows.starts[start : start + BLOCK + 1]
+    for start in range(0, len(rows), _BLOCK):
+        starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
     part.unlink()
     part.with_name(f"{part.name}.starts").unlink()
@@ -371,9 +408,8 @@ def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
 def _examine(
     corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
 ) -> tuple[list[Report], Sentences]:
-    """What is wrong with each corpus, and pairs drawn for validation: those with the lowest
-    lots."""
-    lots = random.Random(config.training.seed)
+    """What is wrong with each corpus, and pairs drawn for validation: the lowest random numbers."""
+    rng = random.Random(config.training.seed)
     wanted = 0 if config.data.valid else config.data.valid_size
     drawn = np.zeros(0, dtype=_DRAWN)
     reports = [Report() for _ in corpora]
@@ -384,12 +420,12 @@ def _examine(
                 observe(report, repeats, left, right, lines)
                 if wanted:
                     here = np.empty(len(lines), dtype=_DRAWN)
-                    here["lot"] = [lots.random() for _ in lines]
+                    here["draw"] = [rng.random() for _ in lines]
                     here["corpus"], here["line"] = number, lines
                     drawn = np.concatenate([drawn, here[are_usable(left, right)]])
-                    drawn = drawn[np.argsort(drawn["lot"], kind="stable")[:wanted]]
+                    drawn = drawn[np.argsort(drawn["draw"], kind="stable")[:wanted]]
             add_repeats(report, repeats)
-    size = min(wanted, int(sum(report.pairs for report in reports) * HELD_OUT_SHARE))
+    size = min(wanted, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
     held = np.sort(drawn[:size], order=["corpus", "line"])
     valid = Sentences([], [], [])
     rows = text.rows
@@ -411,9 +447,9 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
-    for start in range(0, len(looks), BLOCK):
+    for start in range(0, len(looks), _BLOCK):
         for number in (
-            np.flatnonzero(np.isin(looks["key"][start : start + BLOCK], keys)) + start
+            np.flatnonzero(np.isin(looks["key"][start : start + _BLOCK], keys)) + start
         ).tolist():
             found[number] = normalised(_sentence(rows, number)) in texts
     return found
@@ -439,8 +475,10 @@ def _learn(
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from sentences of training pairs, all or one in so many: as many of each language, if
-    it has them."""
+    """Pieces from sentences of training pairs, all or one in so many.
+
+    Each language gives as many, if it has them.
+    """
     sources = {
         source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)
     }
@@ -469,8 +507,10 @@ def _learn(
 def _sampled(
     text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
 ) -> Iterator[tuple[Span, np.ndarray, str]]:
-    """Which sentences of some sides, whose languages are given, to learn from: about so many, none
-    twice."""
+    """Which sentences to learn from: about so many, none twice.
+
+    They come from some sides, whose languages are given.
+    """
     sentences = Counter[str]()
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences
@@ -507,8 +547,10 @@ def _pair(
     codec: Codec,
     max_length: int,
 ) -> tuple[list[int], int, int]:
-    """Write the pairs; how many of each corpus were held out, how many were too long, the longest
-    of them."""
+    """Write the pairs.
+
+    Returns how many of each corpus were held out, how many were too long, and the longest of them.
+    """
     kept_out = [0] * len(corpora)
     too_long = 0
     longest = 0

@@ -1,5 +1,6 @@
-"""Sentences as ids on disk, memory-mapped, their text beside them (BPE-dropout segments it anew);
-and pairs of them.
+"""Sentences as ids on disk, memory-mapped, and pairs of them.
+
+Their text is beside them: BPE-dropout segments it anew.
 
 A *side* is one file of lines, or all files that a name with a * stands for, or one column of a .tsv
 file. A store holds each side once, one after the other, and numbers their sentences through. A
@@ -30,7 +31,7 @@ import numpy as np
 
 from dragoman.errors import RunError
 
-FORMAT = 3
+_FORMAT = 3
 TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
 _PAIRS = ("lines", "source.lengths", "target.lengths")
 _LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
@@ -47,8 +48,7 @@ class Side:
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """Which sides it joins, how many pairs of them it keeps, and the tag that its sources begin
-    with."""
+    """Which sides it joins, how many pairs it keeps, and the tag that its sources begin with."""
 
     source: int
     target: int
@@ -69,7 +69,7 @@ class Rows:
         if not len(self.starts) or self.starts[-1] != len(self.values):
             raise RunError(
                 f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run "
-                f"afresh."
+                "afresh."
             )
 
     def __len__(self) -> int:
@@ -111,14 +111,16 @@ class RowsWriter:
 
 
 class StoreWriter:
-    """Makes a store of text and ids that stand in its folder already: appends pairs, corpus by
-    corpus."""
+    """Makes a store of text and ids that are in its folder already.
+
+    It appends pairs, corpus by corpus.
+    """
 
     def __init__(self, folder: Path, ids: np.dtype, sides: list[Side], mark: int | None, end: int):
         self._folder = folder
         self._corpora = list[StoredCorpus]()
         self._facts = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "ids": ids.name,
             "sides": [*map(asdict, sides)],
             "mark": mark,
@@ -164,9 +166,9 @@ class Store:
         self.folder = folder
         try:
             facts = json.loads((folder / "store.json").read_text(encoding="utf-8"))
-            if facts.get("format") != FORMAT:
+            if facts.get("format") != _FORMAT:
                 raise RunError(
-                    f"{folder} was prepared by another version of dragoman. Start the run afresh."
+                    f"{folder} was prepared by another version of dragoman. Start a new run."
                 )
             self.sides = [Side(**side) for side in facts["sides"]]
             corpora = [StoredCorpus(**corpus) for corpus in facts["corpora"]]
@@ -188,7 +190,7 @@ class Store:
             )
         except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise RunError(
-                f"{folder}: the prepared data cannot be read ({error}). Start the run afresh."
+                f"{folder}: the prepared data cannot be read ({error}). Start a new run."
             ) from None
         self._text, self._source, self._target = (rows[name] for name in (TEXT, *names))
         self._tags = np.array(
@@ -203,7 +205,7 @@ class Store:
         for name, (items, expected) in found.items():
             if items != expected:
                 raise RunError(
-                    f"{folder / name} is damaged: it holds {items} items. Start the run afresh."
+                    f"{folder / name} is damaged: it holds {items} items. Start a new run."
                 )
 
     def __len__(self) -> int:
@@ -214,8 +216,10 @@ class Store:
         return np.searchsorted(self._ends, indices, side="right")
 
     def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end. (B,
-        longest)"""
+        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end.
+
+        (B, longest)
+        """
         indices, corpora = np.asarray(indices), self.corpora(indices)
         numbers = self._sources_from[corpora] + self.lines[indices] - 1
         tags = self._tags[corpora]
@@ -277,7 +281,9 @@ def _padded(
     behind: int = 0,
 ) -> np.ndarray:
     """Rows of values, padded on the right, with so many places left free before and behind each.
-    (B, longest)"""
+
+    (B, longest)
+    """
     before = np.broadcast_to(before, lengths.shape)
     columns = (
         np.arange((before + lengths).max(initial=0) + behind) - before[:, None]

@@ -1,5 +1,4 @@
-"""Beam search on the device: the search of `search.py` in the device's own operations, for many
-sentences at once.
+"""Beam search on the GPU: the rules of `search.py`, for many sentences at once.
 
     N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
     sentence, P places, F room for finished hypotheses.
@@ -20,20 +19,23 @@ from torch import Tensor
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import pad
-from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES, Hypothesis, Limits, OnStep
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.kernels import usable
+from dragoman.kernels.search import choose
 from dragoman.model.incremental import IncrementalDecoder
-from dragoman.model.linear import linear
+from dragoman.model.layers import linear
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
+# The host looks after so many steps: each look makes it wait for the GPU, and the GPU for it.
 STEPS_BETWEEN_LOOKS = 8
-FEWEST = 16  # sentences that a recording is made for
-# sentences still searched go on in a smaller recording when so many times fewer are left
+# Recordings are made for a few sizes (powers of two), so that most batches find one. This is the
+# smallest number of sentences.
+FEWEST = 16
+# A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
+# moves to a smaller recording when so many times fewer sentences are left.
 SHRINK = 4
-SHARE_OF_MEMORY = 0.25
+_SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
 
 
 class Room(NamedTuple):
@@ -51,6 +53,7 @@ class DeviceSearch:
         self._engine, self._settings, self._nbest = engine, settings, nbest
         bf16_here = engine.device.type == "cuda" and torch.cuda.is_bf16_supported()
         halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
+        # A copy in bf16 reads half the bytes for each step, and a step is all reading.
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
         self._beams: dict[Room, Beams] = {}
 
@@ -72,7 +75,7 @@ class DeviceSearch:
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
                 continue
-            # as often as the host looks: asking more often would make the GPU wait
+            # Only as often as the host looks: asking more often would make the GPU wait.
             if on_step is not None:
                 on_step()
             done = beams.done[: len(searched)].cpu().numpy()
@@ -95,8 +98,10 @@ class DeviceSearch:
             found[searched[row]] = hypotheses
 
     def _refresh(self) -> None:
-        """A model in training goes on changing: bring its copy up to date, in place, where
-        recordings find it."""
+        """Bring the copy of a model in training up to date.
+
+        This happens in place, so that recordings find the new weights.
+        """
         live: list[Tensor] = list(self._engine.model.parameters())
         if self._model is not self._engine.model and any(
             parameter.requires_grad for parameter in live
@@ -114,94 +119,108 @@ class DeviceSearch:
                 room,
             )
             if self._engine.device.type == "cuda":
-                limit = (
-                    SHARE_OF_MEMORY
-                    * torch.cuda.get_device_properties(self._engine.device).total_memory
-                )
-                while (
-                    self._beams
-                    and sum(known.bytes for known in self._beams.values()) + beams.bytes > limit
-                ):
+                memory = torch.cuda.get_device_properties(self._engine.device).total_memory
+                # Caches never move once they are recorded, so each room has its own.
+                while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
                     del self._beams[next(iter(self._beams))]
                 beams.record()
             self._beams[room] = beams
         return self._beams[room]
 
+    @property
+    def _bytes(self) -> int:
+        return sum(beams.bytes for beams in self._beams.values())
+
 
 class Beams:
-    """The hypotheses of sentences searched together, all in tensors whose first dimension is the
-    sentence."""
+    """The hypotheses of sentences searched together.
+
+    All are in tensors whose first dimension is the sentence.
+    """
 
     def __init__(
-        self, model: Transformer, target: Vocabulary, settings: DecodingConfig, nbest: int,
-        room: Room
-    ):  # fmt: skip
+        self,
+        model: Transformer,
+        target: Vocabulary,
+        settings: DecodingConfig,
+        nbest: int,
+        room: Room,
+    ):
         self.room = room
         self._model = model
         self._end = target.eos
         self._nbest = nbest
         self._beam = beam = max(settings.beam, nbest)
         self._enough = max(nbest, round(beam * settings.patience))
-        self._capacity = capacity = self._enough - 1 + 2 * beam
+        # A sentence that goes on has fewer than `enough` finished hypotheses. One step adds at most
+        # `beam` that end, and `beam` that are cut off at the largest length.
+        capacity = self._enough - 1 + 2 * beam
         self._first = target.bos
-        device, n = model.output.weight.device, room.sentences
+        device = model.output.weight.device
+        n = room.sentences
         self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
         penalty = LENGTH_PENALTIES[settings.length_penalty]
-        lengths = range(room.places + 2)
-        self._penalties = torch.tensor(
-            [penalty(max(i, 1), settings.alpha) for i in lengths],
-            dtype=torch.float64,
-            device=device,
-        )
+        # A table, so that the kernel needs to know none of the formulas.
+        divisors = [penalty(max(i, 1), settings.alpha) for i in range(room.places + 2)]
+        self._penalties = torch.tensor(divisors, dtype=torch.float64, device=device)
         self._bias = torch.zeros(len(target), device=device)
         self._bias[list(target.never)] = -torch.inf
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.zeros(n, *shape, dtype=dtype, device=device)
 
-        self.last, self.totals = zeros(beam), zeros(beam, dtype=torch.float64)
-        self.longest, self.end_from, self.done = zeros(), zeros(), zeros(dtype=torch.bool)
-        self.said = zeros(beam, room.places, dtype=torch.int32)  # the history: tokens, ...
-        # ... which hypothesis each came from, ...
+        self.last = zeros(beam)
+        # Totals are in float64, as in NumPy's search: sums of many float32 would tie differently.
+        self.totals = zeros(beam, dtype=torch.float64)
+        self.longest = zeros()
+        self.end_from = zeros()
+        self.done = zeros(dtype=torch.bool)
+        # The history is written once and never reordered. For each step it holds the tokens, the
+        # hypothesis that each came from, and their log-probabilities; `_walk_back` reads it at the
+        # end, from the last token to the first.
+        self.tokens = zeros(beam, room.places, dtype=torch.int32)
         self.parents = zeros(beam, room.places, dtype=torch.int32)
-        self.log_probs = zeros(beam, room.places, dtype=torch.float32)  # ... and what each cost
-        self.count, self.scores = (
-            zeros(),
-            zeros(capacity + 1, dtype=torch.float64),
-        )  # the last place takes what is no hypothesis
-        self.ends = zeros(capacity + 1, 3)  # of a finished hypothesis: step, parent, last token
-        self.end_log_probs = zeros(capacity + 1, dtype=torch.float32)
+        self.log_probs = zeros(beam, room.places, dtype=torch.float32)
+        # Finished hypotheses: how many, their scores, and where in the history each ends.
+        self.count = zeros()
+        self.scores = zeros(capacity, dtype=torch.float64)
+        self.ends = zeros(capacity, 3)  # step, parent, last token
+        self.end_log_probs = zeros(capacity, dtype=torch.float32)
         self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
         self._recorded_start: torch.cuda.CUDAGraph | None = None
         self._recorded_step: torch.cuda.CUDAGraph | None = None
 
     @property
     def _tensors(self) -> list[Tensor]:
-        mine = [
-            self.last, self.totals, self.longest, self.end_from, self.done, self.said,
-            self.parents, self.log_probs,
-            self.count, self.scores, self.ends, self.end_log_probs,
-        ]  # fmt: skip
-        return [*mine, *self.decoder.tensors]
+        live = [self.last, self.totals, self.longest, self.end_from, self.done]
+        history = [self.tokens, self.parents, self.log_probs]
+        finished = [self.count, self.scores, self.ends, self.end_log_probs]
+        return [*live, *history, *finished, *self.decoder.tensors]
 
     @property
     def bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self._tensors)
 
     def record(self) -> None:
-        """Have the device remember a start and a step, made once before so that nothing is compiled
-        meanwhile."""
+        """Record a start and a step as CUDA graphs.
+
+        Both run once before, so that nothing is compiled during the recording.
+        """
         self._begin()
         self._advance()
-        self._recorded_start, self._recorded_step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # A replay launches hundreds of kernels in one call. Launched one by one, they would take
+        # the host longer than they take the GPU. It works because a step is always the same
+        # computation at the same addresses: what changes, such as the number of the step, is read
+        # from tensors.
+        self._recorded_start = torch.cuda.CUDAGraph()
+        self._recorded_step = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._recorded_start):
             self._begin()
         with torch.cuda.graph(self._recorded_step):
             self._advance()
 
     def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
-        """Sentences with nothing said yet; the rest of the room gets empty ones of one word at
-        most."""
+        """Take in sentences. The rest of the room gets empty ones, of one word at most."""
         n = len(sources)
         longest = max(map(len, sources))
         source = np.full(tuple(self._source.shape), self._model.pad)
@@ -225,7 +244,8 @@ class Beams:
         self.decoder.start(self._source)
         self.last.fill_(self._first)
         self.totals.fill_(-torch.inf)
-        self.totals[:, 0] = 0.0  # all hypotheses begin as one
+        # All hypotheses of a sentence begin as one; the others would be copies of it.
+        self.totals[:, 0] = 0.0
         self.done.fill_(False)
         self.count.zero_()
         self.scores.fill_(-torch.inf)
@@ -233,6 +253,7 @@ class Beams:
     def take(self, other: "Beams", which: np.ndarray) -> None:
         """Go on with some of another's sentences."""
         rows = torch.from_numpy(which).to(self.last.device)
+        # What is not taken over counts as done, with no hypothesis alive.
         self.done.fill_(True)
         self.totals.fill_(-torch.inf)
         for mine, theirs in zip(self._tensors, other._tensors, strict=True):
@@ -250,94 +271,29 @@ class Beams:
         output = self._model.output
         # (R, V)
         logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)
-        if usable(logits):
-            self._choose_in_kernels(logits)
-        else:
-            self._choose(logits)
-        self.decoder.steps += 1
-
-    def _choose_in_kernels(self, logits: Tensor) -> None:
-        from dragoman.kernels.search import choose
-
         choose(
-            logits, bias=self._bias, penalties=self._penalties, end=self._end, enough=self._enough,
+            logits,
+            bias=self._bias,
+            penalties=self._penalties,
+            end=self._end,
+            enough=self._enough,
             nbest=self._nbest,
-            steps=self.decoder.steps, origin=self.decoder.origin, last=self.last,
+            steps=self.decoder.steps,
+            origin=self.decoder.origin,
+            last=self.last,
             totals=self.totals,
-            longest=self.longest, end_from=self.end_from, done=self.done, said=self.said,
+            longest=self.longest,
+            end_from=self.end_from,
+            done=self.done,
+            tokens=self.tokens,
             parents=self.parents,
-            log_probs=self.log_probs, count=self.count, scores=self.scores, ends=self.ends,
+            log_probs=self.log_probs,
+            count=self.count,
+            scores=self.scores,
+            ends=self.ends,
             end_log_probs=self.end_log_probs,
-        )  # fmt: skip
-
-    def _choose(self, logits: Tensor) -> None:
-        """Rank each sentence's candidates: ends among the best W end, the best W others live; is it
-        done?"""
-        beam, k = self._beam, self._beam + 1
-        now = self.decoder.steps.long()
-        # (N, C)
-        words, log_probs = (found.reshape(-1, beam * k) for found in self._best_words(logits, k))
-        totals, order = (self.totals.repeat_interleave(k, dim=1) + log_probs).sort(
-            dim=1, descending=True, stable=True
         )
-        words = words.gather(1, order)
-        log_probs = log_probs.gather(1, order)
-        parents = order // k
-        possible = totals.isfinite()
-        ends = words == self._end
-        rank = torch.arange(beam * k, device=totals.device).expand_as(order)
-        ended = possible & ends & (rank < beam)
-        lives = possible & ~ends & ((~ends).cumsum(1) <= beam)
-        scores = totals / self._penalties[now + 1]
-        self._finish(ended, scores, now, parents, words, log_probs)
-        best_alive = totals.masked_fill(~lives, -torch.inf).amax(dim=1)
-        worst_kept = self.scores[:, : self._capacity].topk(self._nbest, dim=1).values[:, -1]
-        over = (self.count >= self._enough) | (
-            best_alive / self._penalties[self.longest] <= worst_kept
-        )
-        at_limit = ~over & (now + 1 >= self.longest)
-        self._finish(lives & at_limit[:, None], scores, now, parents, words, log_probs)
-        self.done |= over | at_limit
-        # the best that live, in order
-        chosen = rank.masked_fill(~lives, beam * k).sort(dim=1).values[:, :beam]
-        goes_on = (chosen < beam * k) & ~self.done[:, None]
-        chosen = chosen.clamp(max=beam * k - 1)
-        self.totals.copy_(totals.gather(1, chosen).masked_fill(~goes_on, -torch.inf))
-        self.last.copy_(words.gather(1, chosen))
-        parents = parents.gather(1, chosen)
-        log_probs = log_probs.gather(1, chosen)
-        for history, new in (
-            (self.said, self.last),
-            (self.parents, parents),
-            (self.log_probs, log_probs),
-        ):
-            history.index_copy_(2, now, new[:, :, None].to(history.dtype))
-        self.decoder.move(parents)
-
-    def _best_words(self, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best words of each row and their log-probabilities, (R, k) each."""
-        log_probs = torch.log_softmax(logits.float(), dim=1) + self._bias  # (R, V)
-        too_early = (self.decoder.steps < self.end_from).repeat_interleave(self._beam)
-        log_probs[too_early, self._end] = -torch.inf
-        values, tokens = log_probs.sort(dim=1, descending=True, stable=True)
-        return tokens[:, :k], values[:, :k]
-
-    def _finish(
-        self,
-        which: Tensor,
-        scores: Tensor,
-        now: Tensor,
-        parents: Tensor,
-        words: Tensor,
-        log_probs: Tensor,
-    ) -> None:
-        """Note these candidates (N, C) as finished, in order."""
-        place = (self.count[:, None] + which.cumsum(1) - 1).masked_fill(~which, self._capacity)
-        self.scores.scatter_(1, place, scores)
-        facts = torch.stack([now.expand_as(parents), parents, words], dim=2)  # (N, C, 3)
-        self.ends.scatter_(1, place[:, :, None].expand(-1, -1, 3), facts)
-        self.end_log_probs.scatter_(1, place, log_probs)
-        self.count += which.sum(1)
+        self.decoder.steps += 1
 
     def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
         """The `nbest` of some sentences, best first."""
@@ -346,11 +302,11 @@ class Beams:
             t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs)
         )
         made = int(self.decoder.steps)
-        said, parents, log_probs = (
-            t[rows, :, :made].cpu().numpy() for t in (self.said, self.parents, self.log_probs)
+        tokens, parents, log_probs = (
+            t[rows, :, :made].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
         )
         # (n, nbest)
-        kept = np.argsort(-scores[:, : self._capacity], axis=1, kind="stable")[:, : self._nbest]
+        kept = np.argsort(-scores, axis=1, kind="stable")[:, : self._nbest]
         scores, end_log_probs = (
             np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs)
         )
@@ -358,49 +314,50 @@ class Beams:
         steps, parent, last_word = np.moveaxis(
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
-        words, values = walk_back(steps, parent, said, parents, log_probs)  # (n, nbest, longest)
+        words, values = _walk_back(steps, parent, tokens, parents, log_probs)  # (n, nbest, longest)
         columns = (
             array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
         )
-        return [
-            [
-                Hypothesis(
-                    tuple(said[:length] if last == self._end else [*said[:length], last]),
-                    score,
-                    (*costs[:length], end_cost),
-                    last == self._end,
-                )
-                for score, length, last, end_cost, said, costs in zip(*of_sentence, strict=True)
-                if score > -np.inf
-            ]
-            or [Hypothesis((), -np.inf, (), complete=False)]  # all was forbidden
-            for of_sentence in zip(*columns, strict=True)
-        ]
+        found: list[list[Hypothesis]] = []
+        for of_sentence in zip(*columns, strict=True):
+            hypotheses: list[Hypothesis] = []
+            for score, length, last, end_cost, before, costs in zip(*of_sentence, strict=True):
+                if score == -np.inf:  # an empty place
+                    continue
+                complete = last == self._end
+                output = before[:length] if complete else [*before[:length], last]
+                log_probs_of_output = (*costs[:length], end_cost)
+                hypotheses.append(Hypothesis(tuple(output), score, log_probs_of_output, complete))
+            nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
+            found.append(hypotheses or [nothing])
+        return found
 
 
-def walk_back(
+def _walk_back(
     steps: np.ndarray,
     parent: np.ndarray,
-    said: np.ndarray,
+    tokens: np.ndarray,
     parents: np.ndarray,
     log_probs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words and log-probabilities on the way to hypotheses that ended at `steps` (n, m) behind
-    `parent` (n, m).
+    """Words and log-probabilities on the way to finished hypotheses.
 
-    The history `said`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
+    They ended at `steps` (n, m), behind `parent` (n, m).
+
+    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
     meaningless beyond `steps`.
     """
     longest = int(steps.max(initial=0))
-    sentence = np.arange(len(said))[:, None]
-    if said.shape[1] == 1:  # greedy: there is one way
-        return said[:, [0] * steps.shape[1], :longest], log_probs[:, [0] * steps.shape[1], :longest]
+    sentence = np.arange(len(tokens))[:, None]
+    if tokens.shape[1] == 1:  # greedy: there is one way
+        rows = [0] * steps.shape[1]
+        return tokens[:, rows, :longest], log_probs[:, rows, :longest]
     words, values = (
-        np.zeros((*steps.shape, longest), history.dtype) for history in (said, log_probs)
+        np.zeros((*steps.shape, longest), history.dtype) for history in (tokens, log_probs)
     )
     for place in range(longest - 1, -1, -1):
         inside = place < steps  # the walk of a shorter one has not begun yet
-        words[:, :, place] = said[sentence, parent, place]
+        words[:, :, place] = tokens[sentence, parent, place]
         values[:, :, place] = log_probs[sentence, parent, place]
         parent = np.where(inside, parents[sentence, parent, place], parent)
     return words, values

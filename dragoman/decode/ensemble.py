@@ -5,24 +5,19 @@ from functools import cached_property
 
 import numpy as np
 
-from dragoman.engine.interface import Engine, Forbidden, Step, top_k, without_shortlist
-from dragoman.text.vocabulary import Vocabulary
+from dragoman.engine.interface import Engine, Forbidden, Step, top_k
 
 
-class Ensemble:
+class Ensemble(Engine):
     """An engine whose state is the states of its members; all must share their vocabularies."""
 
     def __init__(self, members: Sequence[Engine]):
         self.members = list(members)
+        self.target = self.members[0].target
 
     @cached_property
-    def whole(self) -> "Ensemble":
-        """The same without its members' shortlists."""
-        return Ensemble([without_shortlist(member) for member in self.members])
-
-    @property
-    def target(self) -> Vocabulary:
-        return self.members[0].target
+    def without_shortlist(self) -> "Ensemble":
+        return Ensemble([member.without_shortlist for member in self.members])
 
     @property
     def has_attention(self) -> bool:
@@ -31,10 +26,6 @@ class Ensemble:
     @property
     def max_length(self) -> int | None:
         return min((m.max_length for m in self.members if m.max_length is not None), default=None)
-
-    @property
-    def searches_on_device(self) -> bool:
-        return False
 
     @property
     def batch_tokens(self) -> int:

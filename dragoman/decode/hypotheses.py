@@ -4,13 +4,12 @@ N sentences, R rows (live hypotheses of all sentences), t steps so far, S source
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
 from dragoman.engine.interface import Engine, Forbidden
 from dragoman.errors import TranslationError
 
@@ -19,9 +18,20 @@ OnStep = Callable[[], None]
 search."""
 
 
+LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5.0 + n) / 6.0) ** alpha,
+    "power": lambda n, alpha: n**alpha,
+    "none": lambda n, alpha: 1.0,
+}
+"""What a sum of log-probabilities is divided by, for n pieces, the end included (Wu et al. 2016,
+section 7)."""
+
+
 class Hypothesis(NamedTuple):
-    """A finished output. `log_probs` has one entry more than `tokens` if it is complete: that of
-    its end."""
+    """A finished output.
+
+    `log_probs` has one entry more than `tokens` if it is complete: that of its end.
+    """
 
     tokens: tuple[int, ...]
     score: float
@@ -38,15 +48,14 @@ class Rows:
     tokens: np.ndarray  # (R, t)
     log_probs: np.ndarray  # (R, t)
     attention: np.ndarray | None  # (R, t, S)
-    totals: np.ndarray = field(init=False)  # (R,)
-
-    def __post_init__(self) -> None:
-        self.totals = self.log_probs.sum(axis=1)
+    totals: np.ndarray  # (R,) of the log-probabilities
 
     @classmethod
     def first(cls, sentences: np.ndarray) -> "Rows":
         nothing = np.zeros((len(sentences), 0))
-        return cls(sentences, nothing.astype(np.int64), nothing, None)
+        return cls(
+            sentences, nothing.astype(np.int64), nothing, None, totals=np.zeros(len(sentences))
+        )
 
     def extended(
         self,
@@ -69,13 +78,20 @@ class Rows:
             np.concatenate([self.tokens[parents], tokens[:, None]], axis=1),
             np.concatenate([self.log_probs[parents], log_probs[:, None]], axis=1),
             history,
+            self.totals[parents] + log_probs,
         )
 
     def only(self, which: np.ndarray) -> "Rows":
         if which.all():
             return self
         attention = self.attention[which] if self.attention is not None else None
-        return Rows(self.sentences[which], self.tokens[which], self.log_probs[which], attention)
+        return Rows(
+            self.sentences[which],
+            self.tokens[which],
+            self.log_probs[which],
+            attention,
+            self.totals[which],
+        )
 
 
 class Limits:
@@ -95,6 +111,8 @@ class Limits:
         self.shortest = np.minimum(
             (settings.min_length_ratio * lengths).astype(int), self.longest - 1
         )
+        # beyond it, every sentence may end
+        self._largest_minimum = int(self.shortest.max(initial=0))
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
         ]
@@ -111,6 +129,8 @@ class Limits:
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
         t = rows.tokens.shape[1]
+        if t > self._largest_minimum and not self.ngram:
+            return None
         too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
         where = [*too_early]
         what = [self.eos] * len(too_early)
@@ -129,6 +149,7 @@ class Finished:
         self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
     ):
         self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self._some = np.zeros(sentences, dtype=bool)  # whether it has any
         self._limits, self._settings, self._nbest = limits, settings, nbest
         self._enough = max(nbest, round(beam * settings.patience))
         self._penalty = LENGTH_PENALTIES[settings.length_penalty]
@@ -150,16 +171,19 @@ class Finished:
                 attention,
             )
             self._hypotheses[rows.sentences[row]].append(hypothesis)
+            self._some[rows.sentences[row]] = True
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over; at the largest length, live hypotheses
-        count as they stand."""
+        """For each sentence, whether its search is over.
+
+        At the largest length, live hypotheses count as they stand.
+        """
         over = np.ones(len(self._hypotheses), dtype=bool)
-        # nothing can be over yet
-        if length < self._limits.longest.min() and not any(self._hypotheses):
-            over[rows.sentences[lives]] = False
-            return over
-        for sentence in np.unique(rows.sentences[lives]):
+        live = rows.sentences[lives]
+        over[live] = False
+        # of others nothing can be over yet
+        asked = live[self._some[live] | (length >= self._limits.longest[live])]
+        for sentence in dict.fromkeys(asked.tolist()):  # they are in order
             mine = lives & (rows.sentences == sentence)
             done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
                 sentence, rows.totals[mine].max()
@@ -171,8 +195,10 @@ class Finished:
         return over
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """No live hypothesis can beat the `nbest` complete ones: totals only fall, divisors end at
-        the last."""
+        """Whether no live hypothesis can beat the `nbest` complete ones.
+
+        Totals only fall, and no divisor is larger than that of the largest length.
+        """
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
@@ -200,5 +226,17 @@ def _would_repeat(tokens: list[int], n: int) -> list[int]:
 def require_attention(engine: Engine, wanted: bool) -> None:
     if wanted and not engine.has_attention:
         raise TranslationError(
-            "this model has no attention: it gives neither alignments nor a coverage penalty."
+            "this model has no attention: it cannot give alignments or a coverage penalty."
         )
+
+
+def coverage_penalty(attention: np.ndarray, beta: float) -> float:
+    """β Σi log min(Σj aij, 1): a penalty for source words i that got too little attention.
+
+    `attention` has a row per target piece and a column per source piece. (T, S)
+
+    >>> coverage_penalty(np.array([[1.0, 0.0], [0.0, 1.0]]), 0.2)
+    0.0
+    """
+    seen = np.clip(attention.sum(axis=0), 1e-9, 1.0)  # (S,)
+    return float(beta * np.log(seen).sum())

@@ -1,7 +1,6 @@
 """Several batches at once, a core for each: small steps spread over cores lose much of their time
 to waiting."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -15,9 +14,7 @@ Result = TypeVar("Result")
 def batches_at_once(engine: Engine) -> int:
     """How many batches an engine takes at a time: those that can do without threads of their own,
     one per thread."""
-    if getattr(engine, "on_one_core", None) is None:
-        return 1
-    return getattr(engine, "threads", 0) or os.cpu_count() or 1
+    return 1 if engine.on_one_core is None else engine.threads
 
 
 def search_batches(
@@ -29,8 +26,8 @@ def search_batches(
     """The results of `search` in the order of the batches; `in_order`: computed in that order
     too."""
     at_once = min(batches_at_once(engine), len(batches))
-    if at_once < 2 or in_order:
+    one_core = engine.on_one_core
+    if one_core is None or at_once < 2 or in_order:
         return (search(engine, batch) for batch in batches)
-    one_core: Engine = engine.on_one_core  # type: ignore[attr-defined]
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(lambda batch: search(one_core, batch), batches))

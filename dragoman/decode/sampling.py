@@ -13,8 +13,7 @@ from dragoman.engine.interface import Engine
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw instead of to search: sharpen, then keep the k likeliest, then the likeliest of
-    joint mass p."""
+    """How to draw: sharpen, then keep the k likeliest, then the likeliest of joint mass p."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -34,8 +33,10 @@ def sample(
     keys: Sequence[int] | None = None,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence `nbest` translations drawn from the model; `keys` make a sentence's draws
-    its own."""
+    """For each sentence `nbest` translations drawn from the model.
+
+    `keys` make a sentence's draws its own.
+    """
     require_attention(engine, attention)
     limits = Limits(engine, sources, settings, prefixes)
     sentences = np.repeat(np.arange(len(sources)), nbest)

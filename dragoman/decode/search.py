@@ -21,8 +21,7 @@ from dragoman.engine.interface import Engine, top_k
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What an observer sees of a step: every candidate, where it came from and what became of
-    it."""
+    """What an observer sees of a step: every candidate, its origin, and what became of it."""
 
     number: int
     sentences: np.ndarray  # (C,)
@@ -63,7 +62,7 @@ def beam_search(
             on_step()
         forced = limits.forced(rows)
         # one more than the beam: one of them may be the end
-        k = None if (forced >= 0).any() else beam + 1
+        k = None if limits.prefixes and (forced >= 0).any() else beam + 1
         step = engine.step(
             state, parents, last, k, attention=attention, forbid=limits.forbidden(rows, forced)
         )
@@ -82,12 +81,6 @@ def beam_search(
     return finished.best()
 
 
-def is_simple(settings: DecodingConfig) -> bool:
-    """Whether a step needs nothing but log-probabilities: no attention, no look at what was said
-    before."""
-    return settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
-
-
 @dataclass(frozen=True)
 class _Picked:
     """The candidates that count, ordered by sentence and rank."""
@@ -100,12 +93,18 @@ class _Picked:
 
 
 def _pick(rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, eos: int, beam: int) -> _Picked:
-    """Rank each sentence's candidates: ends among the best `beam` end, the best `beam` others
-    live."""
+    """Rank each sentence's candidates.
+
+    Ends among the best `beam` complete a hypothesis, the best `beam` others live on.
+    """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
-    order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
-    order = order[np.isfinite(totals[order])]
+    # rows come best first: where each sentence has one, as in greedy search, all is in order
+    order = np.arange(len(totals))
+    if beam > 1:
+        order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
+    finite = np.isfinite(totals[order])
+    order = order if finite.all() else order[finite]
     parents = order // width
     tokens = tokens.ravel()[order]
     log_probs = log_probs.ravel()[order]

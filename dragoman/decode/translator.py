@@ -5,49 +5,69 @@ too long for the model is split at sentence ends and its parts are joined again.
 empty. What stands several times in a window is translated once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast, overload
+from typing import Any, NamedTuple, Self, TypedDict, Unpack, overload
 
 import numpy as np
 
 from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
-from dragoman.decode.constraints import Phrase, constrained_search
+from dragoman.decode.constraints import Phrase
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.glossary import NO_TERMS, Demand, Glossary, lacking
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
-from dragoman.decode.numbers import digits_astray, put_back, stand_ins, with_others
+from dragoman.decode.numbers import digit_errors, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
-from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import Observer, beam_search, is_simple
-from dragoman.decode.translation import Candidate, Translation, joined
-from dragoman.decode.words import align_words, count_words
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.search import Observer
+from dragoman.decode.searches import SEARCHES, Task
+from dragoman.decode.translation import (
+    Candidate,
+    Translation,
+    align_words,
+    count_words,
+    joined,
+    merged,
+)
 from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Engine, without_shortlist
+from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import detect
+from dragoman.text.languages import known_code, reason_to_keep
 from dragoman.text.segments import split_sentences, split_to_fit
 
-if TYPE_CHECKING:
-    from dragoman.decode.device_search import DeviceSearch
-
 WINDOW_LINES = 2048
-WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
-USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+_WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
+_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
-WIDER_FOR_TERMS = 2  # times the beam, which is shared by translations with more and fewer terms
-WIDER = 4  # times the beam, where numbers went astray
-STAND_INS = 3  # other sets of numbers that are tried where that does not help
+_WIDER_FOR_TERMS = 2  # times the beam, which is shared by translations with more and fewer terms
+_WIDER = 4  # times the beam, if the numbers of a translation are wrong
+_WIDEST = 64  # hypotheses of a search for more translations that read differently
+_STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to translate; the settings of search come from the model where none are given."""
+    """How to translate.
+
+    Attributes:
+        to: Target language, for models with several.
+        source_language: Source language; without it, the model guesses.
+        decoding: Settings of the search; without them, those of the model.
+        nbest: Number of translations of each text.
+        prefix: What each translation must begin with.
+        alignments: Whether to link the words of source and translation.
+        sampling: Draw translations instead of searching for the best.
+        glossary: Terms that must be translated as it says.
+        demanding: Whether to search only for what has all terms that the glossary calls for.
+        observer: Sees every step of the search.
+        on_step: Called before every step of every search; what it raises ends the search.
+    """
 
     to: str = ""
     source_language: str = ""
@@ -57,10 +77,22 @@ class Request:
     alignments: bool = False
     sampling: Sampling | None = None
     glossary: Glossary = NO_TERMS
-    demanding: bool = False  # search only for what meets the glossary's demands
+    demanding: bool = False
     observer: Observer | None = None
-    # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
+
+
+class Options(TypedDict, total=False):
+    """What can be said in keywords, as in `translator("Guten Tag!", to="en", nbest=3)`."""
+
+    to: str  # the target language
+    source: str  # the source language; detected if it is not given
+    beam: int  # hypotheses that search keeps; 1 is greedy
+    nbest: int  # translations of each text
+    prefix: str  # what every translation must begin with
+    alignments: bool  # link words
+    sampling: Sampling  # draw instead of searching
+    glossary: Glossary  # terms that must be translated as it says
 
 
 class Translator:
@@ -77,22 +109,74 @@ class Translator:
         bundle: Bundle | None = None,
         notes: tuple[str, ...] = (),
     ):
-        self.engine, self.codec, self.config, self._bundle = engine, codec, config, bundle
+        self.engine, self.codec, self.config, self.bundle = engine, codec, config, bundle
         self.notes = notes
-        self._device_searches: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
+        self._searches = [make() for make in SEARCHES.values()]
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "",
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int = 0,
+        *,
+        source: str = "",
+        target: str = "",
+        text: str = "",
+    ) -> Self:
+        """A translator from a bundle's folder; several, joined by commas, make an ensemble.
+
+        `engine` "auto" takes ONNX Runtime for a bundle made for it, or if torch is missing, unless
+        a GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
+        Without a model, the languages choose one of the package's own; if there is no source
+        language, it is detected from the text.
+        """
+        folders = model_folders(model, source, target, text)
+        bundles = [read_bundle(folder) for folder in folders]
+        codec = bundles[0].codec
+        notes: list[str] = []
+        for folder, bundle in zip(folders, bundles, strict=True):
+            if bundle.codec.to_files() != codec.to_files():
+                raise BundleError(
+                    f"{folder} and {folders[0]} have different vocabularies: they cannot vote "
+                    "together."
+                )
+            if UNFINISHED in bundle.card:
+                notes.append(
+                    f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
+                )
+        engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
+        if len(engines) > 1:
+            return cls(Ensemble(engines), codec, bundles[0].config, notes=tuple(notes))
+        return cls(engines[0], codec, bundles[0].config, bundles[0], tuple(notes))
 
     @overload
-    def __call__(self, text: str, request: Request = ...) -> str: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, request: Request = ..., **options: Unpack[Options]
+    ) -> Translation: ...
     @overload
-    def __call__(self, text: list[str], request: Request = ...) -> list[str]: ...
-    def __call__(self, text: str | list[str], request: Request = Request()) -> str | list[str]:
-        """One text, or a list of texts, translated."""
-        if isinstance(text, str):
-            return self.translate([text], request)[0].text
-        return [translation.text for translation in self.translate(text, request)]
+    def translate(
+        self, texts: Iterable[str], request: Request = ..., **options: Unpack[Options]
+    ) -> list[Translation]: ...
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        request: Request = Request(),
+        **options: Unpack[Options],
+    ) -> Translation | list[Translation]:
+        """One text, or several, translated. A translation is a `str` that knows more about itself.
 
-    def translate(self, texts: Iterable[str], request: Request = Request()) -> list[Translation]:
-        return list(self.stream(texts, request))
+            translator.translate("Wo ist der Bahnhof?", to="en")
+            translator.translate(["Guten Morgen.", "Danke!"], beam=8, nbest=3)
+
+        Options change the request; without any, the model's own settings are used.
+        """
+        if isinstance(texts, str):
+            return next(self.stream([texts], request, **options))
+        return list(self.stream(texts, request, **options))
+
+    __call__ = translate
 
     def stream(
         self,
@@ -100,25 +184,60 @@ class Translator:
         request: Request = Request(),
         window: int | None = None,
         first: int = 0,
+        **options: Unpack[Options],
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines, `first` of which came before; memory holds one
-        window of them."""
-        self._check(request)
+        """Translations in the order of the lines, as they come; memory holds one window of lines.
+
+            for translation in translator.stream(open("book.de"), to="en"):
+                print(translation)
+
+        `window`: lines that are read before the first of them is translated; `first`: lines that
+        came before these.
+        """
+        request = self.check(self.request(request, options))
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
         for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
             yield from self._window(taken, first, request)
             first += len(taken)
 
+    async def stream_async(
+        self,
+        lines: AsyncIterable[str],
+        request: Request = Request(),
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Translation]:
+        """The same for lines that come one by one: each is translated when it is there.
+
+            async for translation in translator.stream_async(chat, to="en"):
+                await send(translation)
+
+        The model works in a thread, and the event loop stays free.
+        """
+        asked = self.request(request, options)
+        async for line in lines:
+            (found,) = await asyncio.to_thread(self.translate, [line], asked)
+            yield found
+
+    def request(self, request: Request, options: Options) -> Request:
+        """A request with some of its fields given as keywords."""
+        changes: dict[str, Any] = dict(options)
+        if "source" in changes:
+            changes["source_language"] = changes.pop("source")
+        if "beam" in changes:
+            changes["decoding"] = replace(self._settings(request), beam=changes.pop("beam"))
+        return replace(request, **changes)
+
     def split(self, lines: Sequence[str], request: Request = Request()) -> list["Part"]:
         """First stage: the lines as ids, long ones in several parts, empty ones left out."""
-        self._check(request)
+        request = self.check(request)
         return self._parts(list(lines), request)
 
     def search(
         self, parts: list["Part"], request: Request = Request(), first: int = 0
     ) -> list[tuple[Candidate, ...]]:
-        """Second stage: the candidates of each part, best first."""
-        return self._found(parts, first, request)
+        """Second stage: the candidates of each part, best first, no two of which read the same."""
+        found = self._found(parts, first, request)
+        return found if request.sampling else [merged(candidates) for candidates in found]
 
     def repair(
         self,
@@ -127,8 +246,11 @@ class Translator:
         request: Request = Request(),
         first: int = 0,
     ) -> list[tuple[Candidate, ...]]:
-        """Third stage, for parts that lack a term or whose numbers went astray: the candidates of
-        constrained searches, of wider ones, and of stand-ins."""
+        """Third stage: mend parts that lack a term of the glossary, or whose numbers are wrong.
+
+        Their candidates come from constrained and from wider searches, and from texts with other
+        numbers.
+        """
         found = list(found)
         self._keep_terms(parts, found, first, request)
         if self._keeps_numbers(request):
@@ -139,17 +261,17 @@ class Translator:
         self, lines: Sequence[str], parts: list["Part"], found: Sequence[tuple[Candidate, ...]]
     ) -> list[Translation]:
         """Last stage: a translation for each line from the candidates of its parts."""
-        of_line: list[list[tuple[Candidate, ...]]] = [[] for _ in lines]
-        words_of_line: list[list[int]] = [[] for _ in lines]
+        of_line: list[list[tuple[Part, tuple[Candidate, ...]]]] = [[] for _ in lines]
         for part, candidates in zip(parts, found, strict=True):
-            of_line[part.line].append(candidates)
-            words_of_line[part.line].append(
-                count_words([self.codec.source.pieces[i] for i in part.ids])
-            )
-        return [
-            Translation(text, joined(candidates, words))
-            for text, candidates, words in zip(lines, of_line, words_of_line, strict=True)
-        ]
+            of_line[part.line].append((part, candidates))
+        translations = []
+        for text, own in zip(lines, of_line, strict=True):
+            # where one part is the whole line, nothing is shifted by the words before it
+            several = own if len(own) > 1 else []
+            pieces = self.codec.source.pieces
+            words = [count_words([pieces[i] for i in part.ids]) for part, _ in several]
+            translations.append(Translation(text, joined([found for _, found in own], words)))
+        return translations
 
     def longest_targets(self, parts: Sequence["Part"], request: Request = Request()) -> np.ndarray:
         """The most pieces that the translation of each part may have. (N,)"""
@@ -170,8 +292,7 @@ class Translator:
         ]
 
     def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
-        """Some of the `search_work` for the parts of these lines, counted without splitting
-        them."""
+        """A lower bound of `search_work` for these lines, found without splitting them."""
         settings = self._settings(request)
         to = request.to or self.codec.languages.default_target(request.source_language)
         pieces = sum(
@@ -188,116 +309,21 @@ class Translator:
         beam = self._settings(request).beam
         terms = numbers = 0
         if lacks_terms := lacking(part.demands, candidates[0].text) > 0:
-            wide = replace(request, nbest=WIDER_FOR_TERMS * max(beam, request.nbest))
+            wide = replace(request, nbest=_WIDER_FOR_TERMS * max(beam, request.nbest))
             terms = self.search_work([part], wide)[0]
         # A translation with other terms may have other numbers.
         if self._keeps_numbers(request) and (
-            lacks_terms or digits_astray(part.text, candidates[0].text)
+            lacks_terms or digit_errors(part.text, candidates[0].text)
         ):
-            wider = replace(request, nbest=WIDER * max(beam, request.nbest))
+            wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
             once = replace(request, nbest=1)  # each stand-in, and the forced translation
             numbers = self.search_work([part], wider)[0]
-            numbers += (STAND_INS + 1) * self.search_work([part], once)[0]
+            numbers += (_STAND_INS + 1) * self.search_work([part], once)[0]
         return terms + numbers
-
-    def score(
-        self, sources: Sequence[str], targets: Sequence[str], to: str = ""
-    ) -> list[np.ndarray]:
-        """Log-probability of each piece of each target, its end included, given its source."""
-        if len(sources) != len(targets):
-            raise TranslationError(
-                f"there are {len(sources)} sources and {len(targets)} targets to score."
-            )
-        self._check(Request(to=to))
-        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
-        right = self.codec.encode_target(targets)
-        limit = self.engine.max_length
-        for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
-            if limit is not None and len(ids) >= limit:
-                raise TranslationError(
-                    f"{text[:40]!r}… has {len(ids)} pieces, the model takes {limit - 1}."
-                )
-        scores: list[np.ndarray] = [np.zeros(0)] * len(left)
-        lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
-        for rows in _batches(
-            lengths, self.config.decoding.batch_tokens or self.engine.batch_tokens
-        ):
-            for row, found in zip(
-                rows,
-                self.engine.score([left[r] for r in rows], [right[r] for r in rows]),
-                strict=True,
-            ):
-                scores[row] = found
-        return scores
-
-    def attention(
-        self,
-        text: str,
-        translation: str | Sequence[str] | None = None,
-        request: Request = Request(),
-    ) -> dict[str, object]:
-        """Every layer and head for a text and its translation: the model's own, or one given as
-        text or as pieces.
-
-        "source" and "target" are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L,
-        H, T, T) and "cross" (L, H, T, S) the weights; row t of the last two is where the decoder
-        looked to say target piece t.
-        """
-        weights_of: Callable[..., dict[str, np.ndarray]] | None = getattr(
-            self.inside, "attention_weights", None
-        )
-        if weights_of is None:
-            raise TranslationError("an ensemble does not show attention: load one model.")
-        source = self.encode_whole(text, request)
-        if translation is None:
-            translation = self.translate([text], request)[0].candidates[0].pieces
-        vocabulary = self.codec.target
-        target = (
-            self.codec.encode_target([translation])[0]
-            if isinstance(translation, str)
-            else [vocabulary.ids[piece] for piece in translation]
-        )
-        return {
-            "source": [self.codec.source.pieces[i] for i in source],
-            "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
-            **weights_of(source, target),
-        }
-
-    def embed(self, texts: Sequence[str], request: Request = Request()) -> np.ndarray:
-        """Each text as a vector of length 1, the direction of the mean of the encoder's outputs
-        over its pieces. (N, D)
-
-        The product of two vectors tells how close their texts are. That of an empty text is 0.
-        """
-        mean_of: Callable[..., np.ndarray] | None = getattr(self.inside, "embed", None)
-        if mean_of is None:
-            raise TranslationError("an ensemble gives no vectors: load one model.")
-        self._check(request)
-        parts = self._parts(list(texts), request)
-        vectors = np.zeros((len(texts), self.config.model.width))
-        for rows in _batches([len(part.ids) for part in parts], self.engine.batch_tokens):
-            for row, vector in zip(rows, mean_of([parts[row].ids for row in rows]), strict=True):
-                vectors[parts[row].line] += len(parts[row].ids) * vector
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: np.ndarray = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-        return unit
-
-    @property
-    def shows_attention(self) -> bool:
-        there = hasattr(self.engine, "attention_weights") or (self._bundle and find_spec("torch"))
-        return self.engine.has_attention and bool(there)
-
-    @cached_property
-    def inside(self) -> Engine:
-        """The engine that shows what goes on inside: torch's, made on first use where another one
-        translates."""
-        if self._bundle is None or hasattr(self.engine, "attention_weights"):
-            return self.engine
-        return make_engine(self._bundle, "cpu", "torch")
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        self._check(request)
+        request = self.check(request)
         ids = self.codec.encode_source([text], self._target(text, request))[0]
         longest = self._longest(request)
         if len(ids) > longest:
@@ -314,8 +340,14 @@ class Translator:
         limit = self._settings(request).max_source_length
         return min(limit, self.engine.max_length) if self.engine.max_length is not None else limit
 
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> Request:
+        """Refuse what this model or search cannot do; the request with the model's own codes."""
         known = self.codec.languages.sources
+        request = replace(
+            request,
+            to=known_code(request.to, self.codec.languages.targets),
+            source_language=known_code(request.source_language, known),
+        )
         if request.source_language and known and request.source_language not in known:
             raise TranslationError(
                 f"this model does not translate from {request.source_language!r}; it can: "
@@ -332,26 +364,43 @@ class Translator:
             )
         if self.codec.target.unk in self.codec.encode_target([request.prefix])[0]:
             raise TranslationError(
-                f"the prefix {request.prefix!r} holds a word that this model does not know."
+                f"the prefix {request.prefix!r} contains a word that this model does not know."
             )
         if request.glossary.terms and (request.sampling or request.prefix or request.observer):
             raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
+        return request
 
     def _target(self, text: str, request: Request) -> str:
-        """The language to translate a text into; where nobody says, it depends on that of the
-        text."""
+        """The language to translate a text into.
+
+        If nobody names one, it depends on that of the text.
+        """
         languages, source = self.codec.languages, request.source_language
         if languages.tagged and not (request.to or source):
             source = detect(text, languages.sources)[0].language
         return request.to or languages.default_target(source)
 
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        parts = self._parts(lines, request)
+        notes = [self._reason_to_keep(text, request) for text in lines]
+        # To the model, a line that stays as it is looks empty.
+        read = ["" if note else text for text, note in zip(lines, notes, strict=True)]
+        parts = self._parts(read, request)
         found = self._found_once(parts, first, request)
-        return self.join(lines, parts, found)
+        translations = self.join(lines, parts, found)
+        for row, note in enumerate(notes):
+            if note:
+                translations[row] = Translation(lines[row], (Candidate(lines[row], 0.0),), note)
+        return translations
+
+    def _reason_to_keep(self, text: str, request: Request) -> str:
+        """Why a text is left as it is, if its language was to be detected and is not for us."""
+        if request.source_language or request.observer or not text.strip():
+            return ""
+        languages = self.codec.languages
+        return reason_to_keep(text, languages.sources, self._target(text, request))
 
     def _keeps_numbers(self, request: Request) -> bool:
         return self._settings(request).keep_numbers and not (request.sampling or request.observer)
@@ -374,10 +423,31 @@ class Translator:
             keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.demands))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
-        found = self._found(different, first, request)
+        found = self._search_on(different, first, request)
         found = self.repair(different, found, request, first)
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
+
+    def _search_on(
+        self, parts: list["Part"], first: int, request: Request
+    ) -> list[tuple[Candidate, ...]]:
+        """The candidates of each part; where fewer than `nbest` read differently, those of wider
+        searches, until there are enough or none are left."""
+        found = self.search(parts, request, first)
+        width = max(self._settings(request).beam, request.nbest)
+        lacking = [row for row, some in enumerate(found) if len(some) < request.nbest]
+        while lacking and width < _WIDEST:
+            width = min(2 * width, _WIDEST)
+            wider = replace(request, nbest=width)
+            more = self._found([parts[row] for row in lacking], first, wider)
+            for row, hypotheses in zip(lacking, more, strict=True):
+                found[row] = merged(hypotheses)[: request.nbest]
+            lacking = [
+                row
+                for row, hypotheses in zip(lacking, more, strict=True)
+                if len(found[row]) < request.nbest and len(hypotheses) == width
+            ]
+        return found
 
     def _found(
         self, parts: list["Part"], first: int, request: Request
@@ -389,10 +459,13 @@ class Translator:
         tokens = settings.batch_tokens or self.engine.batch_tokens
         beam = request.nbest if request.sampling else max(settings.beam, request.nbest)
         room = 1 if self.engine.searches_on_device else LEAST_ROOM
-        limit = _Hypotheses(beam, USUAL_BEAM * tokens, room)
-        if len(parts) >= (at_once := batches_at_once(self.engine)):  # work for every core
+        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
+        # each sentence, so it gets fewer sentences.
+        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
+        # Smaller batches, if there is work for every core: else some cores would wait.
+        if len(parts) >= (at_once := batches_at_once(self.engine)):
             tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(_batches(lengths, tokens, limit))
+        batches = list(batches_by_length(lengths, tokens, limit))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self.engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -411,7 +484,7 @@ class Translator:
         if not rows:
             return
         settings = self._settings(request)
-        beam = min(WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        beam = min(_WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         strict = replace(request, decoding=replace(settings, beam=beam), demanding=True)
         for row, better in zip(
             rows, self._found([parts[row] for row in rows], first, strict), strict=True
@@ -421,13 +494,15 @@ class Translator:
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
-        """Where the best candidate's digits are not those of its source, a wider search is asked,
-        then stand-ins."""
+        """Mend rows whose best candidate has other digits than its source.
+
+        A wider search is tried first, then other numbers.
+        """
         wrong = [
-            row for row, part in enumerate(parts) if digits_astray(part.text, found[row][0].text)
+            row for row, part in enumerate(parts) if digit_errors(part.text, found[row][0].text)
         ]
         settings = self._settings(request)
-        beam = min(WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        beam = min(_WIDER * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         wider = replace(request, decoding=replace(settings, beam=beam), nbest=beam)
         for row, more in zip(
             wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
@@ -436,12 +511,12 @@ class Translator:
             known = {candidate.text: candidate for candidate in (*more, *found[row])}
             closest = sorted(
                 known.values(),
-                key=lambda c: (lacking(demands, c.text), digits_astray(text, c.text), -c.score),
+                key=lambda c: (lacking(demands, c.text), digit_errors(text, c.text), -c.score),
             )
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
             still_wrong = [
-                row for row in wrong if digits_astray(parts[row].text, found[row][0].text)
+                row for row in wrong if digit_errors(parts[row].text, found[row][0].text)
             ]
             for row, right in self._with_stand_ins(
                 parts, still_wrong, first, replace(request, nbest=1)
@@ -451,18 +526,20 @@ class Translator:
     def _with_stand_ins(
         self, parts: list["Part"], rows: list[int], first: int, request: Request
     ) -> Iterator[tuple[int, Candidate]]:
-        """Rows whose texts are translated well with other numbers; these translations, the right
-        numbers put back."""
+        """Rows whose texts are translated well with other numbers.
+
+        Each comes with that translation, the right numbers put back.
+        """
         tries: list[tuple[int, dict[str, str], Part]] = []
         for row in rows:
-            for others in [stand_ins(parts[row].text, seed) for seed in range(STAND_INS)]:
+            for others in [stand_ins(parts[row].text, seed) for seed in range(_STAND_INS)]:
                 text = with_others(parts[row].text, others)
                 ids = self.codec.encode_source([text], parts[row].to)[0]
                 if others and len(ids) <= self._longest(request):
                     tries.append((row, others, parts[row]._replace(ids=ids, text=text)))
         right: dict[int, str] = {}
-        said = self._found([changed for _, _, changed in tries], first, request)
-        for (row, others, changed), (best, *_) in zip(tries, said, strict=True):
+        outputs = self._found([changed for _, _, changed in tries], first, request)
+        for (row, others, changed), (best, *_) in zip(tries, outputs, strict=True):
             if not lacking(parts[row].demands, best.text):
                 right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
@@ -524,44 +601,25 @@ class Translator:
         settings = self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
         prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
-        if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
-            engine = without_shortlist(engine)
-        if request.sampling is not None:
-            keys = [(first + part.line) * 2**16 + part.number for part in parts]
-            return sample(
-                engine, sources, settings, request.sampling,
-                nbest=request.nbest, prefixes=prefixes, attention=request.alignments, keys=keys,
-                on_step=request.on_step,
-            )  # fmt: skip
+        # a forced piece may be on nobody's list
+        if prefixes or request.demanding or not settings.shortlist:
+            engine = engine.without_shortlist
+        phrases = None
         if request.demanding:
             phrases = [tuple(map(self._phrase, part.demands)) for part in parts]
-            return constrained_search(
-                without_shortlist(engine), sources, phrases, settings,
-                nbest=request.nbest, attention=request.alignments, on_step=request.on_step,
-            )  # fmt: skip
-        host_is_needed = prefixes or request.alignments or request.observer
-        if self.engine.searches_on_device and not host_is_needed and is_simple(settings):
-            return self._device_search(settings, request.nbest)(sources, request.on_step)
-        return beam_search(
-            engine, sources, settings,
-            nbest=request.nbest, prefixes=prefixes, attention=request.alignments,
+        task = Task(
+            settings,
+            request.nbest,
+            prefixes,
+            phrases,
+            attention=request.alignments,
+            sampling=request.sampling,
+            keys=[(first + part.line) * 2**16 + part.number for part in parts],
             observer=request.observer,
             on_step=request.on_step,
-        )  # fmt: skip
-
-    def _device_search(self, settings: DecodingConfig, nbest: int) -> "DeviceSearch":
-        """Kept for the last settings, and the last but one: what it has recorded is worth more the
-        second time."""
-        if (settings, nbest) not in self._device_searches:
-            from dragoman.decode.device_search import DeviceSearch
-            from dragoman.engine.torch_engine import TorchEngine
-
-            while len(self._device_searches) > 1:
-                del self._device_searches[next(iter(self._device_searches))]
-            self._device_searches[settings, nbest] = DeviceSearch(
-                cast(TorchEngine, self.engine), settings, nbest
-            )
-        return self._device_searches[settings, nbest]
+        )
+        search = next(search for search in self._searches if search.fits(engine, task))
+        return search(engine, sources, task)
 
     def _candidate(self, source: list[int], hypothesis: Hypothesis, request: Request) -> Candidate:
         pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
@@ -585,33 +643,6 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
 
 
-def load(
-    model: str | Path, device: str = "auto", engine: str = "auto", threads: int = 0
-) -> Translator:
-    """A translator from a bundle's folder; several, joined by commas, make an ensemble.
-
-    `engine` "auto" takes ONNX Runtime for a bundle made for it, or where torch is missing, unless a
-    GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
-    """
-    folders = model_folders(model)
-    bundles = [read_bundle(folder) for folder in folders]
-    codec = bundles[0].codec
-    for folder, bundle in zip(folders, bundles, strict=True):
-        if bundle.codec.to_files() != codec.to_files():
-            raise BundleError(
-                f"{folder} and {folders[0]} have different vocabularies: they cannot vote together."
-            )
-    notes = tuple(
-        f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
-        for folder, bundle in zip(folders, bundles, strict=True)
-        if UNFINISHED in bundle.card
-    )
-    engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
-    if len(engines) > 1:
-        return Translator(Ensemble(engines), codec, bundles[0].config, notes=notes)
-    return Translator(engines[0], codec, bundles[0].config, bundles[0], notes)
-
-
 def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     """So many lines at a time, fewer where they are long."""
     window: list[str] = []
@@ -619,7 +650,7 @@ def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     for line in lines:
         window.append(line)
         characters += len(line)
-        if len(window) == most or characters >= WINDOW_CHARACTERS:
+        if len(window) == most or characters >= _WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
     if window:
@@ -637,7 +668,7 @@ class _Hypotheses(NamedTuple):
         return max(1, self.positions // (self.beam * max(longest, self.room)))
 
 
-def _batches(
+def batches_by_length(
     lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
 ) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).

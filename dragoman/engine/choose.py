@@ -1,5 +1,7 @@
-"""Which engine runs a bundle. Engines are imported on use: importing this imports neither torch nor
-ONNX Runtime."""
+"""Which engine runs a bundle.
+
+Engines are imported on use: importing this imports neither torch nor ONNX Runtime.
+"""
 
 from importlib.util import find_spec
 
@@ -12,8 +14,11 @@ ENGINES = ("auto", ONNX, "torch")
 
 
 def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int = 0) -> Engine:
-    """With "auto": ONNX Runtime for a bundle made for it, or where torch is missing, unless a GPU
-    is asked for."""
+    """The engine for a bundle.
+
+    With "auto": ONNX Runtime for a bundle made for it, or if torch is missing, unless a GPU is
+    asked for.
+    """
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):

@@ -1,5 +1,6 @@
-"""Where the hypotheses of a batch keep their keys and values: a grid of slots, a few for each
-sentence.
+"""Where the hypotheses of a batch keep their keys and values: a grid of slots.
+
+Each sentence has a few of them.
 
     B sentences, w slots of each, R rows of search, M room for positions, A arrays (keys and values
     of every layer).
@@ -17,8 +18,8 @@ import numpy as np
 # Positions by which the room grows. A step reads all of the room anyway, so copying it every 16
 # steps costs little, and what is not needed is not allocated: with a beam of 1000 a position takes
 # megabytes.
-ROOM_STEP = 16
-SPARSE = 0.75  # a grid with fewer live sentences than this is packed
+_ROOM_STEP = 16
+_SPARSE = 0.75  # a grid with fewer live sentences than this is packed
 
 
 @dataclass
@@ -33,26 +34,28 @@ class Grid:
 
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
-        """One row for each sentence, nothing said yet."""
-        caches = np.zeros((arrays, sentences, heads, ROOM_STEP, head_width), dtype=np.float32)
+        """One row for each sentence, before its first token."""
+        caches = np.zeros((arrays, sentences, heads, _ROOM_STEP, head_width), dtype=np.float32)
         rows = np.arange(sentences)
-        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, ROOM_STEP), dtype=np.int64))
+        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, _ROOM_STEP), dtype=np.int64))
 
     @property
     def room(self) -> int:
         return int(self.caches.shape[3])
 
     def continued(self, parents: np.ndarray) -> "Grid":
-        """Row r takes the place of row parents[r], or a copy of it. The old grid must not be used
-        any more."""
+        """Row r takes the place of row parents[r], or a copy of it.
+
+        The old grid must not be used any more.
+        """
         if self.length < self.room and np.array_equal(parents, np.arange(len(self.writers))):
             # every slot is taken and nothing moves, as in greedy search before the first end
             return self
         sources = self.slots[parents]
-        groups = sources // self.width
+        groups = sources // self.width  # the sentence of each row
         counts = np.bincount(groups, minlength=len(self.sentences))
         fits = counts.max() <= self.width and self.length < self.room
-        if not fits or np.count_nonzero(counts) < SPARSE * len(counts):
+        if not fits or np.count_nonzero(counts) < _SPARSE * len(counts):
             return self._rebuilt(sources, groups, counts)
         self.slots = self._shuffled(sources)
         return self
@@ -63,12 +66,16 @@ class Grid:
         self.length += 1
 
     def _shuffled(self, sources: np.ndarray) -> np.ndarray:
-        """First children stay, further ones go where nobody stays. Plain loops: the arrays are too
-        short for NumPy."""
+        """First children stay, further ones go where nobody stays.
+
+        Plain loops: the arrays are too short for NumPy.
+        """
         slots = sources.tolist()
         taken = set(sources.tolist())
         stayed: set[int] = set()
         for row, source in enumerate(sources.tolist()):
+            # A hypothesis with one child keeps its slot: moving its cache would cost more than the
+            # step itself. A further child gets the slot of one that has none.
             if source in stayed:
                 group = source - source % self.width
                 slots[row] = next(
@@ -80,6 +87,8 @@ class Grid:
         return np.array(slots)
 
     def _copy(self, source: int, slot: int) -> None:
+        # Before the two parted, the slot holds what the source holds. Beams share most of their
+        # past, so this is a small part of the cache.
         parted = self.writers[source, : self.length] != self.writers[slot, : self.length]
         since = slice(int(parted.argmax()) if parted.any() else self.length, self.length)
         self.writers[slot, since] = self.writers[source, since]
@@ -90,8 +99,10 @@ class Grid:
         width = int(counts.max())
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
-        slots[order] = np.searchsorted(kept, groups[order]) * width + rank_within(groups[order])
-        room = self.room if self.length < self.room else self.room + ROOM_STEP
+        slots[order] = np.searchsorted(kept, groups[order]) * width + _rank_within(groups[order])
+        if len(kept) * width <= len(self.writers) and self.length < self.room:
+            return self._packed(kept, width, slots, sources)
+        room = self.room if self.length < self.room else self.room + _ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
         caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
         # one by one: NumPy copies what it selects
@@ -102,11 +113,24 @@ class Grid:
         writers[slots, : self.length] = self.writers[sources, : self.length]
         return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 
+    def _packed(
+        self, kept: np.ndarray, width: int, slots: np.ndarray, sources: np.ndarray
+    ) -> "Grid":
+        """In the first of the slots that there are: new memory would cost more than the copies."""
+        moved = slots != sources
+        slots_to, slots_from = slots[moved], sources[moved]
+        for cache in self.caches:
+            cache[slots_to, :, : self.length] = cache[slots_from, :, : self.length]
+        writers = np.full((len(kept) * width, self.room), -1)
+        writers[slots, : self.length] = self.writers[sources, : self.length]
+        caches = self.caches[:, : len(writers)]
+        return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
 
-def rank_within(groups: np.ndarray) -> np.ndarray:
+
+def _rank_within(groups: np.ndarray) -> np.ndarray:
     """How many of the same group stand before each; the groups lie together.
 
-    >>> rank_within(np.array([7, 7, 9, 9, 9])).tolist()
+    >>> _rank_within(np.array([7, 7, 9, 9, 9])).tolist()
     [0, 1, 0, 1, 2]
     """
     ranks: np.ndarray = np.arange(len(groups)) - np.searchsorted(groups, groups)

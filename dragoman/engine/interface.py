@@ -1,4 +1,4 @@
-"""The hinge between models and search.
+"""The hinge between models and search, and between models and the tools that look inside.
 
 `start(sources)` gives a state with one row per sentence. `step(state, parents, tokens, k)` lets row
 r continue row `parents[r]` with `tokens[r]`; parents may repeat or leave out rows, so that
@@ -28,8 +28,13 @@ class Step(NamedTuple):
 
 
 class Engine(Protocol):
-    @property
-    def target(self) -> Vocabulary: ...
+    """What search needs of a model.
+
+    An engine names this class as its base and overrides what it can do beyond the least.
+    """
+
+    target: Vocabulary
+    threads: int = 0  # that share the work of a step; 0: one for each core
 
     @property
     def has_attention(self) -> bool: ...
@@ -37,12 +42,6 @@ class Engine(Protocol):
     @property
     def max_length(self) -> int | None:
         """The most positions that the model knows, on either side; None: any number."""
-        ...
-
-    @property
-    def searches_on_device(self) -> bool:
-        """Whether many sentences are better searched where the model is
-        (`decode/device_search.py`)."""
         ...
 
     @property
@@ -70,6 +69,63 @@ class Engine(Protocol):
         """Log-probability of each token of each given target, its end included."""
         ...
 
+    @property
+    def searches_on_device(self) -> bool:
+        """Whether a search is better run where the model is (`decode/device_search.py`)."""
+        return False
+
+    @property
+    def without_shortlist(self) -> "Engine":
+        """The same engine with every piece of the vocabulary allowed."""
+        return self
+
+    @property
+    def on_one_core(self) -> "Engine | None":
+        """The same engine without threads of its own, to search one batch per core.
+
+        None: it searches one batch at a time.
+        """
+        return None
+
+    @property
+    def inspector(self) -> "Inspector | None":
+        """The same model as one that can be looked into; None: this engine cannot."""
+        return None
+
+
+class Inspector(Protocol):
+    """What looking inside a model needs of an engine."""
+
+    @property
+    def module(self) -> Any:
+        """The model itself, a PyTorch module."""
+        ...
+
+    def outputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+        """The last hidden states of one pair of sentences, and the logits.
+
+        "encoder" (S, D), unless the model has none; "decoder" (T, D), "logits" (T, V).
+        """
+        ...
+
+    def attention_weights(
+        self, source: Sequence[int], target: Sequence[int]
+    ) -> dict[str, np.ndarray]:
+        """Every layer and head for one pair of sentences.
+
+        "encoder" (L, H, S, S), "decoder" (L, H, T, T), "cross" (L, H, T, S): those of the three
+        that the model has.
+        """
+        ...
+
+    def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
+        """Each source as one vector: the mean of the encoder's outputs over positions. (B, D)"""
+        ...
+
+    def position_vectors(self, length: int) -> np.ndarray | None:
+        """What the model adds to the words at so many positions (length, D); None: nothing."""
+        ...
+
 
 def alignment_layer(layers: int) -> int:
     """The decoder's layer that speaks for alignment, of so many.
@@ -83,15 +139,10 @@ def alignment_layer(layers: int) -> int:
     return layers - 2 if layers > 2 else max(0, layers - 1)
 
 
-def without_shortlist(engine: Engine) -> Engine:
-    """The engine that looks at all pieces of the vocabulary; most know nothing else."""
-    whole: Engine = getattr(engine, "whole", engine)
-    return whole
-
-
 def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and log-probabilities of the k best of each row, best first, the lower id first among
-    equals.
+    """Tokens and log-probabilities of the k best of each row, best first.
+
+    Among equals, the lower id comes first.
 
     >>> top_k(np.array([[0.1, 0.7, 0.2]]), 2)[0].tolist()
     [[1, 2]]

@@ -1,17 +1,14 @@
-"""What a step over shortlists takes: the pieces that the sentences of a batch may say, and their
-part of the output.
+"""What a step over shortlists takes: the pieces allowed in a batch, and their output weights.
 
 B sentences, U pieces that their lists hold together, L pieces of the longest list, D width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
-from dragoman.int8 import SCALES
-from dragoman.text.shortlist import Shortlist
+from dragoman.text.shortlist import Shortlist, distinct
 
 # sources and lists are filled up to a multiple: else the order of sums would follow the longest
 # neighbour
@@ -28,24 +25,22 @@ class Lists:
     def first(
         cls,
         shortlist: Shortlist,
-        weights: Mapping[str, np.ndarray],
         sources: Sequence[Sequence[int]],
+        bias: np.ndarray | None,
+        output: Callable[[np.ndarray], dict[str, np.ndarray]],
     ) -> "Lists":
+        """`output` gives the columns of the output for pieces, and in int8 their scales."""
         own = [shortlist.of(source) for source in sources]
-        pieces = np.unique(np.concatenate(own))
+        pieces = distinct(own)
+        place = np.zeros(pieces[-1] + 1, dtype=np.int64)
+        place[pieces] = np.arange(len(pieces))
         shape = len(own), -(-max(map(len, own)) // LANES) * LANES
         places = np.zeros(shape, dtype=np.int64)
         added = np.full(shape, -np.inf, dtype=np.float32)
         for row, listed in enumerate(own):
-            places[row, : len(listed)] = np.searchsorted(pieces, listed)
-            added[row, : len(listed)] = (
-                weights[OUTPUT_BIAS][listed] if OUTPUT_BIAS in weights else 0
-            )
-        matrix = next(name for name in OUTPUT_MATRICES if name in weights)
-        of_batch = {"pieces": pieces, "columns": np.ascontiguousarray(weights[matrix][pieces].T)}
-        if matrix + SCALES in weights:
-            of_batch["column_scales"] = weights[matrix + SCALES][pieces]
-        return cls(of_batch, places, added)
+            places[row, : len(listed)] = place[listed]
+            added[row, : len(listed)] = bias[listed] if bias is not None else 0
+        return cls({"pieces": pieces} | output(pieces), places, added)
 
     @property
     def longest(self) -> int:
@@ -62,8 +57,10 @@ class Lists:
         }
 
     def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
-        """Log-probabilities of the whole vocabulary from those of the rows' lists: what is not
-        listed has none."""
+        """Log-probabilities of the whole vocabulary from those of the rows' lists.
+
+        What is not listed has none.
+        """
         rows, columns = np.nonzero(np.isfinite(self.added[sentences]))
         whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
         whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[

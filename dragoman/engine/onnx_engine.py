@@ -8,7 +8,8 @@ from a file. `dragoman/engine/grid.py` says where the rows of search live. Every
 or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
@@ -16,19 +17,29 @@ from threading import Lock
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import Bundle
+from dragoman.bundle import OUTPUT_BIAS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
-from dragoman.engine.interface import Forbidden, Step
+from dragoman.engine.interface import Engine, Forbidden, Step
 from dragoman.engine.listed import LANES, Lists
-from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, listed_step_graph, step_graph
+from dragoman.engine.onnx.graphs import (
+    beyond_graphs,
+    columns_graph,
+    encoder_graph,
+    listed_step_graph,
+    step_graph,
+)
+from dragoman.engine.onnx.kernels import wants_signed_weights
 from dragoman.errors import BundleError, ConfigError
-from dragoman.int8 import ZERO
-from dragoman.model.sinusoids import sinusoids
+from dragoman.int8 import all_in_bytes, signed
+from dragoman.plain_weights import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
-ENCODER, STEP, LISTED_STEP = "encoder", "step", "listed step"
+# Source pieces that the encoder takes at once: what passes between its operators stays in the cache
+# of a core. With four times as many, each took a third longer (x86).
+ENCODER_TOKENS = 256
+ENCODER, STEP, LISTED_STEP, COLUMNS = "encoder", "step", "listed step", "columns"
 
 
 @dataclass
@@ -49,7 +60,8 @@ class State:
         """Arrays for what the step is asked for, unless they are those of the step before."""
         if {name: array.shape for name, array in self.outputs.items()} != shapes:
             kinds = {"best_tokens": np.int64}
-            self.binding.clear_binding_outputs()  # else a step would go on writing where others lay
+            # Else a step would go on writing where others lay.
+            self.binding.clear_binding_outputs()
             self.outputs = {
                 name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
             }
@@ -61,19 +73,22 @@ class State:
                 self.binding.bind_ortvalue_output(name, value)
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     def __init__(self, bundle: Bundle, threads: int = 0):
         """`threads` that share the work of a step; 0: one for each core."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
-                f"the ONNX engine knows the plain Transformer alone; this model has "
+                f"the ONNX engine supports only the plain Transformer; this model has "
                 f"{', '.join(reasons)}: "
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
+        if all_in_bytes(bundle.weights) and wants_signed_weights():
+            bundle = replace(bundle, weights=signed(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model
-        self.threads = threads
+        # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
+        self.threads = threads or usable_cores()
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(
@@ -87,13 +102,10 @@ class OnnxEngine:
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        """The same engine without threads of its own: for several batches at once, a core for
-        each."""
         return OnnxEngine(self._bundle, threads=1)
 
     @cached_property
-    def whole(self) -> "OnnxEngine":
-        """The same engine with every piece allowed, whatever the bundle's shortlist says."""
+    def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
         engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
@@ -110,37 +122,57 @@ class OnnxEngine:
         return positions.max_length if positions.kind == "learned" else None
 
     @property
-    def searches_on_device(self) -> bool:
-        return False
-
-    @property
     def batch_tokens(self) -> int:
         return 1024  # larger batches were slower (docs/LOG.md)
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
-        lengths = np.array([len(source) for source in sources], dtype=np.int32)
-        longest = int(lengths.max())
-        real = np.arange(-(-longest // LANES) * LANES) < lengths[:, None]  # (B, S)
+        longest = max(map(len, sources))
+        padded = -(-longest // LANES) * LANES
+        heads = self._config.heads
+        features = self._config.width // heads
+        shapes = {"k": (features, padded), "v": (padded, features)}
+        memory = {
+            f"memory_{name}": np.empty((len(sources), heads, *shapes[name[0]]), dtype=np.float32)
+            for name in self._caches
+        }
+        mask = np.empty((len(sources), 1, 1, padded), dtype=np.float32)
+        first = 0
+        for last in _groups(sources):
+            parts = {name: array[first:last] for name, array in memory.items()}
+            mask[first:last] = self._encode(sources[first:last], padded, parts)
+            first = last
+        grid = Grid.first(len(sources), len(memory), heads, features)
+        lists = None
+        if self._shortlist is not None:
+            bias = self._bundle.weights.get(OUTPUT_BIAS)
+            lists = Lists.first(self._shortlist, sources, bias, self._columns)
+        return self._bound(grid, memory, mask, longest, lists)
+
+    def _encode(
+        self, sources: Sequence[Sequence[int]], padded: int, memory: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """Fill in the memory of some sentences; the mask of their padding. (B, 1, 1, S)"""
+        lengths = np.array([len(source) for source in sources])
+        real = np.arange(padded) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
-            "positions": self._source_positions(0, longest),
+            "positions": self._source_positions(0, int(lengths.max())),
             "columns": np.nonzero(real)[1],
             "places": np.flatnonzero(real),
             "tokens": tokens,
-            "mask": np.repeat(mask, real.shape[1], axis=2),
-            "zeros": np.full(lengths.sum(), ZERO, dtype=np.uint8),
+            "mask": np.repeat(mask, padded, axis=2),
         }
-        names = [f"memory_{name}" for name in self._caches]
-        memory = dict(zip(names, self._session(ENCODER).run(names, feeds), strict=True))
-        heads = self._config.heads
-        grid = Grid.first(len(sources), len(names), heads, self._config.width // heads)
-        lists = (
-            Lists.first(self._shortlist, self._bundle.weights, sources) if self._shortlist else None
-        )
-        return self._bound(grid, memory, mask, longest, lists)
+        session = self._session(ENCODER)
+        binding = session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        for name, array in memory.items():
+            binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        session.run_with_iobinding(binding)
+        return mask
 
     def step(
         self,
@@ -201,7 +233,7 @@ class OnnxEngine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
         """Step by step, as search would go if it knew the way, among all pieces."""
-        state = self.whole.start(sources)
+        state = self.without_shortlist.start(sources)
         rows = np.arange(len(sources))
         said = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
@@ -218,6 +250,12 @@ class OnnxEngine:
                     scores[row].append(step.log_probs[row, sentence[t + 1]])
         return [np.array(row) for row in scores]
 
+    def _columns(self, pieces: np.ndarray) -> dict[str, np.ndarray]:
+        """By ONNX Runtime, which transposes bytes many times faster than NumPy."""
+        session = self._session(COLUMNS)
+        names = [value.name for value in session.get_outputs()]
+        return dict(zip(names, session.run(names, {"pieces": pieces}), strict=True))
+
     def _continued(self, state: State, parents: np.ndarray) -> State:
         before = state.grid
         grid = before.continued(parents)
@@ -226,7 +264,9 @@ class OnnxEngine:
         memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
-            memory = {name: array[kept] for name, array in memory.items()}
+            for array in memory.values():
+                array[: len(kept)] = array[kept]
+            memory = {name: array[: len(kept)] for name, array in memory.items()}
             mask = mask[kept]
             lists = lists.only(kept) if lists else None
         return self._bound(grid, memory, mask, state.longest, lists)
@@ -257,6 +297,8 @@ class OnnxEngine:
         binding = self._session(LISTED_STEP if lists else STEP).io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
+        # nothing.
         longer = {}
         for name, cache in zip(self._caches, grid.caches, strict=True):
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
@@ -274,7 +316,7 @@ class OnnxEngine:
         options = onnxruntime.SessionOptions()
         weights = self._bundle.weights
         options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-        # one would be kept for every new shape, and there are thousands
+        # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
         # file would be.
@@ -292,13 +334,30 @@ class OnnxEngine:
 
     def _graph(self, graph: str) -> bytes:
         config, weights = self._config, self._bundle.weights
-        if graph == ENCODER:
-            return encoder_graph(config, weights)
-        return (
-            listed_step_graph(config, weights)
-            if graph == LISTED_STEP
-            else step_graph(config, weights, self.target)
-        )
+        make = {
+            ENCODER: lambda: encoder_graph(config, weights),
+            STEP: lambda: step_graph(config, weights, self.target),
+            LISTED_STEP: lambda: listed_step_graph(config, weights),
+            COLUMNS: lambda: columns_graph(config, weights),
+        }
+        return make[graph]()
+
+
+def usable_cores() -> int:
+    """Those that this process may run on: `taskset` and containers allow fewer than there are."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Where each group of sentences ends that is encoded at once."""
+    tokens = 0
+    for number, source in enumerate(sources):
+        if tokens and tokens + len(source) > ENCODER_TOKENS:
+            yield number
+            tokens = 0
+        tokens += len(source)
+    yield len(sources)
 
 
 class Positions:

@@ -1,7 +1,10 @@
-"""The engine for every architecture, on CPU and GPU: wraps a bundle's weights or a module that is
-being trained."""
+"""The engine for every architecture, on CPU and GPU.
+
+It wraps a bundle's weights, or a module that is being trained.
+"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,10 +12,11 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
-from dragoman.engine.interface import Forbidden, Step, alignment_layer
+from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
+from dragoman.model.trace import Trace, trace
 from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary
 
@@ -42,7 +46,7 @@ def pick_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-class TorchEngine:
+class TorchEngine(Engine, Inspector):
     def __init__(self, model: Model, source: Vocabulary, target: Vocabulary, device: torch.device):
         self.model, self.source, self.target, self.device = model, source, target, device
         self._never = torch.tensor(target.never, device=device)
@@ -77,6 +81,10 @@ class TorchEngine:
     @property
     def searches_on_device(self) -> bool:
         return usable(self.model.output.weight) and self.model.can_be_packed
+
+    @property
+    def inspector(self) -> Inspector:
+        return self
 
     @property
     def batch_tokens(self) -> int:
@@ -134,11 +142,6 @@ class TorchEngine:
     def attention_weights(
         self, source: Sequence[int], target: Sequence[int]
     ) -> dict[str, np.ndarray]:
-        """Every layer and head for one pair: "encoder" (L, H, S, S), "decoder" (L, H, T, T),
-        "cross" (L, H, T, S).
-
-        A model shows those of the three that it has.
-        """
         if not self.has_attention:
             raise TranslationError(
                 f"model.architecture={self.model.config.architecture} has no attention to show."
@@ -149,29 +152,36 @@ class TorchEngine:
         )
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
 
+    def trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
+        """All that one pass over a pair computes."""
+        batch = collate([source], [target], self.source, self.target)
+        return trace(self.model, self._tensor(batch.source), self._tensor(batch.target_in))
+
+    @property
+    def module(self) -> torch.nn.Module:
+        return self.model
+
+    @torch.inference_mode()
+    def outputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+        batch = collate([source], [target], self.source, self.target)
+        ids = self._tensor(batch.source)
+        hidden = self.model(ids, self._tensor(batch.target_in))
+        found = {"decoder": hidden, "logits": self.model.logits(hidden)}
+        with suppress(TranslationError):  # some architectures have no encoder
+            found = {"encoder": self.model.encode(ids)[0], **found}
+        return {name: values[0].float().cpu().numpy() for name, values in found.items()}
+
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
-        """Each source as one vector: the mean of what the encoder makes of its positions. (B, D)"""
-        encode = getattr(self.model, "encode", None)
-        if encode is None:
-            raise TranslationError(
-                f"model.architecture={self.model.config.architecture} has no encoder to embed with."
-            )
-        memory, mask = encode(self._tensor(pad(sources, self.source.pad)))
+        memory, mask = self.model.encode(self._tensor(pad(sources, self.source.pad)))
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
         return vectors
 
     @torch.inference_mode()
     def position_vectors(self, length: int) -> np.ndarray | None:
-        """What the model adds to the words at so many positions (length, D); None where it adds
-        nothing."""
-        positions = getattr(getattr(self.model, "source_embedding", None), "positions", None)
-        if positions is None:
-            return None
-        nothing = torch.zeros(1, length, self.model.config.width, device=self.device)
-        vectors: np.ndarray = positions(nothing)[0].float().cpu().numpy()
-        return vectors
+        vectors = self.model.position_vectors(length)
+        return vectors.float().cpu().numpy() if vectors is not None else None
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -1,7 +1,11 @@
-"""Corpus scores by sacreBLEU, each with the signature that makes it comparable (Post 2018), and
-paired bootstrap."""
+"""Scores of translations.
 
-from collections.abc import Sequence
+sacreBLEU's scores of a corpus, each with the signature that makes it comparable (Post 2018); paired
+bootstrap; GLEU of one sentence.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 METRICS = ("BLEU", "chrF2", "TER")
+_LONGEST_RUN = 4  # tokens that GLEU counts together
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside the first one: its scores and, per metric, the chance that the difference is
-    luck."""
+    """A system beside the first one: its scores and, per metric, its p-value.
+
+    That is the chance that the difference is luck.
+    """
 
     system: str
     scores: list[Score]
@@ -89,3 +96,26 @@ def compare(
             Comparison(name, scores, {m: 1.0 if same else found[m].p_value for m in made})
         )
     return comparisons
+
+
+def gleu(output: Sequence[Hashable], reference: Sequence[Hashable]) -> float:
+    """GLEU of one sentence, from 0 (nothing in common) to 1 (the same).
+
+    ("Google's Neural Machine Translation System", Wu et al. 2016, section 4.) BLEU is a score of
+    whole sets. For single sentences this one is kinder: of all runs of one to four tokens, the
+    share that output and reference have in common, of the output's or of the reference's,
+    whichever is smaller.
+
+    >>> gleu("the cat sat".split(), "the cat".split())  # 3 runs in common, of 6 and of 3
+    0.5
+    """
+    ours, theirs = _runs(output), _runs(reference)
+    most = max(ours.total(), theirs.total())
+    return (ours & theirs).total() / most if most else 1.0
+
+
+def _runs(tokens: Sequence[Hashable]) -> Counter[tuple[Hashable, ...]]:
+    runs: Counter[tuple[Hashable, ...]] = Counter()
+    for length in range(1, _LONGEST_RUN + 1):
+        runs.update(tuple(tokens[i : i + length]) for i in range(len(tokens) - length + 1))
+    return runs

@@ -1,2 +1,4 @@
-"""What a model did with one sentence: attention, the beam's tree, positions; as data, as a page, as
-figures."""
+"""What a model did with one sentence: attention, the beam's tree, positions.
+
+These come as data, as a page, and as figures.
+"""

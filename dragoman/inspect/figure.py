@@ -14,8 +14,8 @@ from dragoman.errors import ConfigError, MissingPackageError, escaped
 from dragoman.inspect.sentence import KINDS, Inspection
 from dragoman.inspect.words import piece_label
 
-CELL, FONT, GAP = 14, 10, 16
-_WIDTH_OF_LETTER = 0.6 * FONT  # about that of DejaVu Sans
+_CELL, _FONT, _GAP = 14, 10, 16
+_WIDTH_OF_LETTER = 0.6 * _FONT  # about that of DejaVu Sans
 _PAPER, _INK = np.array([255, 255, 255]), np.array([8, 48, 107])
 _SCALE = 3  # pixels of a PNG for a unit of the figure
 
@@ -31,8 +31,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Words whose baseline ends at (x, y), starts there (`upright`, read upwards) or is centred
-    there."""
+    """Words whose baseline ends at (x, y).
+
+    With `upright` it starts there and goes upwards; with `middle` it is centred there.
+    """
 
     x: float
     y: float
@@ -55,8 +57,10 @@ def draw(
     head: int | None = None,
     pieces: bool = False,
 ) -> Figure:
-    """A layer's heads side by side, or one of them; layers and heads count from 1, and -1 is the
-    last layer."""
+    """A layer's heads side by side, or one of them.
+
+    Layers and heads count from 1, and -1 is the last layer.
+    """
     if kind not in inspection.maps:
         raise ConfigError(f"attention {kind!r} is unknown; it can be {', '.join(inspection.maps)}.")
     maps = inspection.maps[kind] if pieces else inspection.joined(kind)  # (L, H, rows, columns)
@@ -64,31 +68,30 @@ def draw(
     heads = range(maps.shape[1]) if head is None else [_number("head", head, maps.shape[1]) - 1]
     axes = inspection.axes[KINDS[kind].rows], inspection.axes[KINDS[kind].columns]
     rows, columns = ([*map(piece_label, a.pieces)] if pieces else list(a.labels) for a in axes)
-    left = GAP + _WIDTH_OF_LETTER * max(map(len, rows))
-    top = 2.2 * GAP + _WIDTH_OF_LETTER * max(map(len, columns))
+    left = _GAP + _WIDTH_OF_LETTER * max(map(len, rows))
+    top = 2.2 * _GAP + _WIDTH_OF_LETTER * max(map(len, columns))
     boxes: list[Box] = []
-    labels = [Label(left - 4, top + CELL * (i + 0.75), word) for i, word in enumerate(rows)]
+    labels = [Label(left - 4, top + _CELL * (i + 0.75), word) for i, word in enumerate(rows)]
     for place, number in enumerate(heads):
-        x = left + place * (CELL * len(columns) + GAP)
+        x = left + place * (_CELL * len(columns) + _GAP)
         labels.append(
-            Label(x + CELL * len(columns) / 2, GAP, f"layer {layer}, head {number + 1}", "middle")
+            Label(x + _CELL * len(columns) / 2, _GAP, f"layer {layer}, head {number + 1}", "middle")
         )
         labels += [
-            Label(x + CELL * (j + 0.75), top - 4, word, "upright") for j, word in enumerate(columns)
+            Label(x + _CELL * (j + 0.75), top - 4, word, "upright")
+            for j, word in enumerate(columns)
         ]
         boxes += _cells(maps[layer - 1, number], x, top)
-    width = left + len(heads) * (CELL * len(columns) + GAP)
-    return Figure(width, top + CELL * len(rows) + GAP, boxes, labels)
+    width = left + len(heads) * (_CELL * len(columns) + _GAP)
+    return Figure(width, top + _CELL * len(rows) + _GAP, boxes, labels)
 
 
 def to_svg(figure: Figure) -> str:
     def lines() -> Iterator[str]:
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" '
-            f'height="{figure.height:.0f}" '
-            f'viewBox="0 0 {figure.width:.1f} {figure.height:.1f}" font-family="DejaVu Sans, '
-            f'sans-serif" '
-            f'font-size="{FONT}">'
+            f'height="{figure.height:.0f}" viewBox="0 0 {figure.width:.1f} {figure.height:.1f}" '
+            f'font-family="DejaVu Sans, sans-serif" font-size="{_FONT}">'
         )
         for b in figure.boxes:
             colour = "#{:02x}{:02x}{:02x}".format(*b.colour)
@@ -111,14 +114,14 @@ def to_png(figure: Figure) -> bytes:
         from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError:
         raise MissingPackageError(
-            "PNG figures need Pillow: pip install pillow; SVG does without."
+            "PNG figures need Pillow: pip install pillow; SVG does not."
         ) from None
     try:
         font: ImageFont.ImageFont | ImageFont.FreeTypeFont = ImageFont.truetype(
-            "DejaVuSans.ttf", _SCALE * FONT
+            "DejaVuSans.ttf", _SCALE * _FONT
         )
     except OSError:  # no such font here: Pillow's own has Latin letters only
-        font = ImageFont.load_default(_SCALE * FONT)
+        font = ImageFont.load_default(_SCALE * _FONT)
     image = Image.new("RGB", (round(_SCALE * figure.width), round(_SCALE * figure.height)), "white")
     canvas = ImageDraw.Draw(image)
     for b in figure.boxes:
@@ -137,8 +140,8 @@ def to_png(figure: Figure) -> bytes:
             )
             continue
         box = canvas.textbbox((0, 0), t.text, font=font, anchor="ls")
-        slip = Image.new("L", (round(box[2]) + 1, 2 * _SCALE * FONT))
-        baseline = round(1.5 * _SCALE * FONT)
+        slip = Image.new("L", (round(box[2]) + 1, 2 * _SCALE * _FONT))
+        baseline = round(1.5 * _SCALE * _FONT)
         ImageDraw.Draw(slip).text((0, baseline), t.text, fill=255, font=font, anchor="ls")
         turned = slip.rotate(90, expand=True)
         image.paste("black", (round(x) - baseline, round(y) - turned.height), turned)
@@ -152,11 +155,11 @@ def _cells(weights: np.ndarray, x: float, y: float) -> list[Box]:
     rows, columns = weights.shape
     colours = np.rint(_PAPER + weights[..., None] * (_INK - _PAPER)).astype(int)
     cells = [
-        Box(x + CELL * j, y + CELL * i, CELL, CELL, (r, g, b))
+        Box(x + _CELL * j, y + _CELL * i, _CELL, _CELL, (r, g, b))
         for i in range(rows)
         for j, (r, g, b) in enumerate(colours[i].tolist())
     ]
-    return [Box(x - 1, y - 1, CELL * columns + 2, CELL * rows + 2, (190, 200, 214)), *cells]
+    return [Box(x - 1, y - 1, _CELL * columns + 2, _CELL * rows + 2, (190, 200, 214)), *cells]
 
 
 def _number(what: str, value: int, most: int) -> int:

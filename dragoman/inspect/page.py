@@ -8,14 +8,15 @@ import base64
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from dragoman.inspect.sentence import KINDS, Inspection
-from dragoman.inspect.words import piece_label, readable
+from dragoman.inspect.sentence import KINDS, Inspection, Node
+from dragoman.inspect.words import Axis, piece_label, readable
 from dragoman.text.subword import WORD_START
 
 FILES = resources.files("dragoman.inspect") / "page"
@@ -29,14 +30,8 @@ def payload(inspection: Inspection) -> dict[str, Any]:
     return {
         "text": inspection.text,
         "translation": inspection.translation,
-        "axes": {
-            name: {
-                "pieces": [*map(piece_label, axis.pieces)],
-                "words": axis.words,
-                "labels": axis.labels,
-            }
-            for name, axis in inspection.axes.items()
-        },
+        "searched": inspection.searched,
+        "axes": {name: axis_payload(axis) for name, axis in inspection.axes.items()},
         "maps": [
             {
                 "name": name,
@@ -47,16 +42,8 @@ def payload(inspection: Inspection) -> dict[str, Any]:
             }
             for name, weights in inspection.maps.items()
         ],
-        "beam": [
-            {
-                **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
-                "total": round(node.total, 4),
-                "label": piece_label(node.piece),
-                "text": readable([node.piece]),
-                "starts": node.piece.startswith(WORD_START),
-            }
-            for node in inspection.beam
-        ],
+        "beam": beam_payload(inspection.beam),
+        "base": inspection.base,
         "positions": _packed_signed(inspection.positions)
         if inspection.positions is not None
         else None,
@@ -65,15 +52,44 @@ def payload(inspection: Inspection) -> dict[str, Any]:
 
 def page(inspection: Inspection) -> str:
     """The page; opened from disk, it asks nothing of any network."""
+    return filled(payload(inspection), STYLES, SCRIPTS, "openPage")
+
+
+def filled(data: dict[str, Any], styles: Sequence[str], scripts: Sequence[str], open: str) -> str:
+    """A page with these files and this data in it, which the function `open` of its scripts
+    shows."""
     template = (FILES / "page.html").read_text(encoding="utf-8")
     parts = {
-        "title": html.escape(f"{inspection.text} → {inspection.translation}"),
-        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in STYLES),
-        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        "data": script_json(payload(inspection)),
+        "title": html.escape(f"{data['text']} → {data['translation']}"),
+        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in styles),
+        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in scripts),
+        "data": script_json(data),
+        "open": open,
     }
     # in one pass: a text may hold braces too
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
+
+
+def axis_payload(axis: Axis) -> dict[str, Any]:
+    return {
+        "pieces": [*map(piece_label, axis.pieces)],
+        "words": axis.words,
+        "labels": axis.labels,
+    }
+
+
+def beam_payload(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
+            "total": round(node.total, 4),
+            "score": None if node.score is None else round(node.score, 4),
+            "label": piece_label(node.piece),
+            "text": readable([node.piece]),
+            "starts": node.piece.startswith(WORD_START),
+        }
+        for node in nodes
+    ]
 
 
 def script_json(value: Any) -> str:

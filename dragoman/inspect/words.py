@@ -12,8 +12,10 @@ _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a map: its pieces, the word that each belongs to, and the words; a special piece
-    is its own word."""
+    """One side of a map: its pieces, the word that each belongs to, and the words.
+
+    A special piece is its own word.
+    """
 
     pieces: tuple[str, ...]
     words: tuple[int, ...]

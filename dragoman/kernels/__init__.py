@@ -1,9 +1,8 @@
-"""Kernels of our own for NVIDIA GPUs, in Triton: each does in one pass over memory what the plain
-code does in several.
+"""Kernels of our own for NVIDIA GPUs, in Triton.
 
-Every kernel has its plain twin in `model` or `training`, to which a test binds it. They are
-imported only where they can run: Triton comes with torch's CUDA builds for Linux and is missing
-elsewhere.
+Each does in one pass over memory what plain code does in several. It has a plain twin in `model`,
+`training` or `decode`, and a test that binds the two. Kernels are imported only where they can run:
+Triton comes with torch's CUDA builds for Linux and is missing elsewhere.
 """
 
 from functools import cache

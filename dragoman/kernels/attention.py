@@ -35,13 +35,16 @@ def _rows(base, start, count, stride, features: tl.constexpr, block: tl.constexp
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constexpr):
-    """softmax(q k^T scale) over the keys that a query may see; a query that sees none has no
-    weights."""
+    """softmax(q k^T scale) over the keys that a query may see.
+
+    A query that sees none has no weights.
+    """
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     seen = (t < queries) & (s < keys)
     if causal:
         seen = seen & (s <= t)
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+    # A row that sees nothing has only -inf, and -inf - -inf is no number: it counts from 0 instead.
     highest = tl.max(scores, 1)
     powers = tl.exp(scores - tl.where(highest == float("-inf"), 0.0, highest)[:, None])
     total = tl.sum(powers, 1)
@@ -50,6 +53,7 @@ def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constex
 
 @triton.jit
 def _survivors(seed_at, program, dropout, block: tl.constexpr):
+    # The mask is a function of seed and place: backward draws the same one, and none is stored.
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     return keeps(tl.load(seed_at), (program * block + t) * block + s, dropout)
 
@@ -86,8 +90,7 @@ def _forward(
 @triton.jit
 def _backward(
     grad_at, q_at, k_at, v_at, dq_at, dk_at, dv_at, starts_q, starts_k, seed_at, q_stride,
-    kv_stride, grad_stride,
-    scale, dropout,
+    kv_stride, grad_stride, scale, dropout,
     heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr, causal: tl.constexpr,
     drops: tl.constexpr,
 ):  # fmt: skip
@@ -101,6 +104,7 @@ def _backward(
         q = tl.load(at, mask=real, other=0.0)
         at, real = _rows(k_at + first, k_start, keys, kv_stride, features, block)
         k = tl.load(at, mask=real, other=0.0)
+        # Computing the weights again costs less than reading them back would.
         weights = _weights(q, k, queries, keys, scale, block, causal)
         at, real = _rows(grad_at + first, q_start, queries, grad_stride, features, block)
         grad = tl.load(at, mask=real, other=0.0)
@@ -115,6 +119,7 @@ def _backward(
         dv = tl.dot(tl.trans(used).to(grad.dtype), grad, input_precision="ieee")
         at, real = _rows(dv_at + first, k_start, keys, kv_stride, features, block)
         tl.store(at, dv, mask=real)
+        # The gradient of a softmax: w (dw - Σ w dw).
         dscores = weights * (dweights - tl.sum(weights * dweights, 1)[:, None]) * scale
         dq = tl.dot(dscores.to(k.dtype), k, input_precision="ieee")
         at, real = _rows(dq_at + first, q_start, queries, q_stride, features, block)
@@ -125,8 +130,10 @@ def _backward(
 
 
 class _PackedAttention(torch.autograd.Function):
-    """Of queries (N, D) to keys and values (M, 2D); or of (N, 3D), which holds all three, to
-    itself."""
+    """Attention of queries (N, D) to keys and values (M, 2D).
+
+    Queries of (N, 3D) hold all three, and look at themselves.
+    """
 
     @staticmethod
     def forward(
@@ -156,9 +163,8 @@ class _PackedAttention(torch.autograd.Function):
         dq, dk, dv = _parts(dqueries, dkeys_values)
         _backward[(heads * (len(starts_q) - 1),)](
             grad, q, k, v, dq, dk, dv, starts_q, starts_k, seed, q.stride(0), k.stride(0),
-            grad.stride(0),
-            1 / math.sqrt(q.shape[1] // heads), dropout, heads, q.shape[1] // heads, block, causal,
-            drops=dropout > 0, num_warps=_warps(block),
+            grad.stride(0), 1 / math.sqrt(q.shape[1] // heads), dropout, heads, q.shape[1] // heads,
+            block, causal, drops=dropout > 0, num_warps=_warps(block),
         )  # fmt: skip
         return dqueries, dkeys_values, None, None, None, None, None, None
 
@@ -185,8 +191,10 @@ def packed_attention(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The heads' outputs side by side (N, D). `longest`: no sentence has more positions, on either
-    side."""
+    """The heads' outputs side by side (N, D).
+
+    `longest`: no sentence has more positions, on either side.
+    """
     block = max(32, triton.next_power_of_2(longest))
     queries = queries.contiguous()
     keys_values = keys_values.contiguous() if keys_values is not None else None

@@ -1,4 +1,4 @@
-"""The two attentions of one decoding step, and the choice of the next words.
+"""The two attentions of one decoding step.
 
 N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source, P
 places in the cache, V words. How many steps were made is a number on the device, so that one
@@ -29,13 +29,17 @@ def _to_past(
     tl.store(slot, k)
     tl.store(slot + width, v)
     q = q.to(tl.float32) * scale
-    highest = tl.sum(q * k.to(tl.float32), 0)  # of the position itself, to begin with
+    # A running softmax: `total` and `mixed` are relative to the highest score so far, and shrink
+    # when a higher one comes. It begins with the position itself.
+    highest = tl.sum(q * k.to(tl.float32), 0)
     total = highest * 0 + 1
     mixed = v.to(tl.float32)
     first = row // hypotheses * hypotheses
     for start in range(0, steps, block):
         place = start + tl.arange(0, block)
         real = place < steps
+        # Keys and values never move. Where the past of this hypothesis was written by another one,
+        # the table says by whom.
         ancestor = first + tl.load(
             origin_at + row.to(tl.int64) * places + place, mask=real, other=0
         )
@@ -62,11 +66,14 @@ def _to_memory(
     hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr,
     block: tl.constexpr,
 ):  # fmt: skip
-    """A sentence and a head: all its hypotheses look at the source, whose keys and values are read
-    once."""
+    """A sentence and a head: all its hypotheses look at the source.
+
+    The source's keys and values are read once.
+    """
     sentence, head = tl.program_id(0), tl.program_id(1)
     width: tl.constexpr = heads * features
     feature = head * features + tl.arange(0, features)
+    # Tensor cores need 16 rows at least; those beyond the beam are masked.
     number = tl.arange(0, rows)
     row = (sentence * hypotheses + number).to(tl.int64)
     inside = (number < hypotheses)[:, None]
@@ -101,15 +108,17 @@ def _to_memory(
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
-    gets its new place."""
+    """Outputs (R, D) of attention to the past; the cache gets its new place.
+
+    qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
+    """
     rows = len(qkv)
     width = qkv.shape[1] // 3
     out = torch.empty(rows, width, dtype=qkv.dtype, device=qkv.device)
     features = width // heads
     _to_past[(rows, heads)](
-        qkv, cache, origin, steps, out, 1 / math.sqrt(features), cache.shape[2],
-        cache.shape[1], heads, features, 32, num_warps=1,
+        qkv, cache, origin, steps, out, 1 / math.sqrt(features), cache.shape[2], cache.shape[1],
+        heads, features, 32, num_warps=1,
     )  # fmt: skip
     return out
 
@@ -122,7 +131,7 @@ def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> 
     features = width // heads
     out = torch.empty_like(q)
     _to_memory[(sentences, heads)](
-        q, memory, lengths, out, 1 / math.sqrt(features), memory.shape[1],
-        hypotheses, max(16, triton.next_power_of_2(hypotheses)), heads, features, 32, num_warps=2,
+        q, memory, lengths, out, 1 / math.sqrt(features), memory.shape[1], hypotheses,
+        max(16, triton.next_power_of_2(hypotheses)), heads, features, 32, num_warps=2,
     )  # fmt: skip
     return out

@@ -29,6 +29,8 @@ def _mask_and_sum(
     """masked = grad where out > 0, and the column sums of a chunk of rows."""
     chunk = tl.program_id(1)
     column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
+    # A chunk of rows for each program, and its own sums: adding them up afterwards, in a fixed
+    # order, gives the same bits in every run, which atomic additions would not.
     total = tl.zeros([block_columns], tl.float32)
     last = tl.minimum((chunk + 1) * rows_of_chunk, rows)
     for start in range(chunk * rows_of_chunk, last, block_rows):
@@ -57,7 +59,8 @@ def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sum(grad: Tensor) -> Tensor:
     """Over positions (N, E). (E,)"""
-    # eight rows: fewer are no faster on tensor cores
+    # A product with ones reads faster than a reduction. Eight rows, of which one is used: fewer are
+    # no faster on tensor cores.
     return (grad.new_ones(8, len(grad)) @ grad)[0]
 
 
@@ -82,8 +85,10 @@ class _Linear(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for; where nothing is learned, by the product that knows
-    no neighbours."""
+    """x W^T + b, through a ReLU if asked for.
+
+    Without gradients it is the product whose rows do not depend on their neighbours.
+    """
     flat = x.to(working_type(x)).flatten(0, -2)
     out: Tensor
     if torch.is_grad_enabled():

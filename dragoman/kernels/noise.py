@@ -1,5 +1,6 @@
-"""Random bits as a function of (seed, place), for dropout that backward can draw again instead of
-storing it.
+"""Random bits as a function of (seed, place).
+
+So the backward pass draws a dropout mask again instead of storing it.
 
 Dropout needs many cheap bits, not the best ones: a counter goes twice through a 32-bit mixing
 function (the multipliers are Wellons' "lowbias32"), with one half of the seed added before each,
@@ -13,8 +14,10 @@ from torch import Tensor
 
 
 def draw_seed(device: torch.device) -> Tensor:
-    """A seed from torch's generator, left on the device: a replayed CUDA graph draws a new one each
-    time. (1,)"""
+    """A seed from torch's generator, left on the device. (1,)
+
+    A replayed CUDA graph draws a new one each time.
+    """
     return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
 
 

@@ -1,5 +1,6 @@
-"""x W^T + b for translating: a row's result is the same bits whatever rows stand beside it, and
-however many.
+"""x W^T + b for translating.
+
+A row's result is the same bits whatever rows stand beside it, and however many.
 
     N rows, D features in, E out; x (N, D), weight (E, D), bias (E,).
 
@@ -31,13 +32,15 @@ _FEATURES = 64  # summed in one turn
 @triton.jit
 def _product(
     x_at, weight_at, bias_at, out_at, rows, columns, features,
-    adds: tl.constexpr, relu: tl.constexpr, even: tl.constexpr,
-    block_rows: tl.constexpr, block_columns: tl.constexpr, block: tl.constexpr,
+    adds: tl.constexpr, relu: tl.constexpr, even: tl.constexpr, block_rows: tl.constexpr,
+    block_columns: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    # rows first: weights are read once
+    # Programs of the same columns come one after the other, so that weights are read once.
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     column = tl.program_id(1) * block_columns + tl.arange(0, block_columns)
     feature = tl.arange(0, block)
+    # Rows and columns beyond the last wrap around instead of being masked: loads need no condition,
+    # and what they give is not stored.
     x = x_at + (row % rows).to(tl.int64)[:, None] * features + feature[None, :]
     weight = weight_at + (column % columns).to(tl.int64)[None, :] * features + feature[:, None]
     total = tl.zeros([block_rows, block_columns], tl.float32)
@@ -59,7 +62,7 @@ def _product(
     tl.store(out_at + row[:, None].to(tl.int64) * columns + column[None, :], total, mask=inside)
 
 
-def tile_for(rows: int, columns: int) -> Tile:
+def _tile_for(rows: int, columns: int) -> Tile:
     """The fastest of the three on an H200, by the number of outputs."""
     outputs = rows * columns
     return SMALL if outputs <= 512 * 1024 else MIDDLE if outputs <= 2048 * 1024 else LARGE
@@ -79,12 +82,11 @@ def product(
     """x W^T + b, through a ReLU if asked for. (N, E)"""
     (rows, features) = x.shape
     columns = len(weight)
-    tile = tile or tile_for(rows, columns)
+    tile = tile or _tile_for(rows, columns)
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
     _product[(triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns))](
-        x.contiguous(), weight, bias, out, rows, columns, features,
-        bias is not None, relu, features % _FEATURES == 0,
-        tile.rows, tile.columns, _FEATURES, num_warps=tile.warps,
+        x.contiguous(), weight, bias, out, rows, columns, features, bias is not None, relu,
+        features % _FEATURES == 0, tile.rows, tile.columns, _FEATURES, num_warps=tile.warps,
         num_stages=_stages(tile, x.device),
     )  # fmt: skip
     return out

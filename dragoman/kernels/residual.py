@@ -27,7 +27,8 @@ _ELEMENTS = 1024  # that a program of dropout_add takes
 @triton.jit
 def _norm_forward(
     x_at, y_at, sum_at, out_at, mean_at, rstd_at, weight_at, bias_at, seed_at, dropout, epsilon,
-    width, block: tl.constexpr, adds: tl.constexpr, drops: tl.constexpr,
+    width,
+    block: tl.constexpr, adds: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, block)
@@ -53,8 +54,8 @@ def _norm_forward(
 @triton.jit
 def _norm_backward(
     grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at, dbias_at,
-    dropout,
-    rows, width, block: tl.constexpr, drops: tl.constexpr,
+    dropout, rows, width,
+    block: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     column = tl.arange(0, block)
@@ -62,6 +63,8 @@ def _norm_backward(
     weight = tl.load(weight_at + column, mask=inside, other=0.0).to(tl.float32)
     dweight = tl.zeros([block], tl.float32)
     dbias = tl.zeros([block], tl.float32)
+    # A fixed number of programs, each with the sums of its own rows: adding up a few thousand
+    # partial sums in one order gives equal runs equal bits.
     for row in range(program, rows, tl.num_programs(0)):
         place = (tl.zeros([block], tl.int64) + row) * width + column
         grad = tl.load(grad_at + place, mask=inside, other=0.0).to(tl.float32)

@@ -1,5 +1,4 @@
-"""A step of beam search, from logits to the next words; its plain twin is in
-`decode/device_search.py`.
+"""A step of beam search, from logits to the next words: the rules of `decode/search.py`.
 
     N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words
     considered of each row, P places.
@@ -15,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# Words that a program reads, and words whose best one is noted. The k best words of a row are in
+# the k groups with the best bests, so the second kernel reads k * 64 words instead of all of them.
 _CHUNK, _GROUP = 4096, 64
 
 
@@ -39,6 +40,8 @@ def _survey(
     x = tl.load(
         logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")
     ).to(tl.float32)
+    # The softmax's sum is kept relative to the chunk's highest logit, so that no power overflows.
+    # Forbidden words count in it, as they do in the reference: only the choice leaves them out.
     highest = tl.max(x)
     tl.store(highest_at + part, highest)
     tl.store(powers_at + part, tl.sum(tl.exp(x - highest)))
@@ -50,8 +53,7 @@ def _survey(
 @triton.jit
 def _best_words(
     logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words_at,
-    log_probs_at,
-    words, groups, chunks, end,
+    log_probs_at, words, groups, chunks, end,
     hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, group: tl.constexpr,
     groups_block: tl.constexpr, chunks_block: tl.constexpr,
 ):  # fmt: skip
@@ -66,6 +68,7 @@ def _best_words(
     best = tl.load(best_at + row * groups + number, mask=number < groups, other=float("-inf"))
     slot = tl.arange(0, slots)
     chosen = tl.full([slots], 0, tl.int32)
+    # k times the best of what is left: k is small, and a sort would need all words in one program.
     for rank in tl.static_range(k):
         place = tl.argmax(best, 0, tie_break_left=True)
         chosen = tl.where(slot == rank, place, chosen)
@@ -78,6 +81,7 @@ def _best_words(
     x = _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses)
     for rank in tl.static_range(k):
         value = tl.max(x)
+        # Of equal words the first, whatever the order of their groups: a stable sort does the same.
         first = tl.min(tl.where(x == value, word, words))
         tl.store(words_at + row * slots + rank, first.to(tl.int64))
         tl.store(log_probs_at + row * slots + rank, value - log_total)
@@ -97,13 +101,11 @@ def _kth_best(scores, nbest: tl.constexpr):
 
 @triton.jit
 def _advance(
-    words_at, log_probs_found_at, steps_at, penalties_at, longest_at,
-    last_at, totals_at, done_at, said_at, parents_at, log_probs_at, count_at, scores_at, ends_at,
-    end_log_probs_at,
-    origin_at, end, enough, places, capacity,
-    hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr,
-    rows_block: tl.constexpr, scores_block: tl.constexpr, places_block: tl.constexpr,
-    nbest: tl.constexpr,
+    words_at, log_probs_found_at, steps_at, penalties_at, longest_at, last_at, totals_at, done_at,
+    tokens_at, parents_at, log_probs_at, count_at, scores_at, ends_at, end_log_probs_at, origin_at,
+    end, enough, places, capacity,
+    hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr, rows_block: tl.constexpr,
+    scores_block: tl.constexpr, places_block: tl.constexpr, nbest: tl.constexpr,
 ):  # fmt: skip
     """A sentence: its candidates in order, ends noted, W of the others living on."""
     sentence = tl.program_id(0)
@@ -119,7 +121,7 @@ def _advance(
     total = tl.where(real, total, float("-inf"))
 
     score_place = tl.arange(0, scores_block)
-    score_row = scores_at + sentence * (capacity + 1)
+    score_row = scores_at + sentence * capacity
     scores = tl.load(score_row + score_place, mask=score_place < capacity, other=float("-inf"))
     count = tl.load(count_at + sentence)
     penalty = tl.load(penalties_at + steps + 1)
@@ -129,6 +131,8 @@ def _advance(
     new_parent, new_word = tl.zeros([rows_block], tl.int32), tl.zeros([rows_block], tl.int64)
     new_total = tl.full([rows_block], float("-inf"), tl.float64)
     new_log_prob = tl.zeros([rows_block], tl.float32)
+    # Among the first 2W candidates at most W are ends (one for each hypothesis), so W others are
+    # always among them.
     for rank in range(2 * hypotheses):
         best, place = tl.max(total, 0, return_indices=True, return_indices_tie_break_left=True)
         picked = candidate == place
@@ -140,7 +144,7 @@ def _advance(
         if possible & (its_word == end) & (rank < hypotheses):
             its_score = best / penalty
             scores = tl.where(score_place == count, its_score, scores)
-            slot_at = sentence * (capacity + 1) + count
+            slot_at = sentence * capacity + count
             tl.store(scores_at + slot_at, its_score)
             tl.store(ends_at + slot_at * 3, steps.to(tl.int64))
             tl.store(ends_at + slot_at * 3 + 1, its_parent.to(tl.int64))
@@ -161,7 +165,7 @@ def _advance(
     lives = index < alive
     # at the largest length, live hypotheses count as they stand
     if (steps + 1 >= longest) & (over == 0):
-        slot_at = sentence * (capacity + 1) + count + index
+        slot_at = sentence * capacity + count + index
         tl.store(scores_at + slot_at, new_total / penalty, mask=lives)
         tl.store(ends_at + slot_at * 3, (steps + index * 0).to(tl.int64), mask=lives)
         tl.store(ends_at + slot_at * 3 + 1, new_parent.to(tl.int64), mask=lives)
@@ -180,16 +184,20 @@ def _advance(
     )
     tl.store(last_at + hypothesis_at, new_word, mask=valid)
     history_at = hypothesis_at * places + steps
-    tl.store(said_at + history_at, new_word.to(tl.int32), mask=valid)
+    tl.store(tokens_at + history_at, new_word.to(tl.int32), mask=valid)
     tl.store(parents_at + history_at, new_parent, mask=valid)
     tl.store(log_probs_at + history_at, new_log_prob, mask=valid)
 
-    for start in range(0, steps + 1, places_block):  # who wrote which place of the cache
+    # The table of ancestors: for each hypothesis and place, who wrote that place of the KV cache. A
+    # child inherits its parent's row, and the parent itself wrote the newest place. Copying this
+    # table of small numbers takes the place of copying the cache.
+    for start in range(0, steps + 1, places_block):
         place_of = start + tl.arange(0, places_block)
         seen = valid[:, None] & (place_of < steps)[None, :]
         theirs = (sentence * hypotheses + new_parent)[:, None] * places + place_of[None, :]
         origin = tl.load(origin_at + theirs, mask=seen, other=0)
         origin = tl.where((place_of == steps)[None, :], new_parent[:, None], origin)
+        # All rows are read before any is written: parents and children share the table.
         tl.debug_barrier()
         ours = hypothesis_at[:, None] * places + place_of[None, :]
         tl.store(origin_at + ours, origin, mask=valid[:, None] & (place_of <= steps)[None, :])
@@ -198,8 +206,9 @@ def _advance(
 def best_words(
     logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
 ) -> tuple[Tensor, Tensor]:
-    """For each row (R, V) the k best words and their log-probabilities, (R, k'), those beyond k
-    meaningless.
+    """For each row (R, V) the k best words and their log-probabilities, (R, k').
+
+    Those beyond k mean nothing.
 
     `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
     rows, words = logits.shape
@@ -250,7 +259,7 @@ def choose(
     longest: Tensor,
     end_from: Tensor,
     done: Tensor,
-    said: Tensor,
+    tokens: Tensor,
     parents: Tensor,
     log_probs: Tensor,
     count: Tensor,
@@ -258,17 +267,17 @@ def choose(
     ends: Tensor,
     end_log_probs: Tensor,
 ) -> None:
-    """From the logits (R, V) of a step to the hypotheses after it; from `origin` on, tensors are
-    changed in place."""
+    """From the logits (R, V) of a step to the hypotheses after it.
+
+    From `origin` on, tensors are changed in place.
+    """
     sentences, hypotheses, places = origin.shape
-    k, capacity = hypotheses + 1, scores.shape[1] - 1
+    k, capacity = hypotheses + 1, scores.shape[1]
     words, found = best_words(logits, bias, end_from, steps, end, k)
     slots = words.shape[1]
     _advance[(sentences,)](
-        words, found, steps, penalties, longest, last, totals, done, said, parents, log_probs,
-        count,
-        scores, ends, end_log_probs, origin, end, enough, places, capacity,
-        hypotheses, slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity),
-        32, nbest,
+        words, found, steps, penalties, longest, last, totals, done, tokens, parents, log_probs,
+        count, scores, ends, end_log_probs, origin, end, enough, places, capacity, hypotheses,
+        slots, k, triton.next_power_of_2(hypotheses), triton.next_power_of_2(capacity), 32, nbest,
         num_warps=1,
     )  # fmt: skip

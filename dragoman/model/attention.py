@@ -1,5 +1,6 @@
-"""Attention ("Attention Is All You Need", section 3.2): similarity, softmax over keys, weighted sum
-of values, heads.
+"""Attention ("Attention Is All You Need", section 3.2).
+
+It is similarity, softmax over keys, weighted sum of values, in several heads.
 
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
     True = may look, and broadcast to (B, H, T, S).
@@ -15,7 +16,7 @@ the weights (`record`) or the kernel does not know the parts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,22 @@ from dragoman.model.spans import SPANS, causal_mask
 from dragoman.variants import POSITIONS
 
 
+class Look(NamedTuple):
+    """One attention as it was computed, for whoever wants to see it."""
+
+    q: Tensor  # (B, H, T, K), as the similarity takes it
+    k: Tensor  # (B, H, S, K), or (B, 1, S, K) where all heads share them
+    v: Tensor  # likewise
+    scores: Tensor  # (B, H, T, S), before the mask
+    mask: Tensor | None  # broadcasts to (B, H, T, S)
+    weights: Tensor  # (B, H, T, S)
+    y: Tensor  # (B, H, T, K), before the heads are joined
+
+
+Record = list[Look]
+"""Where attention leaves what it computed."""
+
+
 def plain_attention(
     q: Tensor,
     k: Tensor,
@@ -39,16 +56,21 @@ def plain_attention(
     dropout: float = 0.0,
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
+    record: Record | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k) + bias) v, and the weights: each row sums to one over what it may
-    see."""
+    """softmax(similarity(q, k) + bias) v, and the weights.
+
+    Each row sums to one over the keys that it may see.
+    """
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    weights = choose(torch.softmax(scores, dim=-1))
-    return F.dropout(weights, dropout, dropout > 0) @ v, weights  # (B, H, T, K), (B, H, T, S)
+    seen = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = choose(torch.softmax(seen, dim=-1))
+    y = F.dropout(weights, dropout, dropout > 0) @ v  # (B, H, T, K)
+    if record is not None:
+        record.append(Look(q, k, v, scores, mask, weights, y))
+    return y, weights
 
 
 def fused_attention(
@@ -60,8 +82,10 @@ def fused_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """The same with dot products (scaled by 1/√K), in one kernel that never writes the weights to
-    memory."""
+    """The same with dot products (scaled by 1/√K), in one kernel.
+
+    It never writes the weights to memory.
+    """
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale
     )
@@ -69,16 +93,15 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class Packed:
-    """Where sentences lie end to end and x is (N, D): sentence i has the queries starts_q[i] ..
-    starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1]; none is longer than `longest`."""
+    """Where sentences lie end to end, in x of shape (N, D).
+
+    Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
+    starts_k[i+1]; none is longer than `longest`.
+    """
 
     starts_q: Tensor  # (B+1,)
     starts_k: Tensor  # (B+1,)
     longest: int
-
-
-Record = list[Tensor]
-"""Where attention leaves its weights (B, H, T, S) for whoever wants to see them."""
 
 
 class Attention(nn.Module):
@@ -183,24 +206,25 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
-        causal = causal and queries > 1  # the last position sees everything before it
-        # torch's kernel makes the mask of a whole sequence by itself; behind a cache, or beside
-        # another mask, it has to be given one.
+        # A single query is the last position, which sees everything before it: no mask is needed.
+        causal = causal and queries > 1
+        # Torch's kernel makes the causal mask of a whole sequence by itself, and skips half of the
+        # work. Behind a cache, or beside another mask, it has to be given one.
         if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past
             causal = False
         mask = self.span.visible(mask, at, queries, keys, q.device)
         if by_kernel:
+            # Multi-query attention has one set of keys and values. Expanding it copies nothing.
             k, v = (x.expand(-1, heads, -1, -1) for x in seen)
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:
             bias = self.distances.bias(queries, keys)
-            y, weights = plain_attention(
-                q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose
-            )
-            if record is not None:
-                record.append(weights)
+            y, _ = plain_attention(
+                q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose,
+                record,
+            )  # fmt: skip
         return self.project.join(y)
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:

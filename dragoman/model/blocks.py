@@ -1,5 +1,6 @@
-"""Layers of the encoder and of the decoder: attention and feed-forward network, each with its
-surroundings.
+"""Layers of the encoder and of the decoder.
+
+A layer is attention and a feed-forward network, each with its norm and residual sum.
 
 "Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it is
 given functions that look at what was said and at the source. So one layer serves training, search

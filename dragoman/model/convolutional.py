@@ -1,5 +1,6 @@
-"""Convolutional sequence to sequence (Gehring et al. 2017): gated convolutions, attention in every
-decoder layer.
+"""Convolutional sequence to sequence (Gehring et al. 2017).
+
+It has gated convolutions, and attention in every decoder layer.
 
     B sentences, S source, T target, D features, k kernel width. e, g: embeddings of source and
     target words, with learned positions.
@@ -29,7 +30,7 @@ from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
-HALF = math.sqrt(0.5)
+_HALF = math.sqrt(0.5)
 
 
 class GatedConvolution(nn.Module):
@@ -60,12 +61,14 @@ class ConvolutionalDecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
     ) -> tuple[Tensor, Tensor]:
-        """Positions (B, T, D) behind a window (B, k-1, D), their own words' vectors, and the window
-        behind them."""
+        """Positions (B, T, D) behind a window (B, k-1, D).
+
+        Also their own words' vectors, and the window behind them.
+        """
         seen = torch.cat([window.to(x.dtype), x], dim=1)
         h = self.convolution(seen)
         context = self.to_out(self._look(self.to_query(h) + words, given, record))
-        return (x + (h + context) * HALF) * HALF, seen[:, x.shape[1] :]
+        return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
 
     def _look(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
         keys, values, mask = given
@@ -73,8 +76,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         if record is None:
             y = fused_attention(q, k, v, mask)
         else:
-            y, weights = plain_attention(q, k, v, mask)
-            record.append(weights)
+            y, _ = plain_attention(q, k, v, mask, record=record)
         return (y * mask.sum(dim=-1, keepdim=True).to(y.dtype).sqrt())[:, 0]  # (B, T, D)
 
 
@@ -100,7 +102,7 @@ class ConvS2S(Neural):
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         before, behind = (self.config.kernel_width - 1) // 2, self.config.kernel_width // 2
         for layer in self.encoder:
-            x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * HALF
+            x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * _HALF
         return x
 
     def begin(
@@ -110,7 +112,7 @@ class ConvS2S(Neural):
         mask = self.mask(source)
         z = self._read(e, mask)
         window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
-        return [window] * len(self.decoder), [z, (z + e) * HALF, mask]
+        return [window] * len(self.decoder), [z, (z + e) * _HALF, mask]
 
     def advance(
         self,

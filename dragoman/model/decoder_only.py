@@ -1,5 +1,6 @@
-"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym, trained and decoded as a
-language model.
+"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym.
+
+It is trained and decoded as a language model.
 
     B sentences, R rows, H heads, S source, T target, D features.
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Record
+from dragoman.model.attention import Look, Record
 from dragoman.model.blocks import EncoderLayer
 from dragoman.model.heads import KeysValues, KVCache
 from dragoman.model.interface import Neural, Recorder
@@ -41,8 +42,10 @@ class DecoderOnly(Neural):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the keys and values of the source in every layer and which of them are real;
-        the past is empty."""
+        """The keys and values of the source in every layer, and which are real, are given.
+
+        The past is empty.
+        """
         size = source.shape[1]
         # (B, S), below 0 for padding
         places = torch.arange(size, device=source.device) - _room(self.mask(source))
@@ -58,10 +61,9 @@ class DecoderOnly(Neural):
         record: Record | None = None if recorder is None else []
         self._through(x, caches, mask, record)
         if recorder is not None and record is not None:
-            for number, weights in enumerate(record):
-                _add(
-                    recorder, "encoder", number, _moved_back(_moved_back(weights, real).mT, real).mT
-                )
+            for number, look in enumerate(record):
+                weights = _moved_back(_moved_back(look.weights, real).mT, real).mT
+                _add(recorder, "encoder", number, look._replace(weights=weights))
         given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
@@ -89,10 +91,11 @@ class DecoderOnly(Neural):
         record: Record | None = None if recorder is None else []
         hidden = self._through(x, caches, mask, record)
         if recorder is not None and record is not None:
-            for number, weights in enumerate(record):
+            for number, look in enumerate(record):
                 # One softmax over both sides, shown in its parts, which sum to one together.
-                _add(recorder, "decoder", number, weights[..., size:])
-                _add(recorder, "cross", number, _moved_back(weights[..., :size], real))
+                to_source = _moved_back(look.weights[..., :size], real)
+                _add(recorder, "decoder", number, look._replace(weights=look.weights[..., size:]))
+                _add(recorder, "cross", number, look._replace(weights=to_source))
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
     def _through(
@@ -141,7 +144,7 @@ def _moved_back(weights: Tensor, real: Tensor) -> Tensor:
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
 
 
-def _add(recorder: Recorder, part: str, layer: int, weights: Tensor) -> None:
+def _add(recorder: Recorder, part: str, layer: int, look: Look) -> None:
     wanted = recorder.of(part, layer)
     if wanted is not None:
-        wanted.append(weights)
+        wanted.append(look)

@@ -51,8 +51,10 @@ class Rotary(NoDistances):
 
 
 class Relative(NoDistances):
-    """Each head learns a number for each distance (Raffel et al. 2020), clipped on either side
-    (Shaw et al. 2018)."""
+    """Each head learns a number for each distance (Raffel et al. 2020).
+
+    Distances are clipped on either side (Shaw et al. 2018).
+    """
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
@@ -65,8 +67,9 @@ class Relative(NoDistances):
 
 
 class Alibi(NoDistances):
-    """Scores fall in a line with the distance, in each head by a slope of its own (ALiBi, Press et
-    al. 2022).
+    """Scores fall linearly with the distance, in each head by its own slope.
+
+    (ALiBi, Press et al. 2022.)
 
     Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. In the encoder distances
     count both ways.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.linear import Linear, linear
+from dragoman.model.layers import Linear, linear
 
 
 class KeysValues(NamedTuple):
@@ -19,8 +19,10 @@ class KeysValues(NamedTuple):
 
 
 class KVCache:
-    """Keys and values of the positions before, so that none is computed twice; grows with each
-    step."""
+    """The KV cache: keys and values of earlier positions.
+
+    None is computed twice; it grows with each step.
+    """
 
     def __init__(self, k: Tensor, v: Tensor):
         self.seen = KeysValues(k, v)
@@ -39,8 +41,9 @@ class KVCache:
 
 
 class BareHeads(nn.Module):
-    """Nothing to learn: queries, keys and values are the input itself, a head's are D/H of its
-    features.
+    """Nothing to learn: queries, keys and values are the input itself.
+
+    A head has D/H of its features.
 
     With one head this is self-attention in its first form, w = softmax(x·x), y = w x.
     """
@@ -73,8 +76,9 @@ class BareHeads(nn.Module):
 
 
 class PaperHeads(BareHeads):
-    """Each head projects the whole input to D/H features; the heads are joined and multiplied by
-    Wo.
+    """Each head projects the whole input to D/H features.
+
+    The heads are joined and multiplied by Wo.
 
     Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one
     product. `sets` counts the sets of keys and values: one for each head, or one for all.
@@ -128,7 +132,7 @@ class WideHeads(PaperHeads):
         super().__init__(width, heads, features=width)
 
 
-class SharedHeads(PaperHeads):
+class MultiQueryHeads(PaperHeads):
     """Many queries, one set of keys and values."""
 
     def __init__(self, width: int, heads: int):
@@ -136,8 +140,10 @@ class SharedHeads(PaperHeads):
 
 
 class NarrowHeads(BareHeads):
-    """The input is cut into chunks of D/H features; a head projects its own chunk, by matrices D/H
-    x D/H."""
+    """The input is cut into chunks of D/H features.
+
+    A head projects its own chunk, by matrices D/H x D/H.
+    """
 
     def __init__(self, width: int, heads: int):
         super().__init__(width, heads)
@@ -170,5 +176,5 @@ HEADS: dict[str, type[BareHeads]] = {
     "paper": PaperHeads,
     "narrow": NarrowHeads,
     "wide": WideHeads,
-    "shared": SharedHeads,
+    "multi-query": MultiQueryHeads,
 }

@@ -54,12 +54,6 @@ class IncrementalDecoder:
         x = self.model.target_embedding(tokens, self.steps)
         return self.model.through_decoder(x, self._to_past, self._to_memory)
 
-    def move(self, parents: Tensor) -> None:
-        """Hypothesis w of each sentence goes on where parents[:, w] stood, (N, W)."""
-        here = torch.arange(self.hypotheses, dtype=torch.int32, device=parents.device)
-        self.origin.index_copy_(2, self.steps.long(), here.expand(len(parents), -1)[:, :, None])
-        self.origin.copy_(self.origin.gather(1, parents[:, :, None].expand(-1, -1, self.places)))
-
     def _to_past(self, number: int, x: Tensor) -> Tensor:
         heads, attend = self.model.decoder[number].attention.paper, attend_to_past
         if usable(x):
@@ -78,8 +72,10 @@ class IncrementalDecoder:
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,): outputs (R, D); the cache
-    gets its new place."""
+    """Outputs (R, D) of attention to the past; the cache gets its new place.
+
+    qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
+    """
     sentences, hypotheses = cache.shape[:2]
     now = int(steps)
     width = qkv.shape[1] // 3

@@ -27,7 +27,7 @@ from dragoman.text.vocabulary import Vocabulary
 
 
 class Recorder:
-    """Collects attention weights (B, H, T, S) on a pass through a model: "encoder", "decoder" and
+    """Collects what attention computes on a pass through a model: "encoder", "decoder" and
     "cross", by layers.
 
     `only_cross`: the one decoder layer whose look at the source is wanted. Layers that nobody wants
@@ -35,13 +35,13 @@ class Recorder:
     """
 
     def __init__(self, only_cross: int | None = None):
-        self.weights: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
+        self.looks: dict[str, Record] = {"encoder": [], "decoder": [], "cross": []}
         self._only_cross = only_cross
 
     def of(self, part: str, layer: int = 0) -> Record | None:
-        """Where this layer's attention is to leave its weights; None: nobody wants them."""
+        """Where this layer's attention is to leave its look; None: nobody wants it."""
         wanted = self._only_cross is None or (part == "cross" and layer == self._only_cross)
-        return self.weights[part] if wanted else None
+        return self.looks[part] if wanted else None
 
 
 def record_of(recorder: Recorder | None, part: str, layer: int = 0) -> Record | None:
@@ -94,13 +94,17 @@ class Model(nn.Module):
         given: list[Tensor],
         recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """The next words (R, T), the first of them at position `at`: hidden states (R, T, D) and
-        the longer past."""
+        """Hidden states (R, T, D) of the next words (R, T), and the longer past.
+
+        The first of these words is at position `at`.
+        """
         raise NotImplementedError
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Source (B, S) and shifted target (B, T) to hidden states, from which `logits` tells each
-        next word."""
+        """Source (B, S) and shifted target (B, T) to hidden states (B, T, D).
+
+        `logits` makes scores of the next words from them.
+        """
         past, given = self.begin(source)
         return self.advance(target_in, 0, past, given)[0]
 
@@ -109,36 +113,48 @@ class Model(nn.Module):
         return F.linear(hidden, self.output.weight, self.output.bias)
 
     def start(self, source: Tensor) -> State:
-        """One row per sentence, nothing said yet."""
+        """One row per sentence, before its first token."""
         past, given = self.begin(source)
         return State(past, given, np.arange(len(source)), given)
 
     def step(
         self, state: State, tokens: Tensor, attention_layer: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Each row's last token (R,) in, hidden states (R, D) out; with them a layer's look at the
-        source (R, S)."""
+        """Each row's last token (R,) in, hidden states (R, D) out.
+
+        If asked for, also a layer's attention to the source (R, S).
+        """
         recorder = Recorder(attention_layer) if attention_layer is not None else None
         hidden, state.past = self.advance(
             tokens[:, None], state.length, state.past, state.rows, recorder
         )
         state.length += 1
-        looks = recorder.weights["cross"] if recorder is not None else []
-        return hidden[:, 0], looks[0].mean(dim=1)[:, 0] if looks else None
+        looks = recorder.looks["cross"] if recorder is not None else []
+        return hidden[:, 0], looks[0].weights.mean(dim=1)[:, 0] if looks else None
 
     def attention_weights(self, source: Tensor, target_in: Tensor) -> dict[str, list[Tensor]]:
-        """What every layer and head looks at, (B, H, T, S) per layer, under "encoder", "decoder"
-        and "cross"."""
+        """What every layer and head looks at, (B, H, T, S) per layer.
+
+        They come under "encoder", "decoder" and "cross".
+        """
         recorder = Recorder()
         past, given = self.begin(source, recorder)
         self.advance(target_in, 0, past, given, recorder)
-        return {part: weights for part, weights in recorder.weights.items() if weights}
+        return {
+            part: [look.weights for look in looks]
+            for part, looks in recorder.looks.items()
+            if looks
+        }
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The sentence as vectors (B, S, D) and which of them are real (B, 1, 1, S)."""
         raise TranslationError(
             f"a model with model.architecture={self.config.architecture} has no encoder."
         )
+
+    def position_vectors(self, length: int) -> Tensor | None:
+        """What is added to the source's words at so many positions (length, D); None: nothing."""
+        return None
 
     @property
     def attention_layers(self) -> int:
@@ -157,14 +173,14 @@ class Model(nn.Module):
         return False
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not
-        counted."""
+        """Multiply-adds of `forward` and `logits` for sentences of these lengths, unpadded."""
         raise NotImplementedError
 
 
 class Words(nn.Module):
-    """√D E[x], dropped out: words without a place, for models that read them one after the
-    other."""
+    """√D E[x], dropped out: words for models that read them one after the other."""
+
+    positions = None
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
@@ -197,6 +213,14 @@ class Neural(Model):
             self.output.weight = self.target_embedding.words.weight
         if config.tied == "all":
             self.source_embedding.words.weight = self.target_embedding.words.weight
+
+    def position_vectors(self, length: int) -> Tensor | None:
+        positions = self.source_embedding.positions
+        if positions is None:
+            return None
+        nothing = self.output.weight.new_zeros(1, length, self.config.width)
+        vectors: Tensor = positions(nothing)[0]
+        return vectors
 
     def drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)

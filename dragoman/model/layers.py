@@ -12,13 +12,34 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.kernels import usable
-from dragoman.model.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "swish": F.silu,
 }
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+    """x W^T + b, through a ReLU if asked for."""
+    if usable(x):
+        from dragoman.kernels.linear import linear as by_our_kernels
+
+        return by_our_kernels(x, weight, bias, relu)
+    y = F.linear(x, weight, bias)
+    return F.relu(y) if relu else y
+
+
+class Linear(nn.Linear):
+    """The linear layer, by torch or by our own kernels.
+
+    `stacked`: the heights of the matrices in the weight, if it holds several, one above the other.
+    """
+
+    stacked: list[int] | None = None
+
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        return linear(x, self.weight, self.bias, relu)
 
 
 class FeedForward(nn.Module):

@@ -1,5 +1,6 @@
-"""The statistical baseline: word by word, each with the translations that IBM model 1 learned
-(`text/lexicon.py`).
+"""The statistical baseline: a translation word by word.
+
+Each word has the translations that IBM model 1 learned (`text/lexicon.py`).
 
     B sentences, R rows, S source, T target, K translations of a word, V target vocabulary.
 
@@ -22,7 +23,7 @@ from dragoman.model.interface import Model, Recorder
 from dragoman.text.lexicon import KEPT, Lexicon
 from dragoman.text.vocabulary import Vocabulary
 
-ANY_OF_THE_SOURCE, ANY_WORD = 0.1, 0.001  # λ and ε
+_ANY_OF_THE_SOURCE, _ANY_WORD = 0.1, 0.001  # λ and ε
 
 
 class Lexical(Model):
@@ -52,8 +53,7 @@ class Lexical(Model):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the source, its length, and how likely each word is anywhere in the target, (B,
-        V)."""
+        """The source, its length, and the probability of each target word (B, V) are given."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
         words = torch.where(source == self._ends[0], self.pad, source)
         # with nobody's word in front
@@ -76,15 +76,17 @@ class Lexical(Model):
         source, lengths, anywhere = given
         places = torch.arange(at, at + target_in.shape[1], device=source.device)
         words = source.gather(1, torch.minimum(places, lengths - 1))  # (R, T)
-        hidden = ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(places), 1)  # (R, T, V)
-        here = (1 - ANY_OF_THE_SOURCE - ANY_WORD) * self.probabilities[words]
+        hidden = _ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(places), 1)  # (R, T, V)
+        here = (1 - _ANY_OF_THE_SOURCE - _ANY_WORD) * self.probabilities[words]
         return hidden.scatter_add_(2, self.translations[words].long(), here), []
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return torch.log(hidden + ANY_WORD * self.output.weight[:, 0])
+        return torch.log(hidden + _ANY_WORD * self.output.weight[:, 0])
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Probabilities are weighted and added: of each word's translations, and of the vocabulary
-        at each place."""
+        """Adds up weighted probabilities.
+
+        They are those of each word's translations, and of the vocabulary at each place.
+        """
         words = float(source_lengths.sum() + target_lengths.sum())
         return KEPT * words + float(target_lengths.sum()) * self.output.out_features

@@ -1,5 +1,6 @@
-"""Where a word stands, as a vector joined to the word's own ("Attention Is All You Need", section
-3.5).
+"""Where a word stands, as a vector joined to the word's own.
+
+("Attention Is All You Need", section 3.5.)
 
 T positions, D features of a word, P of a position. Positions count from 0. Attention alone does not
 see order: without these, permuting the input permutes the output. `at` tells where x stands: its
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
-from dragoman.model.sinusoids import sinusoids
+from dragoman.plain_weights import sinusoids
 
 
 class Add(nn.Module):
@@ -50,8 +51,10 @@ JOINS: dict[str, type[Add] | type[Concat]] = {"add": Add, "concat": Concat}
 
 
 class NoPositions(nn.Module):
-    """Words are all that is told, or distances speak for positions inside attention
-    (`distances`)."""
+    """No vectors of positions.
+
+    The model has none, or attention itself knows distances (`distances`).
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -157,8 +160,8 @@ class Learned(_Rows, _Vectors):
         if end > len(self.table):
             raise TranslationError(
                 f"a sentence reaches position {end}, but the learned positions end at "
-                f"{len(self.table)} "
-                f"(model.positions.max_length): split it, or train with a larger one."
+                f"{len(self.table)} (model.positions.max_length): split it, or train with a "
+                "larger one."
             )
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:

@@ -34,8 +34,10 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 class Recurrence(nn.Module):
-    """One layer. Its state is what the cell carries from step to step: h and c of an LSTM, h of a
-    GRU; (B, D) each.
+    """One layer.
+
+    Its state is what the cell carries from step to step: h and c of an LSTM, h of a GRU; (B, D)
+    each.
 
     It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16,
     not bfloat16.
@@ -65,8 +67,10 @@ class Recurrence(nn.Module):
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 
     def read(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Whole sentences, from nothing; `lengths` are on the host. Padding is neither read nor
-        written."""
+        """Whole sentences, from nothing; `lengths` are on the host.
+
+        Padding is neither read nor written.
+        """
         with torch.autocast(x.device.type, enabled=False):
             real = pack_padded_sequence(
                 x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False
@@ -84,11 +88,11 @@ class Recurrence(nn.Module):
         )
 
 
-def stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
+def _stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
     return cast(list[Recurrence], nn.ModuleList(layers))
 
 
-def lengths_of(mask: Tensor) -> Tensor:
+def _lengths_of(mask: Tensor) -> Tensor:
     """Of sentences, from their mask (B, 1, 1, S); on the host."""
     return mask.sum(dim=(1, 2, 3)).cpu()
 
@@ -102,7 +106,7 @@ class _Recurrent(Neural):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         x = self.source_embedding(source)
-        lengths = lengths_of(mask)
+        lengths = _lengths_of(mask)
         for layer in self.encoder:
             x = self.drop(layer.read(x, lengths))
         return x, mask
@@ -134,9 +138,9 @@ class Rnn(_Recurrent):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
-        self.encoder = stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
+        self.encoder = _stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
         inputs = [2 * width] + [width] * (config.decoder_layers - 1)
-        self.decoder = stack(Recurrence(cell, size, width) for size in inputs)
+        self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
@@ -187,16 +191,18 @@ class _Attending(_Recurrent):
 
 
 class RnnAttention(_Attending):
-    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]); the decoder starts from the
-    memory's mean."""
+    """h = RNN(y), c = attention(h, memory), hidden = tanh(W [h; c]).
+
+    The decoder starts from the memory's mean.
+    """
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
-        self.encoder = stack(
+        self.encoder = _stack(
             Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers)
         )
-        self.decoder = stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
+        self.decoder = _stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
         self.attention = Attention(replace(config, heads=1), cross=True)
         self.bridge = nn.Linear(width, config.decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
@@ -234,20 +240,22 @@ class RnnAttention(_Attending):
 
 
 class Gnmt(_Attending):
-    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]); the encoder
-    likewise, without c."""
+    """x1 = LSTM(y), c = attention(x1, memory), x(i+1) = x(i) + LSTM([x(i); c]).
+
+    The encoder is the same without c.
+    """
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width = config.width
         above = range(1, config.encoder_layers), range(1, config.decoder_layers)
-        self.encoder = stack(
+        self.encoder = _stack(
             [
                 Recurrence("lstm", width, width, two_way=True),
                 *(Recurrence("lstm", width, width) for _ in above[0]),
             ]
         )
-        self.decoder = stack(
+        self.decoder = _stack(
             [
                 Recurrence("lstm", width, width),
                 *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
@@ -258,7 +266,7 @@ class Gnmt(_Attending):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         bottom, *above = self.encoder
-        lengths = lengths_of(mask)
+        lengths = _lengths_of(mask)
         x = self.drop(bottom.read(self.source_embedding(source), lengths))
         for layer in above:
             x = x + self.drop(layer.read(x, lengths))

@@ -56,8 +56,10 @@ class ScaledDot(Dot):
 
 
 class Cosine(Dot):
-    """e^c q·k/(‖q‖‖k‖): a cosine is at most 1, too little to single out a key, so each head learns
-    its own c."""
+    """e^c q·k/(‖q‖‖k‖), with a c of its own for each head.
+
+    A cosine is at most 1, which is too little to single out a key.
+    """
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
@@ -91,8 +93,10 @@ class Additive(Dot):
         return k @ self.of_key
 
     def compare(self, q: Tensor, k: Tensor) -> Tensor:
-        """Some queries at a time: all pairs with their features, (B, H, T, S, K), would fill the
-        memory."""
+        """Some queries at a time.
+
+        All pairs with their features, (B, H, T, S, K), would fill the memory.
+        """
         blocks = torch.split(q, max(1, LARGEST_BLOCK // k.numel()), dim=2)
         if len(blocks) == 1:
             return self._block(q, k)

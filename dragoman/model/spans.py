@@ -10,6 +10,7 @@ from torch import Tensor
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Each query sees the keys up to its own position; the queries are the last ones of the keys.
+
     (T, S)
 
     >>> causal_mask(2, 3).int().tolist()
@@ -52,8 +53,10 @@ class Hard(Soft):
 
 
 class Local(Soft):
-    """The keys at most `window` away from the query's own position, or from the last key if that
-    comes before it."""
+    """The keys at most `window` away from the query's own position.
+
+    If the last key comes before that position, it counts from the last key.
+    """
 
     def visible(
         self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device

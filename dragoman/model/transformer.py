@@ -43,9 +43,8 @@ class Embedding(nn.Module):
         self.words = nn.Embedding(vocabulary_size, config.width)
         nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
-        self.positions = (POSITIONS[kind] if variants.POSITIONS[kind].vector else NoPositions)(
-            config
-        )
+        has_vector = variants.POSITIONS[kind].vector
+        self.positions = (POSITIONS[kind] if has_vector else NoPositions)(config)
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
         self.scale = math.sqrt(config.width)
@@ -56,8 +55,7 @@ class Embedding(nn.Module):
         return dropout_add(None, x, self.dropout) if self.training and self.dropout else x
 
     def again(self, x: Tensor, at: int = 0) -> Tensor:
-        """What a layer's queries, keys and values are made of: x with its positions told once more,
-        if they are."""
+        """What a layer's queries, keys and values are made of: x, with positions added if set."""
         return self.positions(x, at) if self.every_layer else x
 
 
@@ -84,12 +82,15 @@ class Transformer(Neural):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Given are the keys and values of the source for each layer of the decoder, and the mask
-        of the source; the past is the KV cache, still empty."""
+        """Keys, values and mask of the source are given; the past is an empty KV cache.
+
+        Each layer of the decoder has its own keys and values.
+        """
         mask = self.mask(source)
         given: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
             given += layer.memory(x)
+        # The empty cache: keys and values as those of the source, of no positions.
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
 
     def advance(
@@ -133,12 +134,14 @@ class Transformer(Neural):
         encoder: Packed,
         decoder: Packed,
     ) -> Tensor:
-        """`forward` for sentences end to end: ids and positions in their sentence (N,) of each
-        side. (N_target, D)
+        """`forward` for sentences end to end. (N_target, D)
+
+        Ids and positions in their sentence (N,) are given for each side.
 
         `encoder` says where sources start, `decoder` where targets (queries) and their sources
         (keys) do.
         """
+        # In self-attention of the decoder, keys lie where the queries do.
         own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
         memory = self.source_embedding(source, source_at)
         for layer in self.encoder:
@@ -157,8 +160,10 @@ class Transformer(Neural):
         to_memory: Callable[[int, Tensor], Tensor],
         real: Tensor | None = None,
     ) -> Tensor:
-        """Target positions through all layers; the functions say how layer n looks at what was said
-        and at the source."""
+        """Target positions through all layers.
+
+        The functions say how layer n looks at the target so far and at the source.
+        """
         for number, layer in enumerate(self.decoder):
             x = layer(x, partial(to_past, number), partial(to_memory, number), real)
         hidden: Tensor = self.decoder_norm(x, real)
@@ -171,6 +176,7 @@ class Transformer(Neural):
         )
         real = self._real(source)
         looked_at = [self.source_embedding.again(self.encoder_norm(x, real)) for x in layers]
+        # One memory serves all layers of the decoder, or each layer has its own.
         return looked_at * (len(self.decoder) // len(looked_at))
 
     def _encoder_outputs(
@@ -190,8 +196,10 @@ class Transformer(Neural):
         return outputs
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which ids (B, T) are words, for norms over a batch: the first always, for some targets
-        begin with <pad>."""
+        """Which ids (B, T) are words, for norms over a batch.
+
+        The first always is: some targets begin with <pad>.
+        """
         if self.config.norm_kind != "batch":
             return None
         return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
@@ -210,8 +218,7 @@ class Transformer(Neural):
         return len(self.decoder)
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Multiply-adds of `forward` and `logits` for sentences of these lengths, padding not
-        counted."""
+        """Multiply-adds of `forward` and `logits` for sentences of these lengths, unpadded."""
         s = source_lengths.astype(float)
         t = target_lengths.astype(float)
         sources, targets = float(s.sum()), float(t.sum())

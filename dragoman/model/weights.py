@@ -27,20 +27,23 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def is_parted(tensor: Tensor) -> bool:
-    """Whether each of several processes holds a part of it (a DTensor, whose import takes a
-    second)."""
+    """Whether each of several processes holds a part of it.
+
+    (A DTensor, whose import takes a second.)
+    """
     return hasattr(tensor, "placements")
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor of which each of several processes may hold a part; they must all ask at
-    once."""
+    """All of a tensor of which each of several processes may hold a part.
+
+    They must all ask at once.
+    """
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def placed(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor where and how another lies: on its device, and of a parted one the part that
-    is held here."""
+    """A whole tensor placed as another one is: on its device, or the part that is held here."""
     tensor = tensor.to(like.device)
     if not is_parted(like):
         return tensor
@@ -59,6 +62,6 @@ def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, tensor in own.items():
         if tensor.shape != weights[name].shape:
             raise BundleError(
-                f"weight {name} has shape {tuple(weights[name].shape)}, this model wants "
+                f"weight {name} has shape {tuple(weights[name].shape)}, but this model has "
                 f"{tuple(tensor.shape)}."
             )

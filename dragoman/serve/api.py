@@ -31,7 +31,7 @@ _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 )
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
-    require_key(request)
+    key = require_key(request)
     body = await read_json(request, schemas.TranslateRequest)
     found = await service_of(request).translate(
         [body.text] if isinstance(body.text, str) else body.text,
@@ -42,6 +42,7 @@ async def translate(request: Request) -> Response:
         alignments=body.alignments,
         glossary=schemas.glossary_of(body.glossary),
         client=client_address(request),
+        max_characters=service_of(request).keys.limit_of(key),
     )
     return written(schemas.TranslateResponse(translations=found))
 
@@ -58,6 +59,22 @@ async def attention(request: Request) -> Response:
     require_key(request)
     body = await read_json(request, schemas.AttentionRequest)
     found = await service_of(request).attention(
+        body.text, body.source, body.target or "", body.translation, client_address(request)
+    )
+    return JSONResponse(found)
+
+
+@router.post(
+    "/v1/explain",
+    response_model=schemas.Explanation,
+    responses=REFUSALS,
+    openapi_extra=body_of(schemas.AttentionRequest),
+)
+async def explain(request: Request) -> Response:
+    """One text on its way through the model, step by step, as the page's last tab takes it."""
+    require_key(request)
+    body = await read_json(request, schemas.AttentionRequest)
+    found = await service_of(request).explain(
         body.text, body.source, body.target or "", body.translation, client_address(request)
     )
     return JSONResponse(found)

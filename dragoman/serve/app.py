@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -12,7 +13,15 @@ from dragoman.serve.service import Service
 from dragoman.version import __version__
 
 
-def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
+def create_app(
+    service: Service,
+    allow_origins: Sequence[str] = (),
+    *,
+    root_path: str = "",
+    access_log: bool = False,
+) -> FastAPI:
+    """`root_path`: where a proxy shows the service, such as /translate."""
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.batcher.start()
@@ -34,6 +43,8 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
     for part in (api, documents, libre, deepl, pages):
         app.include_router(part.router)
     errors.install(app)
+    if service.keys:
+        _describe_keys(app)
     limits = service.limits
     app.add_middleware(
         Guard,
@@ -42,6 +53,8 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
         metrics=service.metrics,
         files=("/v1/documents", "/translate_file", "/v2/document"),
         max_file_bytes=limits.max_file_bytes,
+        access_log=access_log,
+        root_path=root_path.rstrip("/"),
     )
     if allow_origins:
         app.add_middleware(
@@ -51,3 +64,22 @@ def create_app(service: Service, allow_origins: Sequence[str] = ()) -> FastAPI:
             allow_headers=["*"],
         )
     return app
+
+
+def _describe_keys(app: FastAPI) -> None:
+    """Say in the OpenAPI document how a key is shown."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        document = plain()
+        document.setdefault("components", {})["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        }
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                if {"401", "403"} & operation["responses"].keys():
+                    operation["security"] = [{"bearer": []}, {"header": []}]
+        return document
+
+    app.openapi = described  # type: ignore[method-assign]

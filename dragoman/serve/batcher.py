@@ -1,6 +1,6 @@
 """Requests of many clients, translated together in slices of work.
 
-The engine takes one slice at a time: parts of texts, up to `SLICE_WORK` positions of the model, in
+The engine takes one slice at a time: parts of texts, up to `_SLICE_WORK` positions of the model, in
 the order of a fair queue. So one client's work delays another client by about a slice. What arrives
 within a few milliseconds, or while the engine is busy, shares a slice, and parts that want the same
 (model and options) share a search. Before each step of a search a hook notes that there is
@@ -28,7 +28,7 @@ from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
 # positions: about a second on two slow cores, and one sentence of each of 64 clients
-SLICE_WORK = 12_000
+_SLICE_WORK = 12_000
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -52,8 +52,10 @@ class _NobodyWaitsError(Exception):
 
 
 class Line(NamedTuple):
-    """A part of a text to translate, by which model, how, and what its search takes
-    (`Translator.search_work`)."""
+    """A part of a text to translate: by which model, how, and how much work it is.
+
+    (`Translator.search_work`.)
+    """
 
     translator: Translator
     request: Request
@@ -106,7 +108,7 @@ class Batcher:
         thread: ThreadPoolExecutor,
         queue_lines: int = 1024,
         gather_s: float = 0.005,
-        slice_work: int = SLICE_WORK,
+        slice_work: int = _SLICE_WORK,
     ):
         self._thread = thread
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work
@@ -133,8 +135,10 @@ class Batcher:
                 job.done.set_exception(StoppingError())
 
     async def close(self) -> None:
-        """Stop, and give the engine a moment to notice; an engine that is stuck is not waited
-        for."""
+        """Stop, and give the engine a moment to notice.
+
+        An engine that is stuck is not waited for.
+        """
         self.stop()
         self._arrived.set()
         if self._loop is not None:
@@ -152,15 +156,19 @@ class Batcher:
     async def translate(
         self, lines: Sequence[Line], client: str = "", repair_work: int = 0
     ) -> list[tuple[Candidate, ...]]:
-        """The candidates of each line; up to `repair_work` positions are spent on those that need a
-        repair."""
+        """The candidates of each line.
+
+        Up to `repair_work` positions are spent on lines that need a repair.
+        """
         asked = _Asked(client, repair_work)
         future = asyncio.get_running_loop().create_future
         return await self._do([_Search(asked, line.work, future(), line) for line in lines], asked)
 
     async def run(self, function: Callable[[OnStep], T], work: int, client: str = "") -> T:
-        """Something else for the engine's thread, in its turn. It should call the hook that it is
-        given."""
+        """Something else for the engine's thread, in its turn.
+
+        It should call the hook that it is given.
+        """
         asked = _Asked(client)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         (answer,) = await self._do([_Call(asked, work, done, function)], asked)
@@ -189,8 +197,11 @@ class Batcher:
             self._lines += Counter()  # drops the clients who have nothing here
 
     def _admit(self, client: str, lines: int) -> None:
-        """A full queue still takes a client that has less than its share of it; one request alone
-        is always taken."""
+        """Whether a client's lines are let in.
+
+        A full queue still takes a client that has less than its share; a single request is always
+        taken.
+        """
         waiting = self.waiting
         if not waiting or waiting + lines <= self.queue_lines:
             return
@@ -223,8 +234,10 @@ class Batcher:
             await asyncio.sleep(self.gather_s / 2)
 
     def _slice(self) -> list[list[_Job]]:
-        """The next jobs in fair order, as many as make a slice, in groups that can be done
-        together."""
+        """The next jobs in fair order, as many as make a slice.
+
+        They come in groups that can be done together.
+        """
         groups: dict[Hashable, list[_Job]] = {}
         work = 0
         while self._queue and (not work or work + self._queue.peek().work <= self.slice_work):
@@ -268,8 +281,10 @@ class Batcher:
                 self.lines += 1
 
     def _affordable(self, repair_work: int, job: _Job) -> bool:
-        """Whether there is something to repair that fits into a slice, and into what the request
-        may still use."""
+        """Whether there is something to repair within the limits.
+
+        It must fit into a slice, and into what the request may still use.
+        """
         if not 0 < repair_work <= min(self.slice_work, job.asked.spare):
             return False
         job.asked.spare -= repair_work

@@ -146,8 +146,10 @@ class Connection(HttpToolsProtocol):
         return 431, f"the head of the request is larger than {self._limits.head_bytes:,} bytes."
 
     def _stop_parsing(self, status: int, message: str) -> None:
-        """For the parser's callbacks: only an exception ends it, and then uvicorn calls
-        `send_400_response`."""
+        """For the parser's callbacks: only an exception ends it.
+
+        Then uvicorn calls `send_400_response`.
+        """
         self._refusal = status, message
         raise ValueError(message)
 
@@ -155,8 +157,10 @@ class Connection(HttpToolsProtocol):
         self.refuse(*self._refusal)
 
     def refuse(self, status: int, message: str) -> None:
-        """Answer what is being read, unless an answer is under way or another is due before, and
-        close."""
+        """Answer what is being read, and close.
+
+        Not if an answer is under way, or another is due before.
+        """
         if self.transport.is_closing():
             return
         last = self.cycle  # of the request that is being read, if its head is complete

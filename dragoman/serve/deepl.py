@@ -22,8 +22,9 @@ from dragoman.documents.document import Document, Options
 from dragoman.documents.formats import BY_NAME, Format
 from dragoman.documents.segment import Code, made, written
 from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
-from dragoman.serve.models import AUTO, NAMES
-from dragoman.serve.requests import client_address, service_of
+from dragoman.serve.models import NAMES
+from dragoman.serve.requests import admit, characters_allowed, client_address, service_of
+from dragoman.text.languages import AUTO
 
 # DeepL documents its API; ours documents its own.
 router = APIRouter(prefix="/v2", tags=["DeepL"], include_in_schema=False)
@@ -61,8 +62,7 @@ class _Kept:
 
 def _require_key(request: Request) -> None:
     given = request.headers.get("authorization", "").removeprefix("DeepL-Auth-Key ")
-    if not service_of(request).knows(given.encode("latin-1")):
-        raise HTTPException(403, "the API key is missing or wrong.")
+    admit(request, given.encode("latin-1"), 403)
 
 
 async def _fields(request: Request) -> dict[str, Any]:
@@ -155,15 +155,24 @@ async def translate(request: Request) -> Response:
     source = _code(_text(fields, "source_lang", "")) or AUTO
     target = _code(_text(fields, "target_lang"))
     glossary, client = _glossary(request, fields), client_address(request)
+    allowed = characters_allowed(request)
     service = service_of(request)
     if handling := _text(fields, "tag_handling", ""):
         format_ = BY_NAME["html"] if handling == "html" else _xml(_names(fields, "ignore_tags"))
         marked = await service.translate_markup(
-            texts, format_, source, target, glossary=glossary, client=client
+            texts,
+            format_,
+            source,
+            target,
+            glossary=glossary,
+            client=client,
+            max_characters=allowed,
         )
         answers = [(text, route.source) for text, route in marked]
     else:
-        found = await service.translate(texts, source, target, glossary=glossary, client=client)
+        found = await service.translate(
+            texts, source, target, glossary=glossary, client=client, max_characters=allowed
+        )
         answers = [(entry.text, entry.source) for entry in found]
     shown = [
         {"detected_source_language": s.upper(), "text": t, "billed_characters": len(text)}
@@ -279,6 +288,7 @@ async def upload(request: Request) -> Response:
         _code(_text(sent.fields, "target_lang")),
         _glossary(request, sent.fields),
         client_address(request),
+        characters_allowed(request),
     )
     return JSONResponse({"document_id": job.key, "document_key": job.key})
 

@@ -20,9 +20,9 @@ from dragoman.documents.segment import texts
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
-from dragoman.serve.models import AUTO
-from dragoman.serve.requests import client_address, require_key, written
+from dragoman.serve.requests import characters_allowed, client_address, require_key, written
 from dragoman.serve.service import Service
+from dragoman.text.languages import AUTO
 
 router = APIRouter(tags=["documents"], include_in_schema=False)  # see docs/documents.md
 _FIELDS = 20
@@ -76,9 +76,13 @@ class Jobs:
         target: str,
         glossary: Glossary = NO_TERMS,
         client: str = "",
+        max_characters: int = 0,
         format_: str = "",
     ) -> Job:
-        """Take a file; what is wrong with it is told by its job."""
+        """Take a file; what is wrong with it is told by its job.
+
+        `max_characters`: the client's own limit, if it has one.
+        """
         limits = self._service.limits
         for job in list(self._jobs.values()):
             if job.over and time.monotonic() - job.born > limits.document_s:
@@ -96,7 +100,7 @@ class Jobs:
         job = Job(secrets.token_hex(16), kind)
         self._jobs[job.key] = job
         job.task = asyncio.create_task(
-            self._translate(job, name, raw, source, target, glossary, client)
+            self._translate(job, name, raw, source, target, glossary, client, max_characters)
         )
         return job
 
@@ -119,6 +123,7 @@ class Jobs:
         target: str,
         glossary: Glossary,
         client: str,
+        max_characters: int,
     ) -> None:
         try:
             loop = asyncio.get_running_loop()
@@ -127,6 +132,7 @@ class Jobs:
             )
             job.characters = sum(len(t) for segment in document.segments for t in texts(segment))
             most = self._service.limits.max_file_characters
+            most = min(most, max_characters or most)
             if job.characters > most:
                 raise DocumentError(
                     f"{name} has {job.characters:,} characters to translate, {most:,} are taken."
@@ -203,6 +209,7 @@ async def upload(request: Request) -> Response:
         sent.fields.get("target", ""),
         glossary,
         client_address(request),
+        characters_allowed(request),
     )
     return written(job.status())
 

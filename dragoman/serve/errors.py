@@ -1,5 +1,7 @@
-"""How mistakes leave the service: `{"error": one line}` and a status that says whose mistake it
-was."""
+"""How errors leave the service: `{"error": one line}` and a status.
+
+The status says whose mistake it was.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,5 +1,6 @@
-"""Who is served next: start-time fair queueing (Goyal et al. 1996) over clients, and over the
-requests of a client.
+"""Who is served next: start-time fair queueing (Goyal et al. 1996).
+
+It works over clients, and over the requests of a client.
 
 Each client has a clock that runs as work is done for it. The one whose clock is furthest behind is
 next. So a client with little work overtakes one with much, whoever came first.
@@ -21,8 +22,10 @@ J = TypeVar("J", bound=Job)
 
 
 class _Clocks:
-    """A clock for each of those who wait; the one furthest behind is next, the first to come among
-    equals."""
+    """A clock for each of those who wait; the one furthest behind is next.
+
+    Among equals, the first to come is.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, int] = {}
@@ -33,8 +36,10 @@ class _Clocks:
         return who in self._waiting
 
     def add(self, who: Hashable) -> None:
-        """Start level with those who are served now, or where `who` was before: waiting earns no
-        credit."""
+        """Start level with those who are served now, or where `who` was before.
+
+        So waiting earns no credit.
+        """
         self._waiting[who] = max(self._now, self._gone.pop(who, 0))
 
     def next(self) -> Hashable:
@@ -45,8 +50,10 @@ class _Clocks:
         self._waiting[who] += work
 
     def remove(self, who: Hashable) -> None:
-        """Remember a clock that is ahead: else one large job after another would each time pass for
-        the first."""
+        """Remember a clock that is ahead.
+
+        Otherwise each of many large jobs would pass for the first.
+        """
         self._gone[who] = self._waiting.pop(who)
         if len(self._gone) > _REMEMBERED:
             self._gone = {who: clock for who, clock in self._gone.items() if clock > self._now}

@@ -1,9 +1,11 @@
-"""What stands before every request: size and time limits, headers, the count of what was
-answered."""
+"""What stands before every request: limits of size and time, headers, metrics."""
 
 import asyncio
+import json
+import sys
 import time
 from collections.abc import Collection
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -11,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.metrics import Metrics
 
-HEADERS = [
+_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -22,7 +24,9 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
 class Guard:
-    """`max_file_bytes` holds for the paths of `files`, which take documents."""
+    """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
+    where a proxy shows the service; whether it takes that off a path does not matter.
+    `max_file_bytes` holds for the paths of `files`, which take documents."""
 
     def __init__(
         self,
@@ -30,10 +34,13 @@ class Guard:
         max_body_bytes: int,
         time_limit_s: float,
         metrics: Metrics,
+        access_log: bool = False,
+        root_path: str = "",
         files: Collection[str] = (),
         max_file_bytes: int = 0,
     ):
-        self.app, self.metrics = app, metrics
+        self.app, self.metrics, self.access_log = app, metrics, access_log
+        self.root_path = root_path
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
         self.files, self.max_file_bytes = files, max_file_bytes
 
@@ -41,8 +48,17 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        method = scope["method"]
+        if self.root_path:
+            scope["root_path"] = self.root_path
+        if method == "HEAD":
+            # Routes answer it as GET. It is a copy: uvicorn reads its own to leave out the body.
+            scope = {**scope, "method": "GET"}
+            send = _without_body(send)
         started = time.monotonic()
-        most = self.max_file_bytes if scope["path"] in self.files else self.max_body_bytes
+        takes_file = scope["path"] in self.files
+        takes_file |= scope["path"].removeprefix(self.root_path) in self.files
+        most = self.max_file_bytes if takes_file else self.max_body_bytes
         status = 0
         size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
@@ -53,7 +69,7 @@ class Guard:
             message = await receive()
             if message["type"] == "http.disconnect":
                 status = _CLIENT_LEFT
-                raise HTTPException(400, "the client left before the request was complete.")
+                raise HTTPException(400, "the client disconnected before the request was complete.")
             size += len(message.get("body", b""))
             if size > most:
                 while message.get("more_body") and size <= most + _DRAINED_BYTES:
@@ -77,7 +93,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = status or message["status"]
-                message["headers"] = [*message.get("headers", []), *HEADERS]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
         try:
@@ -92,7 +108,33 @@ class Guard:
         finally:
             if watching is not None:
                 watching.cancel()
+            seconds = time.monotonic() - started
             route = scope.get("route")
-            self.metrics.answered(
-                getattr(route, "path", "other"), status or 500, time.monotonic() - started
-            )
+            self.metrics.answered(getattr(route, "path", "other"), status or 500, seconds)
+            if self.access_log:
+                _log(scope, method, status or 500, seconds, size)
+
+
+def _without_body(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return sent
+
+
+def _log(scope: Scope, method: str, status: int, seconds: float, size: int) -> None:
+    """One request as a line of JSON. The query string is left out, since texts may stand in it."""
+    client = scope.get("client")
+    entry = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": client[0] if client else None,
+        "key": scope.get("state", {}).get("key") or None,
+        "method": method,
+        "path": scope["path"],
+        "status": status,
+        "milliseconds": round(1000 * seconds, 1),
+        "body_bytes": size,
+    }
+    print(json.dumps(entry), file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest.
-LibreTranslate's clients work unchanged.
+"""A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
+/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged.
 
-Bodies are JSON or forms; a key comes in the body (`api_key`) or in a header. Errors are `{"error":
-…}` with 400 or 403.
+Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
+in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
 """
 
 from typing import Any, TypeVar
@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from dragoman.documents.formats import BY_NAME
+from dragoman.documents.formats import BY_ENDING, BY_NAME
 from dragoman.serve import schemas
 from dragoman.serve.documents import as_file, jobs_of, read_upload
-from dragoman.serve.models import AUTO, NAMES
+from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     FORMS,
     REFUSALS,
+    admit,
     body_of,
+    characters_allowed,
     client_address,
     key_of,
     read_form,
@@ -25,6 +27,7 @@ from dragoman.serve.requests import (
     service_of,
     written,
 )
+from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])
@@ -35,10 +38,10 @@ _REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 503, 504)}
 
 async def _read(request: Request, schema: type[K]) -> K:
     """A body of either form, its key checked."""
-    read = read_form if request.headers.get("content-type", "").startswith(FORMS) else read_json
-    body = await read(request, schema, 400)
-    if not service_of(request).knows(body.api_key.encode() or key_of(request)):
-        raise HTTPException(403, "the API key is missing or wrong.")
+    is_form = request.headers.get("content-type", "").startswith(FORMS)
+    in_query = request.scope["query_string"] and not await request.body()
+    body = await (read_form if is_form or in_query else read_json)(request, schema, 400)
+    admit(request, body.api_key.encode() or key_of(request), 403)
     return body
 
 
@@ -55,7 +58,12 @@ async def translate(request: Request) -> Response:
     if body.format == "html":
         return await _html(request, body, texts)
     found = await service_of(request).translate(
-        texts, body.source, body.target, nbest=1 + body.alternatives, client=client_address(request)
+        texts,
+        body.source,
+        body.target,
+        nbest=1 + body.alternatives,
+        client=client_address(request),
+        max_characters=characters_allowed(request),
     )
     answers = [
         schemas.LibreResponse(
@@ -85,7 +93,12 @@ async def translate(request: Request) -> Response:
 async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
     """Texts with tags; there are no alternatives of a text in several pieces."""
     found = await service_of(request).translate_markup(
-        texts, BY_NAME["html"], body.source, body.target, client=client_address(request)
+        texts,
+        BY_NAME["html"],
+        body.source,
+        body.target,
+        client=client_address(request),
+        max_characters=characters_allowed(request),
     )
     detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
     if isinstance(body.q, str):
@@ -109,14 +122,14 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
 async def translate_file(request: Request) -> Response:
     """Translate a file and answer where its translation can be fetched."""
     sent = await read_upload(request)
-    if not service_of(request).knows(sent.fields.get("api_key", "").encode() or key_of(request)):
-        raise HTTPException(403, "the API key is missing or wrong.")
+    admit(request, sent.fields.get("api_key", "").encode() or key_of(request), 403)
     job = jobs_of(request).begin(
         sent.name,
         sent.raw,
         sent.fields.get("source", AUTO),
         sent.fields.get("target", ""),
         client=client_address(request),
+        max_characters=characters_allowed(request),
     )
     assert job.task is not None
     await job.task
@@ -162,3 +175,36 @@ async def languages(request: Request) -> Response:
             for code, targets in pairs.items()
         ]
     )
+
+
+@router.get("/health", response_model=schemas.Health)
+async def health() -> Response:
+    """The same as /healthz."""
+    return written(schemas.Health(status="ok"))
+
+
+@router.get("/spec", include_in_schema=False)
+async def spec(request: Request) -> Response:
+    """The same as /openapi.json."""
+    return JSONResponse(request.app.openapi())
+
+
+@router.get("/frontend/settings")
+async def frontend_settings(request: Request) -> dict[str, Any]:
+    """What LibreTranslate tells its own page, which some clients read."""
+    service = service_of(request)
+    first, *_ = [code for code, targets in service.models.languages.items() if targets] or [""]
+    target = service.models.languages.get(first, [""])[0]
+    return {
+        "apiKeys": bool(service.keys),
+        "keyRequired": bool(service.keys),
+        "charLimit": service.limits.max_characters,
+        "filesTranslation": True,
+        "supportedFilesFormat": [*BY_ENDING],
+        "suggestions": service.suggestions is not None,
+        "frontendTimeout": 500,
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": target, "name": NAMES.get(target, target)},
+        },
+    }

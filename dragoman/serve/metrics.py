@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
@@ -12,13 +12,14 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.texts = self.characters = 0
-        self._buckets = [0] * len(BUCKETS_S)
+        self.cached = 0  # texts that were answered from the cache
+        self._buckets = [0] * len(_BUCKETS_S)
         self._seconds = 0.0
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         self.requests[path, status] += 1
         self._seconds += seconds
-        for i, bound in enumerate(BUCKETS_S):
+        for i, bound in enumerate(_BUCKETS_S):
             self._buckets[i] += seconds <= bound
 
     def text(self, gauges: Mapping[str, float]) -> str:
@@ -28,7 +29,7 @@ class Metrics:
         for (path, status), count in sorted(self.requests.items()):
             lines.append(f'dragoman_requests_total{{path="{path}",status="{status}"}} {count}')
         lines.append("# TYPE dragoman_request_seconds histogram")
-        for bound, count in zip(BUCKETS_S, self._buckets, strict=True):
+        for bound, count in zip(_BUCKETS_S, self._buckets, strict=True):
             lines.append(f'dragoman_request_seconds_bucket{{le="{bound}"}} {count}')
         lines.append(f'dragoman_request_seconds_bucket{{le="+Inf"}} {total}')
         lines += [
@@ -38,6 +39,7 @@ class Metrics:
         for name, value in {
             "texts_total": self.texts,
             "characters_total": self.characters,
+            "cached_texts_total": self.cached,
             **gauges,
         }.items():
             kind = "counter" if name.endswith("_total") else "gauge"

@@ -4,34 +4,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.decode.translator import Translator, load
-from dragoman.errors import TranslationError
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.detect import Detected, detect
+from dragoman.text.languages import Languages, choose_model, known_languages, pairs_of
 
-AUTO = "auto"
+# fmt: off
 NAMES = {
     "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "cs": "Czech", "da": "Danish",
-    "de": "German", "el": "Greek",
-    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "fa": "Persian",
-    "fi": "Finnish",
-    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian",
-    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean",
-    "lt": "Lithuanian",
+    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
+    "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
+    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian",
+    "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
     "lv": "Latvian", "mk": "Macedonian", "nb": "Norwegian", "nl": "Dutch", "no": "Norwegian",
-    "pl": "Polish",
-    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
-    "sr": "Serbian",
-    "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
-    "vi": "Vietnamese",
-    "zh": "Chinese",
-}  # fmt: skip
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "th": "Thai", "tr": "Turkish",
+    "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
+}
+# fmt: on
 
 
 @dataclass(frozen=True)
 class Model:
     name: str
-    translator: Translator
+    translator: InspectableTranslator
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -40,13 +35,6 @@ class Model:
     @property
     def targets(self) -> tuple[str, ...]:
         return self.translator.codec.languages.targets
-
-    def takes(self, source: str, target: str) -> bool:
-        """Whether it translates so; a model that does not know its languages takes what it gets."""
-        known = (not self.sources or source in self.sources) and (
-            not self.targets or target in ("", *self.targets)
-        )
-        return known and (source != target or not self.sources)
 
 
 @dataclass(frozen=True)
@@ -57,54 +45,32 @@ class Route:
     source: str
     target: str
     detected: Detected | None
+    note: str = ""  # why the text stays as it is, if it does
 
 
 class Models:
     def __init__(self, models: Sequence[Model]):
         self.models = list(models)
+        self._languages: list[Languages] = [m.translator.codec.languages for m in self.models]
 
     @classmethod
     def load(cls, folders: Sequence[str], device: str = "auto", engine: str = "auto") -> "Models":
         """From bundles' folders; a client sees their names, not where they lie."""
+        load = InspectableTranslator.load
         return cls([Model(_name(folder), load(folder, device, engine)) for folder in folders])
 
     @property
     def languages(self) -> dict[str, list[str]]:
-        """Every language and what it can be translated into; nothing, where it is a target only."""
-        pairs: dict[str, list[str]] = {}
-        for model in self.models:
-            for source in model.sources:
-                pairs.setdefault(source, []).extend(t for t in model.targets if t != source)
-        for model in self.models:
-            for target in model.targets:
-                pairs.setdefault(target, [])
-        return {source: list(dict.fromkeys(targets)) for source, targets in pairs.items()}
+        """Every language and what it can be translated into."""
+        return pairs_of(self._languages)
 
     def detect(self, text: str) -> list[Detected]:
         """The languages that the models read or write, most likely first."""
-        return detect(
-            text, [code for model in self.models for code in (*model.sources, *model.targets)]
-        )
+        return detect(text, known_languages(self._languages))
 
     def route(self, text: str, source: str, target: str) -> Route:
-        if source != AUTO:
-            return self._route(source, target, None)
-        found = self.detect(text)
-        for guess in found:
-            if any(model.takes(guess.language, target) for model in self.models):
-                return self._route(guess.language, target, guess)
-        return self._route(found[0].language, target, found[0])  # whose error names the pair
-
-    def _route(self, source: str, target: str, detected: Detected | None) -> Route:
-        for model in self.models:
-            if model.takes(source, target):
-                into = target or model.translator.codec.languages.default_target(source)
-                return Route(model, source, into, detected)
-        pairs = "; ".join(
-            f"{code} to {', '.join(targets)}" for code, targets in self.languages.items() if targets
-        )
-        wanted = f" to {target!r}" if target else ""
-        raise TranslationError(f"no model here translates {source!r}{wanted}; there is {pairs}.")
+        chosen = choose_model(self._languages, text, source, target)
+        return Route(self.models[chosen.number], *chosen[1:])
 
 
 def _name(folder: str) -> str:

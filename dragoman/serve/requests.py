@@ -5,6 +5,7 @@ rest of a request.
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -53,23 +54,43 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def require_key(request: Request) -> None:
-    """`Authorization: Bearer KEY` or `X-API-Key: KEY`, where the service has a key."""
-    if not service_of(request).knows(key_of(request)):
-        raise HTTPException(401, "the API key is missing or wrong.", {"WWW-Authenticate": "Bearer"})
+def require_key(request: Request) -> str:
+    """Let a client in by `Authorization: Bearer KEY` or `X-API-Key: KEY`, if keys are needed."""
+    return admit(request, key_of(request), 401)
+
+
+def admit(request: Request, shown: bytes, refusal: int) -> str:
+    """The name of the key that a client shows, "" if none is needed. Its request is counted."""
+    keys = service_of(request).keys
+    name = keys.name_of(shown)
+    if name is None:
+        headers = {"WWW-Authenticate": "Bearer"} if refusal == 401 else None
+        raise HTTPException(refusal, "the API key is missing or wrong.", headers)
+    request.state.key = name
+    if seconds := keys.wait(name):
+        wait = math.ceil(seconds)
+        message = f"this key has used its requests of the last minute: come again in {wait} s."
+        raise HTTPException(429, message, {"Retry-After": str(wait)})
+    return name
+
+
+def characters_allowed(request: Request) -> int:
+    """The most characters that the key of an admitted request allows; 0: it has no limit."""
+    return service_of(request).keys.limit_of(request.state.key)
 
 
 def key_of(request: Request) -> bytes:
     """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
-    shown = request.headers.get("x-api-key") or request.headers.get(
-        "authorization", ""
-    ).removeprefix("Bearer ")
-    return shown.encode("latin-1")
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    bearer = credentials if scheme.lower() == "bearer" else scheme
+    return (request.headers.get("x-api-key") or bearer).encode("latin-1")
 
 
 def client_address(request: Request) -> str:
-    """Who asks, for the fair queue."""
-    return client_of(request.client.host if request.client else "")
+    """Who asks, for the fair queue: a key if several share the service, else an address."""
+    return getattr(request.state, "key", "") or client_of(
+        request.client.host if request.client else ""
+    )
 
 
 def body_of(
@@ -92,13 +113,20 @@ async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
 
 
 async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
-    """A field that comes several times is a list; files are refused."""
+    """A field that comes several times is a list; files are refused.
+
+    Fields may also stand in the query string, if there is no body.
+    """
     fields: Mapping[str, Sequence[object]]
     # here, since Starlette takes bare UTF-8 for Latin-1
-    if request.headers["content-type"].startswith(FORMS[0]):
+    kind = request.headers.get("content-type", "")
+    if not kind.startswith(FORMS[1]):
         try:
+            raw = await request.body() if kind.startswith(FORMS[0]) else b""
             fields = parse_qs(
-                (await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS
+                (raw or request.scope["query_string"]).decode(),
+                keep_blank_values=True,
+                max_num_fields=_FIELDS,
             )
         except ValueError:
             raise HTTPException(

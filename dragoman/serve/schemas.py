@@ -3,10 +3,18 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from dragoman.decode.glossary import NO_TERMS, Glossary
-from dragoman.serve.models import AUTO
+from dragoman.text.languages import AUTO
 
 # all of category Cc but tab and line ends
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -16,7 +24,7 @@ _LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
 def _no_control_characters(text: str) -> str:
     if found := _CONTROL.search(text):
         raise ValueError(
-            f"it has the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
+            f"it contains the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
         )
     return text
 
@@ -100,6 +108,7 @@ class Translated(BaseModel):
     sentences: list[Sentence] | None = Field(
         None, description="What was translated at once, likewise."
     )
+    note: str | None = Field(None, description="Why the text was left as it is, if it was.")
     candidates: list[Candidate]
 
 
@@ -141,24 +150,57 @@ class Health(BaseModel):
 
 
 class Attention(BaseModel):
-    """All that the viewer shows; weights are 16-bit fractions of 65535, little-endian, in
-    base64."""
+    """All that the viewer shows.
+
+    Weights are 16-bit fractions of 65535, little-endian, in base64.
+    """
 
     text: str
     translation: str
+    searched: str
     axes: dict[str, Any]
     maps: list[dict[str, Any]]
     beam: list[dict[str, Any]]
+    base: float | None
     positions: dict[str, Any] | None
+
+
+class Explanation(BaseModel):
+    """All numbers of a forward pass. An array is its shape and base64: 16-bit floats ("halves"), or
+    bytes with a float32 scale for each block of them ("bytes", "scales", "block")."""
+
+    text: str
+    translation: str
+    model: dict[str, Any]
+    panels: list[dict[str, Any]]
+    axes: dict[str, Any]
+    merges: list[list[list[str]]]
+    embedding: dict[str, Any]
+    parts: list[dict[str, Any]]
+    feedForward: dict[str, Any]  # noqa: N815
+    memory: list[dict[str, Any]]
+    output: dict[str, Any]
+    beam: list[dict[str, Any]]
+    finished: list[dict[str, Any]]
 
 
 class Keyed(BaseModel):
     api_key: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Clients send null for what they leave out."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
 
 class LibreRequest(Keyed):
-    """LibreTranslate's question; fields that it has and this service does not know are passed
-    over."""
+    """LibreTranslate's request.
+
+    Fields that this service does not know are ignored.
+    """
 
     q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO

@@ -1,5 +1,6 @@
-"""The service on a socket: uvicorn, with bounds on who may connect and on how long stopping may
-take.
+"""The service on a socket: uvicorn, with limits.
+
+They bound who may connect, and how long stopping may take.
 
 uvicorn accepts every connection, and ends when the last client lets it. Here connections are
 accepted up to a number, which depends on how many files the process may open, and up to a number of
@@ -159,8 +160,10 @@ class Server(uvicorn.Server):
         os._exit(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what was accepted. When the grace period nears its end, tell the rest so, then
-        hang up."""
+        """Finish what was accepted.
+
+        When the grace period nears its end, tell the rest so, then hang up.
+        """
         self.service.stopping = True
         for task in self._accepting:
             task.cancel()
@@ -186,13 +189,12 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen at {host}, port {port} ({error.strerror}): choose another --port."
+            f"cannot listen on {host}, port {port} ({error.strerror}): choose another --port."
         ) from None
 
 
 def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
-    """No more connections than files may be opened, and no more than half of them for one
-    client."""
+    """No more connections than files may be opened, and at most half of them for a client."""
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(os.listdir("/dev/fd"))  # noqa: PTH208
     room = (
@@ -202,8 +204,8 @@ def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     )
     if room < 1:
         raise ConfigError(
-            f"{may_open} open files are too few to serve, {opened} are open already: raise ulimit "
-            f"-n."
+            f"{may_open} open files are too few to serve ({opened} are already open): raise "
+            "ulimit -n."
         )
     connections = min(limits.connections, room)
     return replace(

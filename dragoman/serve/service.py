@@ -1,9 +1,9 @@
 """What all routes share: limits, the way of a text to its model and back, attention."""
 
 import asyncio
-import hmac
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,9 +14,8 @@ from fastapi import HTTPException
 
 from dragoman.decode.glossary import NO_TERMS, Glossary
 from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
-from dragoman.decode.words import word_probabilities
 from dragoman.documents.document import Document, Options
 from dragoman.documents.formats import Format
 from dragoman.documents.inline import Said
@@ -29,12 +28,15 @@ from dragoman.documents.translating import (
     sample,
     translating,
 )
-from dragoman.errors import ConfigError
+from dragoman.inspect.explain import explain
+from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
 from dragoman.serve.batcher import Batcher, BusyError, Line
+from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
 from dragoman.text.segments import split_sentences
@@ -44,6 +46,7 @@ _AT_ONCE = 64  # sentences of a document
 _SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
 _SHORT = 300  # characters: splitting them takes milliseconds, and so does handing them to a thread
 _SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
+_SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Limits:
     max_body_bytes: int = 256 * 1024
     max_work: int = 150_000
     stuck_after_s: float = 10.0
+    cache_texts: int = 0  # translations that are kept for whoever asks the same again
     max_file_bytes: int = 10 * 2**20
     max_file_characters: int = 300_000
     documents: int = 50  # kept at a time, waiting and done
@@ -86,13 +90,14 @@ class Service:
         api_key: str = "",
         device: str = "auto",
         engine: str = "auto",
+        keys: Mapping[str, Key] | None = None,
         suggestions: Path | None = None,
     ):
-        """`suggestions`: where what clients suggest is kept, a folder; None: it is refused."""
-        if api_key != api_key.strip() or not api_key.isprintable():
-            raise ConfigError(
-                "the API key has blanks around it or control characters: no header can hold them."
-            )
+        """`api_key` is a key without limits; `keys` are others by name, each with its own.
+
+        `suggestions`: a folder for what clients suggest; None: suggestions are refused.
+        """
+        self.keys = Keys({**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})})
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
         self.limits = limits
@@ -100,12 +105,8 @@ class Service:
         self.batcher = Batcher(thread, limits.queue_lines)
         self.stopping = False
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
-        self._api_key = api_key.encode()
+        self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
         self.suggestions = suggestions
-
-    def knows(self, key: bytes) -> bool:
-        """Whether a client may come in; the comparison takes as long for any key."""
-        return not self._api_key or hmac.compare_digest(key, self._api_key)
 
     def suggest(self, text: str, better: str, source: str, target: str) -> None:
         """Keep a translation that a client likes better, as a pair that `dragoman train` takes."""
@@ -145,9 +146,46 @@ class Service:
         alignments: bool = False,
         glossary: Glossary = NO_TERMS,
         client: str = "",
+        max_characters: int = 0,
+    ) -> list[schemas.Translated]:
+        """Each text as it is in the cache, or translated; the size of all is checked first."""
+        self._check_size(texts, max_characters)
+        asked = (source, target, beam, nbest, alignments, glossary)
+        answers = {text: self._remembered((text, *asked)) for text in texts}
+        missing = [text for text, answer in answers.items() if answer is None]
+        if missing:
+            made = await self._translate(missing, *asked, client)
+            answers.update(zip(missing, made, strict=True))
+        for text, answer in answers.items():
+            self._remember((text, *asked), answer)
+        return [answer for text in texts if (answer := answers[text]) is not None]
+
+    def _remembered(self, asked: tuple[object, ...]) -> schemas.Translated | None:
+        answer = self._cache.get(asked)
+        if answer is not None:
+            self.metrics.cached += 1
+        return answer
+
+    def _remember(self, asked: tuple[object, ...], answer: schemas.Translated | None) -> None:
+        """Keep an answer as the last one used; the first ones go."""
+        if answer is not None and self.limits.cache_texts:
+            self._cache[asked] = answer
+            self._cache.move_to_end(asked)
+            while len(self._cache) > self.limits.cache_texts:
+                self._cache.popitem(last=False)
+
+    async def _translate(
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        beam: int | None,
+        nbest: int,
+        alignments: bool,
+        glossary: Glossary,
+        client: str,
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
-        self._check_size(texts)
         asked = Request(nbest=nbest, alignments=alignments, glossary=glossary)
         planned = await self._aside(texts, partial(self._split, texts, source, target, beam, asked))
         lines = [
@@ -160,7 +198,11 @@ class Service:
         answers = []
         for text in planned:
             candidates = [next(found) for _ in text.parts]
-            sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
+            if text.route.note:
+                (whole,) = text.sentences
+                sentences = [Translation(whole, (Candidate(whole, 0.0),))]
+            else:
+                sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
             answers.append(_translated(text.route, sentences, text.gaps, alignments))
         return answers
 
@@ -173,9 +215,10 @@ class Service:
         *,
         glossary: Glossary = NO_TERMS,
         client: str = "",
+        max_characters: int = 0,
     ) -> list[tuple[str, Route]]:
         """Each text as a document of a format, and how it was translated."""
-        self._check_size(texts)
+        self._check_size(texts, max_characters)
         answers = []
         for text in texts:
             read_text = partial(format_.read, text.encode(), Options(to=target))
@@ -197,9 +240,11 @@ class Service:
         on_done: Callable[[int], None] = lambda count: None,
     ) -> bytes:
         """A document by its model. Others have their turns between its sentences."""
+        run = asyncio.get_running_loop().run_in_executor
+        if route.note:
+            return await run(self._splitting, document.write, document.segments)
         request = _request(route, None, Request(glossary=glossary))
         translated: list[Segment] = []
-        run = asyncio.get_running_loop().run_in_executor
         for start in range(0, len(document.segments), WINDOW):
             window = document.segments[start : start + WINDOW]
             rounds = translating(window)
@@ -250,19 +295,38 @@ class Service:
         self, text: str, source: str, target: str, translation: str | None, client: str = ""
     ) -> dict[str, Any]:
         """What the page's viewer takes."""
+        return await self._look_inside(_attention, text, source, target, translation, client)
+
+    async def explain(
+        self, text: str, source: str, target: str, translation: str | None, client: str = ""
+    ) -> dict[str, Any]:
+        """What the viewer's last tab takes."""
+        return await self._look_inside(_explanation, text, source, target, translation, client)
+
+    async def _look_inside(
+        self,
+        look: "_Look",
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
+        client: str,
+    ) -> dict[str, Any]:
         self._check_size([text, translation or ""])
-        check = partial(self._check_attention, text, source, target, translation)
+        check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
 
-        def inspect(on_step: OnStep) -> dict[str, Any]:
+        def looked(on_step: OnStep) -> dict[str, Any]:
             watched = replace(request, on_step=on_step)
-            return payload(inspect_sentence(route.model.translator, text, translation, watched))
+            return look(route.model.translator, text, translation, watched)
 
-        return await self.batcher.run(inspect, work, client)
+        return await self.batcher.run(looked, work, client)
 
     async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
-        """Do what takes time for long texts beside the event loop. A short one may become 18 times
-        as long."""
+        """Do what takes time for long texts beside the event loop.
+
+        A short one may become 18 times as long.
+        """
         whole = "".join(texts)
         if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
             return function()
@@ -276,14 +340,19 @@ class Service:
         beam: int | None,
         asked: Request,
     ) -> list[_Text]:
-        """Texts in the parts that the model takes. Those that would be too much work are
-        refused."""
+        """Texts in the parts that the model takes.
+
+        Those that would be too much work are refused.
+        """
         planned: list[_Text] = []
         total = 0
         for text in texts:
             route = self.models.route(text, source, target)
             translator = route.model.translator
             request = _request(route, beam, asked)
+            if route.note:
+                planned.append(_Text(route, request, [text], [], [], []))
+                continue
             sentences, gaps = split_sentences(text)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
@@ -298,10 +367,10 @@ class Service:
             planned.append(_Text(route, request, sentences, gaps, parts, work))
         return planned
 
-    def _check_attention(
-        self, text: str, source: str, target: str, translation: str | None
+    def _check_inside(
+        self, look: "_Look", text: str, source: str, target: str, translation: str | None
     ) -> tuple[Route, Request, int]:
-        """How to look inside, and the work of it. What would show too many weights is refused."""
+        """How to look inside, and the work of it. What would show too many numbers is refused."""
         route = self.models.route(text, source, target)
         translator = route.model.translator
         request = _request(route, None, Request())
@@ -315,21 +384,32 @@ class Service:
         weights = model.heads * (
             model.encoder_layers * read**2 + model.decoder_layers * said * (said + read)
         )
+        # of each position in each layer up to twelve vectors and the hidden units
+        vectors = (model.encoder_layers * read + model.decoder_layers * said) * (
+            12 * model.width + model.feed_forward_width
+        )
+        if vectors > _SHOWN_NUMBERS and look is _explanation:
+            raise HTTPException(
+                413,
+                f"this has up to {vectors:,} numbers in vectors, {_SHOWN_NUMBERS:,} can be shown: "
+                f"send a shorter text.",
+            )
         if weights > _SHOWN_WEIGHTS:
             raise HTTPException(
                 413,
-                f"this has up to {weights:,} attention weights, {_SHOWN_WEIGHTS:,} can be shown: "
-                f"send a shorter text.",
+                f"this has up to {weights:,} attention weights, but only {_SHOWN_WEIGHTS:,} can "
+                "be shown: send a shorter text.",
             )
         return route, request, translator.search_work([part], request)[0] + read + said
 
-    def _check_size(self, texts: Sequence[str]) -> None:
+    def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
+        """`allowed`: the client's own limit of characters, if it has one."""
         characters = sum(map(len, texts))
-        most = self.limits.max_characters
+        most = min(self.limits.max_characters, allowed or self.limits.max_characters)
         if characters > most:
             raise HTTPException(
                 413,
-                f"{characters:,} characters are more than the {most:,} taken at once: send less.",
+                f"{characters:,} characters are too many: a request may have {most:,}.",
             )
         self.metrics.texts += len(texts)
         self.metrics.characters += characters
@@ -338,11 +418,26 @@ class Service:
         if work > (most := self.limits.max_work):
             raise HTTPException(
                 413,
-                f"this takes up to {work:,} positions of the model (pieces of the text, and of the "
-                f"translation for each hypothesis), {most:,} are allowed: send less text, or ask "
-                f"for a "
-                "smaller beam and nbest.",
+                f"this takes up to {work:,} positions of the model (pieces of the text, and of "
+                f"the translation for each hypothesis), but only {most:,} are allowed: send less "
+                "text, or ask for a smaller beam and nbest.",
             )
+
+
+_Look = Callable[[InspectableTranslator, str, str | None, Request], dict[str, Any]]
+"""From a text, and a translation if one is given, to what the page shows of them."""
+
+
+def _attention(
+    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+) -> dict[str, Any]:
+    return payload(inspect_sentence(translator, text, translation, request))
+
+
+def _explanation(
+    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+) -> dict[str, Any]:
+    return explanation_payload(explain(translator, text, translation, request))
 
 
 def _advanced(
@@ -392,13 +487,13 @@ def _translated(
         sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found]
         if alignments
         else None,
+        note=route.note or None,
         candidates=candidates,
     )
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts: those of the pieces between the language tag and the
-    end."""
+    """The words that the alignment counts, between the language tag and the end."""
     codec = route.model.translator.codec
     ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels

@@ -1,5 +1,6 @@
-"""Text to ids and back, for both sides of a model: segmenters, language tags, the ends of
-sentences.
+"""Text to ids and back, for both sides of a model.
+
+It has segmenters, and adds language tags and the ends of sentences.
 
 A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
 target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
@@ -18,6 +19,7 @@ import numpy as np
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
+from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
     SEGMENTERS,
@@ -31,40 +33,13 @@ from dragoman.text.subword import (
 from dragoman.text.vocabulary import Vocabulary, language_tag
 from dragoman.untrusted import parsed_json
 
-LANGUAGES_FILE = "languages.json"
-PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
-LONGEST_CODE = 99  # characters of a language's code
-SHARED, SOURCE, TARGET = "shared", "source", "target"
-CODEC_FILES = {LANGUAGES_FILE, PIECES_FILE} | {
+_PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+_SHARED, _SOURCE, _TARGET = "shared", "source", "target"
+CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"
-    for side in (SHARED, SOURCE, TARGET)
+    for side in (_SHARED, _SOURCE, _TARGET)
     for segmenter in SEGMENTERS.values()
 }
-
-
-@dataclass(frozen=True)
-class Languages:
-    """Codes of what a model reads and writes; empty where nobody said. `tagged`: the source names
-    the target."""
-
-    sources: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for code in self.sources + self.targets:
-            if not isinstance(code, str) or not code.isprintable() or len(code) > LONGEST_CODE:
-                shown = repr(code)[:LONGEST_CODE]
-                raise BundleError(f"the language {shown} is no code such as de or zh_Hant.")
-
-    @property
-    def tagged(self) -> bool:
-        return len(self.targets) > 1
-
-    def default_target(self, source: str = "") -> str:
-        """The target where nobody names one: English, or German if the source is English; else the
-        first."""
-        wanted = "de" if source == "en" else "en"
-        return wanted if wanted in self.targets else (self.targets[0] if self.targets else "")
 
 
 @dataclass(frozen=True)
@@ -97,8 +72,10 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        """From how often each word occurs. If the vocabulary is shared, the words of both sides are
-        in the first."""
+        """From how often each word occurs.
+
+        If the vocabulary is shared, the words of both sides are in the first.
+        """
         learn = SEGMENTERS[settings.vocabulary].learn_from_words
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
@@ -128,8 +105,9 @@ class Codec:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
 
     def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
-        """Many sentences, without what depends on the pair: tag and end. `<s>` stands before those
-        that a model made.
+        """Many sentences, without what depends on the pair: tag and end.
+
+        `<s>` stands before those that a model made.
 
         They are sources, or targets too if the vocabulary is shared; or targets alone, which have
         no mark.
@@ -151,8 +129,10 @@ class Codec:
         seed: int,
         longest: int,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew as the seed says, unless that makes them longer
-        than allowed."""
+        """Both sides of some pairs, segmented anew from the seed.
+
+        A sentence that would become too long keeps its usual pieces.
+        """
         made, sources = _without_marks(sources)
         # tags and the end come with it
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
@@ -166,12 +146,11 @@ class Codec:
 
     def to_files(self) -> dict[str, bytes]:
         """What a bundle keeps of this."""
-        languages = {"source": self.languages.sources, "target": self.languages.targets}
-        files = {LANGUAGES_FILE: (json.dumps(languages) + "\n").encode()}
+        files = {LANGUAGES_FILE: self.languages.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
-            files[PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
-        sides = {SOURCE: self.source_segmenter, TARGET: self.target_segmenter}
-        sides = {SHARED: self.source_segmenter} if self.shared else sides
+            files[_PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
+        sides = {_SOURCE: self.source_segmenter, _TARGET: self.target_segmenter}
+        sides = {_SHARED: self.source_segmenter} if self.shared else sides
         return files | {
             f"{side}.{segmenter.suffix}": segmenter.to_bytes() for side, segmenter in sides.items()
         }
@@ -181,9 +160,9 @@ class Codec:
         try:
             read = _reader(files, kind)
             shared_file, source_file, target_file = (
-                f"{s}.{SEGMENTERS[kind].suffix}" for s in (SHARED, SOURCE, TARGET)
+                f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
-            languages = _languages(files[LANGUAGES_FILE])
+            languages = Languages.from_bytes(files[LANGUAGES_FILE])
             if shared_file in files:
                 source = target = read(files[shared_file])
             else:
@@ -209,8 +188,10 @@ class Codec:
 
     @property
     def mark(self) -> int | None:
-        """What stands before a source that a model made; MarianMT's vocabularies have no piece to
-        spare for it."""
+        """What stands before a source that a model made.
+
+        MarianMT's vocabularies have no piece to spare for it.
+        """
         return self.source.bos if self.source.bos != self.source.pad else None
 
     def tag(self, to: str) -> int | None:
@@ -230,21 +211,12 @@ def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmente
     if kind != "marian":
         return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
     try:
-        pieces = parsed_json(files[PIECES_FILE])
+        pieces = parsed_json(files[_PIECES_FILE])
     except ValueError as error:
-        raise BundleError(f"{PIECES_FILE} cannot be read ({error}).") from None
+        raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise BundleError(f"{PIECES_FILE} is no list of texts.")
+        raise BundleError(f"{_PIECES_FILE} is no list of texts.")
     return lambda model: MarianPieces(model, pieces)
-
-
-def _languages(raw: bytes) -> Languages:
-    try:
-        named = parsed_json(raw)
-        sides = [tuple(named[side]) for side in ("source", "target")]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None
-    return Languages(*sides)
 
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:

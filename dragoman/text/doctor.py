@@ -1,7 +1,8 @@
 """What is wrong with a corpus, named and counted with line numbers; and a cleaned copy.
 
 One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it
-passes; repetitions come out at the end.
+passes; repetitions come out at the end, and so does what only a sample of many lines tells
+(`alignment`): that lines are shifted, for one.
 
 Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two
 sides of a pair (`observe`). `prepare` does no more than that: it looks at each file once, however
@@ -18,6 +19,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from dragoman.text.alignment import Alarm, Sample, find_alarms
 from dragoman.text.likeness import MARGIN, Likeness
 from dragoman.text.parallel import MADE, Pair
 from dragoman.text.repeats import Repeats, hash64, hash_all
@@ -42,18 +44,18 @@ CRLF = "CR LF"
 MEANINGS = {
     EMPTY: "pairs with both sides empty",
     ONE_SIDED: "pairs with an empty side",
-    REPEATED: "pairs that stood there before",
-    NEARLY_REPEATED: "pairs that stood there before but for case, space and punctuation",
-    "source in held-out set": "pairs whose source stands in a validation or test set",
-    "target in held-out set": "pairs whose target stands in a validation or test set",
-    "pair in held-out set": "pairs that stand in a validation or test set, both sides",
+    REPEATED: "pairs that occurred before",
+    NEARLY_REPEATED: "pairs that occurred before, except for case, space and punctuation",
+    "source in held-out set": "pairs whose source occurs in a validation or test set",
+    "target in held-out set": "pairs whose target occurs in a validation or test set",
+    "pair in held-out set": "pairs that occur in a validation or test set",
     "too long": f"pairs with a side of over {LONGEST:,} characters",
     "lopsided": f"pairs with one side {LARGEST_RATIO:.0f} times the other",
     "same on both sides": "pairs with the same text on both sides",
     "source in the other language": "pairs whose source seems to be in the target language",
     "target in the other language": "pairs whose target seems to be in the source language",
     "broken encoding": "pairs with broken characters (mojibake, U+FFFD)",
-    "control characters": "pairs with control characters or a BOM within",
+    "control characters": "pairs with control characters or a byte-order mark inside",
     CRLF: "pairs whose lines end in CR LF (read as if they ended in LF)",
     "markup on one side": "pairs with tags, entities or placeholders on one side only",
     "not normalised": "pairs not in Unicode's composed form (NFC)",
@@ -62,6 +64,10 @@ LOOK = np.dtype([("hash", "<u8"), ("key", "<u4"), ("characters", "<i4"), ("flaws
 """What `look` sees in a sentence: a hash of its text, `held_out_key`, its length, and flaws
 (bits)."""
 _BLANK, _BROKEN, _NOT_COMPOSED, _CONTROLS, _HAS_MARKUP, _CR = (1 << bit for bit in range(6))
+NOT_LEARNABLE = {
+    EMPTY, ONE_SIDED, "lopsided", "same on both sides", "broken encoding",
+    "source in the other language", "target in the other language",
+}  # fmt: skip
 # --fix mends these; pairs with any other trouble are removed
 REPAIRED = {"control characters", CRLF, "not normalised"}
 
@@ -85,12 +91,14 @@ class Finding:
 
 @dataclass
 class Report:
-    """A corpus at a glance. `repeats` are the lines (N,) that repeat an earlier one, sorted."""
+    """A corpus at a glance. `repeats` are the lines (N,) that repeat an earlier one, sorted.
+    `alarms` concern whole parts of it."""
 
     pairs: int = 0
     usable: int = 0
     by_kind: dict[str, Finding] = field(default_factory=dict)
     repeats: dict[str, np.ndarray] = field(default_factory=dict)
+    alarms: list[Alarm] = field(default_factory=list)
 
     def add(self, kind: str, lines: np.ndarray) -> None:
         if len(lines):
@@ -100,6 +108,12 @@ class Report:
     def findings(self) -> list[Finding]:
         """The kinds of trouble that occur, in the order of their list."""
         return [self.by_kind[kind] for kind in MEANINGS if kind in self.by_kind]
+
+    @property
+    def is_pointless(self) -> bool:
+        """Whether nothing good can be learned from it: by an alarm, or by what ails most pairs."""
+        ailing = (self.by_kind[kind].count for kind in NOT_LEARNABLE if kind in self.by_kind)
+        return bool(self.alarms) or not self.usable or 2 * max(ailing, default=0) > self.pairs
 
 
 @dataclass(frozen=True)
@@ -227,17 +241,24 @@ def _troubles(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]
     }
 
 
-def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
-    """Read a corpus once and report.
+def examine(
+    pairs: Iterable[Pair],
+    held_out: HeldOut | None = None,
+    source_language: str = "",
+    target_language: str = "",
+) -> Report:
+    """Read a corpus once and report. Its languages are checked if they are named.
 
     >>> pairs = [Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]
     >>> [str(finding) for finding in examine(pairs).findings]
     ['1 pairs with an empty side (line 3)', '1 pairs that stood there before (line 2)']
     """
     report = Report()
+    sample = Sample()
     differences = None
     with Repeats() as exact, Repeats() as near:
         for chunk in _chunks(pairs):
+            sample.add(chunk)
             lines = np.array([pair.line for pair in chunk])
             observe(report, exact, *_looks(chunk), lines)
             differences = differences or _difference_finder(chunk, held_out)
@@ -250,6 +271,7 @@ def examine(pairs: Iterable[Pair], held_out: HeldOut | None = None) -> Report:
             )
             near.add(keys, np.array([pair.line for pair in usable], dtype=np.int64))
         add_repeats(report, exact, near)
+    report.alarms = find_alarms(sample.blocks, source_language, target_language)
     return report
 
 

@@ -1,5 +1,6 @@
-"""Which words translate which: IBM model 1 (Brown et al. 1993), learned by
-expectation-maximisation.
+"""Which words translate which: IBM model 1 (Brown et al. 1993).
+
+It is learned by expectation-maximisation.
 
     x1 … xn the source with x0, a word for what has no partner there; y1 … ym the target. Each y has
     one x as its cause, any of them as likely as another:
@@ -11,7 +12,7 @@ divided by all that it has. All t are equal at first; the likelihood never falls
 it has no lesser peak to stop at.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 KEPT = 32
 """Translations of a word that are kept, the likeliest."""
 
-PADDING = np.iinfo(np.int64).max
+_PADDING = np.iinfo(np.int64).max
 
 Pairs = tuple[np.ndarray, np.ndarray]
 """Sources (B, S) and targets (B, T), padded on the right."""
@@ -27,8 +28,10 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Lexicon:
-    """For each source word its likeliest targets, best first, and their probabilities, which sum to
-    one (or zero)."""
+    """For each source word its likeliest targets, best first, and their probabilities.
+
+    Probabilities sum to one, or to zero.
+    """
 
     targets: np.ndarray  # (V, K)
     probabilities: np.ndarray  # (V, K)
@@ -46,11 +49,13 @@ class Model1:
     """The table t(y|x) over the words that occur together, and its learning."""
 
     def __init__(self, corpus: Iterable[Pairs], pad: int):
-        """`pad` fills sentences up on both sides; on the source's it is also x0, which every
-        sentence begins with."""
+        """`pad` fills up sentences on both sides.
+
+        On the source's side it is also x0, which every sentence begins with.
+        """
         batches = [_joined(sources, targets, pad) for sources, targets in corpus]
         table = np.unique(np.concatenate([np.unique(batch) for batch in batches]))
-        table = table[table < PADDING]
+        table = table[table < _PADDING]
         # (E,) each: the entries of the table, ...
         self.x, self.y = table >> 32, table & (2**32 - 1)
         self.t = np.full(len(table), 1 / len(np.unique(self.y)))  # ... and their values
@@ -73,15 +78,25 @@ class Model1:
         self.t = self._counts / np.bincount(self.x, self._counts)[self.x]
         return likelihood
 
+    def word_log_probs(self) -> Iterator[np.ndarray]:
+        """For each batch log P(yj | x) of each target word, row after row. (N,)"""
+        t = np.append(self.t, 0.0)
+        for links in self._links:
+            yield np.log(t[links].sum(axis=1) / (links < len(self.t)).sum(axis=1))
+
     def occurrences(self, words: int) -> np.ndarray:
         """How often each of so many target words occurs: the shares in a word sum to one each time.
-        (words,)"""
+
+        (words,)
+        """
         return np.bincount(self.y, self._counts, words)
 
     @property
     def operations(self) -> float:
-        """Of a round: for each target word and each word beside it an addition, a division and
-        another addition."""
+        """Operations of a round.
+
+        For each target word and each word beside it: an addition, a division and another addition.
+        """
         return 3.0 * sum(int((links < len(self.t)).sum()) for links in self._links)
 
     def lexicon(self, words: int, nobody: int, kept: int = KEPT) -> Lexicon:
@@ -102,5 +117,5 @@ def _joined(sources: np.ndarray, targets: np.ndarray, pad: int) -> np.ndarray:
     rows, columns = np.nonzero(targets != pad)
     x = np.pad(sources.astype(np.int64), ((0, 0), (1, 0)), constant_values=pad)[rows]
     joined = x << 32 | targets[rows, columns, None].astype(np.int64)
-    joined[:, 1:][x[:, 1:] == pad] = PADDING
+    joined[:, 1:][x[:, 1:] == pad] = _PADDING
     return joined

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-LETTERS_NEEDED = 15  # shorter lines say too little
+_LETTERS_NEEDED = 15  # shorter lines say too little
 MARGIN = 1.0  # nats per triple
 _TRIPLES_KEPT = 20_000
 
@@ -28,10 +28,12 @@ class Likeness:
         }
 
     def leans_to_source(self, line: str) -> float:
-        """Mean evidence per letter triple: above zero speaks for the source language, below for the
-        target's."""
+        """Mean evidence per letter triple.
+
+        Above zero speaks for the source language, below for the target's.
+        """
         text = f" {line.lower()} "
-        if len(text) < LETTERS_NEEDED + 2:
+        if len(text) < _LETTERS_NEEDED + 2:
             return 0.0
         get = self._evidence.get
         return sum([get(text[i : i + 3], 0.0) for i in range(len(text) - 2)]) / (len(text) - 2)

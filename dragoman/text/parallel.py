@@ -1,5 +1,4 @@
-"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv` (both sides in one file), or `-` for
-standard input.
+"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv`, or `-` for standard input.
 
 Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence
 never shifts one side against the other. Line numbers count from 1. Both sides must end together:
@@ -22,11 +21,12 @@ from dragoman.errors import CorpusError
 from dragoman.settings import environment_number
 
 MADE = "<BT>"  # in front of a source that a model made of its target
-LONGEST_LINE = 2**20  # bytes
+_LONGEST_LINE = 2**20  # bytes
 LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
-LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
+ALWAYS_UNPACKED = 2**26  # bytes that are read however well they were packed
+_LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
 BLOCK = 2**20  # bytes read at once
-PACKED = {".gz": gzip.open, ".bz2": bz2.open}
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 _BOM = b"\xef\xbb\xbf"
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?")
 
@@ -39,8 +39,10 @@ class Pair(NamedTuple):
 
 
 def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
-    """The lines of a text file, decoded one by one; a byte that is not UTF-8 is reported with its
-    place."""
+    """The lines of a text file, decoded one by one.
+
+    A byte that is not UTF-8 is reported with its place.
+    """
     with open_bytes(path) as file:
         try:
             for number, raw in enumerate(_limited(file, path), start=1):
@@ -53,8 +55,7 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
 
 
 def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The same lines, faster: blocks of whole lines as they stand in the file, and where in a block
-    each line ends.
+    """The same lines, faster: blocks of whole lines, and where in a block each line ends.
 
     A block ends with a newline; a "\\r" before a newline is still there. The checks are those of
     `read_lines`.
@@ -81,8 +82,10 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
 def _checked_block(
     block: bytes, path: str | Path, before: int, limits: "_Limits", added: int = 0
 ) -> tuple[bytes, np.ndarray]:
-    """A block and the ends of its lines, if they are text. So many lines stand before it, so many
-    bytes were added."""
+    """A block and the ends of its lines, if they are text.
+
+    So many lines stand before it, so many bytes were added.
+    """
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
     sizes = np.diff(ends, prepend=0)
     if sizes.max() - added > limits.longest:
@@ -116,8 +119,8 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
     sources, targets = shards(source), shards(target)
     if len(sources) != len(targets):
         raise CorpusError(
-            f"{source} names {len(sources)} files, {target} {len(targets)}: each file needs its "
-            f"partner."
+            f"{source} names {len(sources)} files and {target} names {len(targets)}: each file "
+            "needs its partner."
         )
     return list(zip(sources, targets, strict=True))
 
@@ -129,7 +132,7 @@ def shards(name: str | Path) -> list[str]:
         return [str(name)]
     if found := sorted(map(str, path.parent.glob(path.name))):
         return found
-    raise CorpusError(f"{name}: no file has such a name.")
+    raise CorpusError(f"{name}: no file matches.")
 
 
 def language_of(path: str | Path) -> str:
@@ -159,8 +162,7 @@ def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, in
     """Pairs numbered from `before` + 1 on; returns how many."""
     if source == target == "-":
         raise CorpusError(
-            "standard input can be one side only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one side: send one .tsv, or name the other side's file."
         )
     sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
     number = 0
@@ -193,7 +195,7 @@ class _Limits:
 
     def __init__(self, path: str | Path):
         self.longest = environment_number(
-            LONGEST_LINE_VARIABLE, LONGEST_LINE, at_least=1, at_most=2**40
+            _LONGEST_LINE_VARIABLE, _LONGEST_LINE, at_least=1, at_most=2**40
         )
         self._path, self._total = path, 0
         self._packed = (
@@ -203,18 +205,18 @@ class _Limits:
     def check_line(self, number: int, size: int) -> None:
         if size > self.longest:
             raise CorpusError(
-                f"{self._path} line {number} has over {self.longest:,} bytes: is it text? "
-                f"Set {LONGEST_LINE_VARIABLE} to allow it."
+                f"{self._path} line {number} has over {self.longest:,} bytes: is it text? Set "
+                f"{_LONGEST_LINE_VARIABLE} to allow it."
             )
 
     def check_swelling(self, size: int) -> None:
         self._total += size
-        if self._packed is None or self.longest != LONGEST_LINE:
+        if self._packed is None or self.longest != _LONGEST_LINE:
             return
-        if self._total > LARGEST_SWELLING * self._packed + 2**26:
+        if self._total > LARGEST_SWELLING * self._packed + ALWAYS_UNPACKED:
             raise CorpusError(
-                f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? "
-                f"Set {LONGEST_LINE_VARIABLE}={2 * LONGEST_LINE} to read it all the same."
+                f"{self._path} unpacks to over {LARGEST_SWELLING} times its size: is it text? Set "
+                f"{_LONGEST_LINE_VARIABLE}={2 * _LONGEST_LINE} to read it anyway."
             )
 
 
@@ -230,7 +232,7 @@ def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
 
 
 def is_packed(name: str | Path) -> bool:
-    return Path(name).suffix in PACKED
+    return Path(name).suffix in _PACKED
 
 
 def unpacked_name(name: str | Path) -> str:
@@ -247,7 +249,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
     if str(path) == "-":
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
-        return PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]
+        return _PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]
     except FileNotFoundError:
         raise CorpusError(f"{path}: no such file.") from None
     except OSError as error:
@@ -260,8 +262,7 @@ def _decode(raw: bytes, path: str | Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise CorpusError(
             f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is "
-            f"0x{raw[error.start]:02x}. "
-            f"Convert the file, for example with iconv -t UTF-8."
+            f"0x{raw[error.start]:02x}. Convert the file, for example with iconv -t UTF-8."
         ) from None
 
 
@@ -293,8 +294,10 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
 
 
 def _features(lines: Iterable[str]) -> np.ndarray:
-    """Per line: log length, sum of digits, final punctuation; what survives translation. (lines,
-    3)"""
+    """Per line: log length, sum of digits, final punctuation; what survives translation.
+
+    (lines, 3)
+    """
     rows = [
         (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0)
         for line in lines

@@ -1,5 +1,7 @@
-"""Texts cut into sentences, or into parts that fit a limit: at sentence ends, else between words,
-else anywhere."""
+"""Texts cut into sentences, or into parts that fit a limit.
+
+The cut is at sentence ends, else between words, else anywhere.
+"""
 
 import re
 from collections.abc import Callable

@@ -1,7 +1,9 @@
-"""Which target pieces may stand in a sentence's translation: some hundred instead of the whole
-vocabulary.
+"""Which target pieces may stand in a sentence's translation.
 
-A source piece brings candidates of its own; some pieces, the end among them, are in every list.
+These are some hundred instead of the whole vocabulary.
+
+A source piece brings candidates of its own; some pieces, the end among them, are in every list. The
+tag of a target language is a source piece too: its candidates are in every list of that language.
 Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
 which tells where those of each source piece end among the candidates.
 """
@@ -16,7 +18,20 @@ import safetensors.numpy
 from dragoman.errors import BundleError
 from dragoman.text.vocabulary import Vocabulary
 
-NAMES = ("always", "candidates", "ends")
+_NAMES = ("always", "candidates", "ends")
+_KINDS = (np.dtype(np.uint16), np.dtype(np.uint32))
+
+
+def distinct(lists: Sequence[np.ndarray]) -> np.ndarray:
+    """The ids of all lists together, each once, in order; quicker than sorting them.
+
+    >>> distinct([np.array([7, 3]), np.array([3, 5])]).tolist()
+    [3, 5, 7]
+    """
+    ids = np.concatenate(lists)
+    named = np.zeros(ids.max(initial=-1) + 1, dtype=bool)
+    named[ids] = True
+    return np.flatnonzero(named)
 
 
 @dataclass(frozen=True)
@@ -30,28 +45,30 @@ class Shortlist:
         return np.concatenate([[0], self.ends[:-1]])
 
     def of(self, source: Sequence[int]) -> np.ndarray:
-        """The pieces that a translation of these source pieces may be made of, in the order of
-        their ids."""
+        """The pieces allowed in a translation of these source pieces, in the order of their ids."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
-        return np.unique(np.concatenate([self.always, *own]))
+        return distinct([self.always, *own])
 
     def to_bytes(self) -> bytes:
-        return safetensors.numpy.save(
-            {name: getattr(self, name).astype(np.uint32) for name in NAMES}
-        )
+        stored = {}
+        for name in _NAMES:
+            numbers = getattr(self, name)
+            small = numbers.max(initial=0) < 2**16
+            stored[name] = numbers.astype(np.uint16 if small else np.uint32)
+        return safetensors.numpy.save(stored)
 
     @classmethod
     def from_tensors(
         cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary
     ) -> "Shortlist":
         """What `to_bytes` wrote, if it fits these vocabularies."""
-        if sorted(stored) != sorted(NAMES) or any(
-            a.dtype != np.uint32 or a.ndim != 1 for a in stored.values()
+        if sorted(stored) != sorted(_NAMES) or any(
+            a.dtype not in _KINDS or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
-                f"the shortlist is not made of {', '.join(NAMES)}, whole numbers in a row each."
+                f"the shortlist must consist of {', '.join(_NAMES)}, each a row of whole numbers."
             )
-        always, candidates, ends = (stored[name].astype(np.int64) for name in NAMES)
+        always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
         if (
             len(ends) != len(source)
             or (np.diff(ends, prepend=0) < 0).any()
@@ -62,7 +79,7 @@ class Shortlist:
             )
         if (pieces := np.concatenate([always, candidates])).max(initial=0) >= len(target):
             raise BundleError(
-                f"the shortlist names piece {pieces.max()}, the vocabulary ends before "
+                f"the shortlist names piece {pieces.max()}, but the vocabulary ends before "
                 f"{len(target)}."
             )
         if target.eos not in always or np.isin(target.never, pieces).any():

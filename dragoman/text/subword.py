@@ -1,5 +1,6 @@
-"""Cutting text into pieces: byte-pair encoding by SentencePiece (Sennrich et al. 2016; Kudo &
-Richardson 2018).
+"""Cutting text into pieces: byte-pair encoding by SentencePiece.
+
+(Sennrich et al. 2016; Kudo & Richardson 2018.)
 
 Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no
 text is unknown. The other choices are the two ends between which byte-pair encoding stands:
@@ -36,15 +37,15 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.untrusted import parsed_json
 
-SENTENCES_AT_ONCE = 10_000  # whose words are counted
+_SENTENCES_AT_ONCE = 10_000  # whose words are counted
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
-VARIANTS = 32  # segmentations of a word to draw from
+_VARIANTS = 32  # segmentations of a word to draw from
 WORDS_REMEMBERED = 400_000  # 200 bytes each, or a little more
-VARIANTS_REMEMBERED = 1_000_000
-LONGEST_REMEMBERED = 30  # characters
+_VARIANTS_REMEMBERED = 1_000_000
+_LONGEST_REMEMBERED = 30  # characters
 # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
-LONGEST_REPLACEMENT = 256
-LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
+_LONGEST_REPLACEMENT = 256
+_LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
 # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
@@ -72,8 +73,10 @@ class Flat(NamedTuple):
 
 
 class Segmenter(Protocol):
-    """What cuts and joins text; the ids are those of its own vocabulary. `suffix`: of the file that
-    keeps it."""
+    """What cuts and joins text; the ids are those of its own vocabulary.
+
+    `suffix`: of the file that keeps it.
+    """
 
     @property
     def suffix(self) -> str: ...
@@ -86,12 +89,14 @@ class Segmenter(Protocol):
 
 
 def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
-    """How often each word (what stands between spaces, once normalised) occurs: all that learning
-    needs to know."""
+    """How often each word occurs: all that learning needs to know.
+
+    A word is what stands between spaces, once normalised.
+    """
     normaliser = sentencepiece.SentencePieceNormalizer(rule_name=normalisation)
     counts = Counter[str]()
     sentences = iter(sentences)
-    while some := list(islice(sentences, SENTENCES_AT_ONCE)):
+    while some := list(islice(sentences, _SENTENCES_AT_ONCE)):
         counts.update(" ".join(normaliser.normalize(some)).replace(WORD_START, " ").split(" "))
     del counts[""]
     return counts
@@ -102,8 +107,10 @@ _Key = TypeVar("_Key")  # a word or a variant
 
 
 class _Segmentations(Generic[_Key]):
-    """Words that were cut, end to end; a word, or a word and the number of a variant of it, has its
-    place there."""
+    """Words that were cut, end to end.
+
+    Each word, or each variant of a word by its number, has its place there.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -119,8 +126,10 @@ class _Segmentations(Generic[_Key]):
         keys_of_text: np.ndarray,
         cut: Callable[[list[_Key]], Iterable[Sequence[int]]],
     ) -> Flat:
-        """The texts that consist of these keys, so many of them to each. `cut` does those that are
-        not known yet."""
+        """The texts that consist of these keys, so many of them to each.
+
+        `cut` does those that are not known yet.
+        """
         if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
             self._clear()
         numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
@@ -155,7 +164,7 @@ class BytePairs:
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
         self._whole = _Segmentations[str](WORDS_REMEMBERED)
         # those of one rate of dropout
-        self._variants = _Segmentations[_Variant](VARIANTS_REMEMBERED)
+        self._variants = _Segmentations[_Variant](_VARIANTS_REMEMBERED)
         self._rate = 0.0
 
     @classmethod
@@ -168,8 +177,10 @@ class BytePairs:
     def learn_from_words(
         cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
     ) -> Self:
-        """Merges learned from words and how often they occur; the vocabulary shrinks to what a
-        small corpus gives."""
+        """Merges learned from words and how often they occur.
+
+        The vocabulary shrinks to what a small corpus gives.
+        """
         # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
         table = (f"{word}\t{number}" for word, number in words.items() if "\t" not in word)
         model = io.BytesIO()
@@ -216,8 +227,10 @@ class BytePairs:
 
     @cached_property
     def _words_are_apart(self) -> bool:
-        """No piece reaches over a space, and no run of unknown letters does: a text is cut word by
-        word."""
+        """Whether text can be cut word by word.
+
+        No piece reaches over a space, and no run of unknown letters does.
+        """
         pieces = self.vocabulary.pieces
         return (
             self._processor.normalize("a b") == f"{WORD_START}a{WORD_START}b"
@@ -236,26 +249,30 @@ class BytePairs:
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
-            self._variants = _Segmentations(VARIANTS_REMEMBERED)
+            self._variants = _Segmentations(_VARIANTS_REMEMBERED)
             self._rate = rate
         # A long word is a whole sentence where a script has no spaces, and is not met again: it
         # needs no stock.
         keys = [
-            (word, number % VARIANTS if len(word) < LONGEST_REMEMBERED else number)
+            (word, number % _VARIANTS if len(word) < _LONGEST_REMEMBERED else number)
             for word, number in zip(words, numbers, strict=True)
         ]
         return self._variants.joined(keys, words_of_text, self._cut_with_dropout)
 
     def _words_of(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """The words of all texts, without the mark of a space before them, and how many each text
-        has."""
+        """The words of all texts, and how many each text has.
+
+        They come without the mark of the space before them.
+        """
         normal = self._processor.normalize(list(texts))
         counts = np.fromiter((text.count(WORD_START) for text in normal), np.int64, len(normal))
         return "".join(normal).split(WORD_START)[1:], counts
 
     def _cut(self, words: list[str]) -> Iterator[Sequence[int]]:
-        """Words that were normalised before. SentencePiece does it again; if that changes a word,
-        we cut it here."""
+        """Words that were normalised before.
+
+        SentencePiece does it again; if that changes a word, we cut it here.
+        """
         normal = self._processor.normalize(words)
         encoded = self._processor.encode(words)
         for word, again, ids in zip(words, normal, encoded, strict=True):
@@ -271,10 +288,14 @@ class BytePairs:
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
 
     def merge(
-        self, word: str, rate: float = 0.0, draws: Iterator[float] = repeat(1.0)
+        self,
+        word: str,
+        rate: float = 0.0,
+        draws: Iterator[float] = repeat(1.0),
+        history: list[list[str]] | None = None,
     ) -> list[str]:
         """Join neighbours by the best merge, over and over; each merge that could be made is
-        dropped at random."""
+        dropped at random. `history` gets the parts after each merge."""
         parts = list(word)
         ids = self._ids
         none = len(self.vocabulary)
@@ -292,12 +313,23 @@ class BytePairs:
                 return parts
             place = kept.index(best)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
+            if history is not None:
+                history.append([*parts])
             del ranks[place]
             if place > 0:
                 ranks[place - 1] = ids.get(parts[place - 1] + parts[place], none)
             if place < len(ranks):
                 ranks[place] = ids.get(parts[place] + parts[place + 1], none)
         return parts
+
+    def merges(self, text: str) -> list[list[list[str]]]:
+        """Each word of a text on its way: its characters, then its parts after each merge."""
+        ways = []
+        for word in self._words_of([text])[0]:
+            way = [list(f"{WORD_START}{word}")]
+            self.merge(f"{WORD_START}{word}", history=way)
+            ways.append(way)
+        return ways
 
     def _spell(self, parts: list[str]) -> list[int]:
         ids: list[int] = []
@@ -318,8 +350,10 @@ class BytePairs:
 
 
 class Characters(BytePairs):
-    """Byte-pair encoding before its first merge: each character is a piece, and so is the space
-    before a word."""
+    """Byte-pair encoding before its first merge.
+
+    Each character is a piece, and so is the space before a word.
+    """
 
     model_type = "char"
 
@@ -403,8 +437,10 @@ def _words_and_marks(text: str) -> Iterator[str]:
 
 
 class MarianPieces:
-    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it: the same ids for
-    both languages."""
+    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it.
+
+    Both languages have the same ids.
+    """
 
     suffix = "spm"
 
@@ -455,10 +491,9 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         processor.load_from_serialized_proto(model)
     except (RuntimeError, ValueError) as error:
         raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
-    if longest > LONGEST_REPLACEMENT:
+    if longest > _LONGEST_REPLACEMENT:
         raise BundleError(
-            f"the SentencePiece model has a rule that writes {longest:,} bytes in the place of a "
-            f"few."
+            f"the SentencePiece model has a rule that replaces a few bytes by {longest:,}."
         )
     return processor
 
@@ -468,9 +503,9 @@ def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
         pieces = tuple(processor.id_to_piece(list(range(processor.get_piece_size()))))
     except UnicodeDecodeError:
         raise BundleError("the SentencePiece model has a piece that is not UTF-8.") from None
-    if max(map(len, pieces), default=0) > LONGEST_PIECE:
+    if max(map(len, pieces), default=0) > _LONGEST_PIECE:
         raise BundleError(
-            f"the SentencePiece model has a piece of more than {LONGEST_PIECE} characters."
+            f"the SentencePiece model has a piece of more than {_LONGEST_PIECE} characters."
         )
     return pieces
 
@@ -490,8 +525,10 @@ def _replacements(model: bytes) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The numbers and contents of a protocol-buffer message's strings and messages; its numbers are
-    passed over."""
+    """The numbers and contents of a protocol-buffer message's strings and messages.
+
+    Its numbers are skipped.
+    """
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -503,7 +540,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
             size, place = _varint(message, place)
             yield key >> 3, message[place : place + size]
         elif not size:
-            raise ValueError("it is no protocol-buffer message")
+            raise ValueError("it is not a protocol-buffer message")
         place += size
 
 

@@ -1,5 +1,7 @@
-"""A vocabulary as plain data: the pieces of one side in the order of their ids, and which ids are
-special."""
+"""A vocabulary as plain data: the pieces of one side in the order of their ids.
+
+It also says which ids are special.
+"""
 
 import re
 from dataclasses import dataclass
@@ -37,8 +39,10 @@ class Vocabulary:
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds: special ones, language tags, and what would break a line
-        or a terminal."""
+        """Ids that no translation holds.
+
+        These are special ones, language tags, and what would break a line or a terminal.
+        """
         found = [
             i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)
         ]

@@ -9,19 +9,23 @@ from dragoman.config import Config
 from dragoman.data.batches import Batch
 from dragoman.model.build import Model, parameter_count
 
-BYTES_PER_WEIGHT = 16  # float32 weight, gradient and Adam's two moments
-SHARE_OF_FREE_MEMORY = 0.4
+_BYTES_PER_WEIGHT = 16  # float32 weight, gradient and Adam's two moments
+_SHARE_OF_FREE_MEMORY = 0.4
 
 
 def training_flops(model: Model, batch: Batch) -> float:
-    """Operations of forward and backward: a multiply-add is two, and backward costs twice
-    forward."""
+    """Operations of forward and backward.
+
+    A multiply-add is two, and backward costs twice forward.
+    """
     return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
 
 
 def matrix_ceiling(device: torch.device) -> float | None:
-    """Operations per second of a large bf16 product, measured; None where that says little (no
-    GPU)."""
+    """Operations per second of a large bf16 product, measured.
+
+    None without a GPU, where that says little.
+    """
     if device.type != "cuda":
         return None
     matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)
@@ -46,7 +50,7 @@ def bytes_per_position(config: Config, target_vocabulary: int) -> float:
     return copies * (activations + 4 * 4 * target_vocabulary / 2)
 
 
-def free_memory(device: torch.device) -> int:
+def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     # Linux alone says what is free; elsewhere take half of all
@@ -60,7 +64,7 @@ def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.de
     if config.training.micro_batch_tokens:
         return config.training.micro_batch_tokens
     fits = (
-        SHARE_OF_FREE_MEMORY * free_memory(device) / bytes_per_position(config, target_vocabulary)
+        _SHARE_OF_FREE_MEMORY * _free_memory(device) / bytes_per_position(config, target_vocabulary)
     )
     return max(1024, int(fits))
 
@@ -71,6 +75,6 @@ def memory_estimate(
     """Bytes for weights, optimiser and one micro-batch."""
     # both sides, a little padding
     positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)
-    return BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(
+    return _BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(
         config, target_vocabulary
     )

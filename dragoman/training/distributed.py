@@ -101,8 +101,10 @@ class Ranks:
         yield
 
     def shard(self, model: nn.Module) -> None:
-        """Leave this rank its part of every weight: of each layer by itself, and of the rest
-        together."""
+        """Leave this rank its part of every weight.
+
+        Each layer is shared out by itself, and the rest together.
+        """
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -119,7 +121,7 @@ class Ranks:
                 register_fsdp_forward_method(module, "memory")  # it needs the whole weights too
 
     def end_unless_first_to_fail(self) -> None:
-        """An error that one rank has told is not told again."""
+        """An error that one rank has reported is not reported again."""
         if self._store is not None and self._store.add(_FAILURES, 1) > 1:
             raise SystemExit(1)
 
@@ -128,15 +130,19 @@ ALONE = Ranks()
 
 
 def may_be_restarted() -> bool:
-    """Whether torchrun starts lost ranks again: a run that is there already is then to be gone on
-    with."""
+    """Whether torchrun starts lost ranks again.
+
+    A run that is there already then goes on.
+    """
     return environment_number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """The ranks that torchrun started, each with its device. An error is told once: by the first to
-    meet it."""
+    """The ranks that torchrun started, each with its device.
+
+    The first rank that meets an error reports it, no other.
+    """
     if not dist.is_torchelastic_launched():
         yield Ranks(pick_device(device))
         return
@@ -157,16 +163,16 @@ def joined(device: str) -> Iterator[Ranks]:
             raise
         ranks.end_unless_first_to_fail()
         raise RunError(
-            "another rank was lost. With torchrun --max-restarts the run goes on from its last "
-            "checkpoint by itself; "
-            "else start it again with --resume."
+            "another rank was lost. With torchrun --max-restarts, the run continues from its "
+            "last checkpoint by itself; otherwise restart it with --resume."
         ) from None
     dist.destroy_process_group()
 
 
 def _of_this_launch(store: Store, rank: int, size: int) -> Store:
-    """Torchrun's store outlives its ranks and gives the restarted ones the addresses of the dead: a
-    part without these.
+    """A part of torchrun's store without the addresses of dead ranks.
+
+    The store outlives its ranks and would give them to the restarted ones.
 
     Each rank says who it is and whom it sees there, until all see the same. Nobody dead has seen
     the newcomers.

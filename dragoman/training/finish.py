@@ -14,6 +14,7 @@ from dragoman.evaluate.metrics import Score, score
 from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
 from dragoman.training.distributed import Ranks
+from dragoman.training.folder import inherited_card
 from dragoman.training.journal import duration
 from dragoman.training.state import Progress
 from dragoman.training.trainer import Trainer
@@ -47,10 +48,14 @@ def leave_interim_bundle(trainer: Trainer, folder: Path) -> None:
     progress = trainer.progress
     if trainer.ranks.first:
         chosen = f"step {progress.step}"
-        card = _card(trainer, chosen, "validation", ()) | {
-            UNFINISHED: f"step {progress.step:,} of {trainer.last_step:,}, validation BLEU "
-            f"{progress.best_bleu:.2f}"
-        }
+        card = (
+            _card(trainer, chosen, "validation", ())
+            | inherited_card(folder)
+            | {
+                UNFINISHED: f"step {progress.step:,} of {trainer.last_step:,}, validation BLEU "
+                f"{progress.best_bleu:.2f}"
+            }
+        )
         write_bundle(
             folder, Bundle(trainer.config, trainer.data.codec, _arrays(trainer.whole), card)
         )
@@ -67,7 +72,7 @@ def leave_bundle(
         outputs = trained.validator.translate(sentences, config.decoding.beam)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
     if trained.ranks.first:
-        card = _card(trained, chosen, scored_on, scores)
+        card = _card(trained, chosen, scored_on, scores) | inherited_card(folder)
         write_bundle(folder, Bundle(config, data.codec, _arrays(trained.whole), card))
     trained.ranks.meet()
     for result in scores:
@@ -85,8 +90,10 @@ def leave_bundle(
 
 
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Leave in the model the average of the last checkpoints if it is at least as good as the best
-    one, else that."""
+    """Leave in the model the average of the last checkpoints, or the best checkpoint.
+
+    The average is taken if it is at least as good.
+    """
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
     named = (

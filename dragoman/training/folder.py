@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import CARD, MANIFEST, UNFINISHED, read_bundle
+from dragoman.bundle import CARD, MANIFEST, UNFINISHED, Bundle, read_bundle
 from dragoman.config import (
     Config,
     explicit_settings,
     flatten,
-    from_tree,
+    from_saved,
     make_config,
     replace,
     write_toml,
@@ -28,26 +28,28 @@ from dragoman.config import (
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
-from dragoman.presets import PRESETS
-from dragoman.settings import read_toml, to_tree
+from dragoman.presets import FINE_TUNING, PRESETS
+from dragoman.settings import leaves, read_toml, to_tree
 from dragoman.text.parallel import open_bytes
 
-SETTINGS, LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
-_LEFTOVERS = (LOCK, DATA, f"{DATA}.partial", "given")
-CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
+_SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
+_PARENT = "parent.json"
+_BINDING = ("licence", "attribution", "data")  # of a card
+_LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
+_CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
-    "training.validate_every",
-    "training.checkpoint_every", "training.average", "training.validation_beam", "training.sharded",
-    "training.consistency",
-    "data.test",
+    "training.validate_every", "training.checkpoint_every", "training.average",
+    "training.validation_beam", "training.sharded", "training.consistency", "data.test",
 }  # fmt: skip
-SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
+_SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What somebody asked for: the settings of a new run, or to be held against those of an old
-    one."""
+    """What somebody asked for.
+
+    These are the settings of a new run, or those to compare with an old one's.
+    """
 
     preset: str | None
     file: str | Path | None
@@ -56,7 +58,7 @@ class Wishes:
     @property
     def explicit(self) -> dict[str, Any]:
         """Settings that were named, in the file or by hand; a preset only suggests."""
-        return explicit_settings(self.file) | dict(self.settings)
+        return explicit_settings(self.file) | dict(leaves(self.settings))
 
 
 @contextmanager
@@ -64,7 +66,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder if need be and keep other processes out of it."""
     with storage_errors(f"opening the run {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / LOCK, "w")  # noqa: SIM115 (held until the end)
+        file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,12 +76,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    return (folder / SETTINGS).exists()
+    return (folder / _SETTINGS).exists()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has left its last bundle; before that there may be one of its best weights so
-    far."""
+    """Whether a run has left its last bundle.
+
+    Before that there may be one of its best weights so far.
+    """
     if not (folder / MANIFEST).exists():
         return False
     return UNFINISHED not in json.loads((folder / CARD).read_bytes())
@@ -89,55 +93,99 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
     """The settings of a run about to begin, in a folder swept for it."""
     if holds_run(folder) or (folder / MANIFEST).exists():
         raise RunError(
-            f"{folder} already holds a run: go on with --resume, or choose another --out."
+            f"{folder} already contains a run: continue with --resume, or choose another --out."
         )
     if others := sorted(path.name for path in folder.iterdir() if path.name not in _LEFTOVERS):
         raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
     for name in _LEFTOVERS[1:]:
         shutil.rmtree(folder / name, ignore_errors=True)
     config = make_config(wishes.preset, wishes.file, wishes.settings)
-    if config.training.init:  # the model and its pieces are the bundle's, but for what was named
-        bundle = read_bundle(config.training.init)
-        named = wishes.explicit
-        inherited = {
-            k: v for k, v in flatten(bundle.config).items() if k.startswith(("model.", "text."))
-        }
-        config = replace(config, {k: v for k, v in inherited.items() if k not in named})
+    if config.training.init:
+        config = _fine_tuned(config, wishes.explicit)
     if config.data.prepared:
         config = _as_prepared(config, wishes.explicit)
     if not config.data.corpora:
         raise ConfigError(
-            "there is nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config "
-            "file."
+            "nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file."
         )
     if not any(corpus.weight for corpus in config.data.corpora):
-        raise ConfigError("there is nothing to train on: every corpus has weight 0.")
+        raise ConfigError("nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
         return _keep_what_passes(config, folder / "given")
 
 
+def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
+    """Model, pieces and search are those of the bundle, the rate is a gentle one, but for what was
+    named."""
+    bundle = read_bundle(config.training.init)
+    inherited = {
+        name: value
+        for name, value in flatten(bundle.config).items()
+        if name.startswith(("model.", "text.", "decoding."))
+    }
+    if not named.keys() & {"training.learning_rate", "training.optimiser"}:
+        inherited |= FINE_TUNING  # a rate that was named, or Muon's, goes with its own schedule
+    return replace(config, {name: v for name, v in inherited.items() if name not in named})
+
+
+def keep_parents_card(folder: Path, parent: Bundle, name: str) -> None:
+    """Keep what a card says of the model that training begins with: its licence binds this one too.
+
+    It is kept in the run, since the model may be gone when the run ends.
+    """
+    kept = {key: parent.card[key] for key in _BINDING if key in parent.card}
+    raw = json.dumps({"fine_tuned_from": Path(name).name, **kept}, ensure_ascii=False).encode()
+    with storage_errors(f"writing {folder / _PARENT}"):
+        write_atomically(folder / _PARENT, raw)
+
+
+def inherited_card(folder: Path) -> dict[str, Any]:
+    """What `keep_parents_card` has kept; nothing for a run that began with no model."""
+    if not (folder / _PARENT).exists():
+        return {}
+    return dict(json.loads((folder / _PARENT).read_bytes()))
+
+
+def unused_by_fine_tuning(wishes: Wishes) -> list[str]:
+    """What was asked for and has no effect on a model that is trained further, in lines to show."""
+    notes = []
+    if wishes.preset is not None:
+        notes.append(
+            f"--init keeps the sizes, the pieces and the search of its model: of preset "
+            f"{wishes.preset}, the settings of training alone are used."
+        )
+    text = sorted(name for name in wishes.explicit if name.startswith("text."))
+    text = [name for name in text if name != "text.dropout"]
+    if text:
+        notes.append(f"--init keeps the pieces of its model: {', '.join(text)} has no effect.")
+    return notes
+
+
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
-    """Text and data as they were prepared; what was named must be the same, but for what shapes no
-    data."""
+    """Text and data as they were prepared.
+
+    What was named must be the same, but for settings that do not shape the data.
+    """
     folder = config.data.prepared
     wanted = flatten(config)
     prepared = prepared_settings(Path(folder))
-    for key in named.keys() & prepared.keys() - SHAPES_NO_DATA:
+    for key in named.keys() & prepared.keys() - _SHAPES_NO_DATA:
         if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
             raise ConfigError(
                 f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave "
-                f"that out, "
-                f"or prepare another folder."
+                "that out, or prepare another folder."
             )
     return replace(
-        config, {key: prepared[key] for key in prepared.keys() - (SHAPES_NO_DATA & named.keys())}
+        config, {key: prepared[key] for key in prepared.keys() - (_SHAPES_NO_DATA & named.keys())}
     )
 
 
 def resumed_config(folder: Path, wishes: Wishes) -> Config:
-    """The run's own settings, with those changed that may change; any other difference is
-    refused."""
-    saved = from_tree(read_toml(folder / SETTINGS))
+    """The run's own settings, with those changed that may change.
+
+    Any other difference is refused.
+    """
+    saved = from_saved(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one
@@ -149,12 +197,12 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
         named = sizes | named
     old, new = flatten(saved), flatten(replace(saved, named))
     for key in new:
-        if key not in CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
+        if key not in _CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
             raise RunError(
-                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: "
-                f"resume with the same settings, or start in another folder."
+                f"{folder} was started with {key}={old[key]!r}, not {new[key]!r}: resume with the "
+                "same settings, or start in another folder."
             )
-    config = replace(saved, {key: new[key] for key in CHANGEABLE})
+    config = replace(saved, {key: new[key] for key in _CHANGEABLE})
     if config != saved:
         write_settings(folder, config)
     return config
@@ -162,22 +210,24 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
 
 def write_settings(folder: Path, config: Config) -> None:
     with storage_errors(f"writing the settings of {folder}"):
-        write_atomically(folder / SETTINGS, write_toml(config).encode())
+        write_atomically(folder / _SETTINGS, write_toml(config).encode())
 
 
 def _same_files(old: Any, new: Any) -> bool:
-    """The same corpora, although named from another folder; what came through a pipe cannot be
-    compared."""
+    """The same corpora, although named from another folder.
+
+    What came through a pipe cannot be compared.
+    """
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
-    return all(
-        before["weight"] == after["weight"]
-        and all(
-            _passes(after[side]) or Path(before[side]).resolve() == Path(after[side]).resolve()
-            for side in ("source", "target")
-        )
-        for before, after in zip(old, new, strict=True)
-    )
+    for before, after in zip(old, new, strict=True):
+        if before["weight"] != after["weight"]:
+            return False
+        for side in ("source", "target"):
+            same = Path(before[side]).resolve() == Path(after[side]).resolve()
+            if not same and not _passes(after[side]):
+                return False
+    return True
 
 
 def _passes(name: str) -> bool:
@@ -195,8 +245,7 @@ def _keep_what_passes(config: Config, folder: Path) -> Config:
     sides += [corpus.target for many in given.values() for corpus in many]
     if sides.count("-") > 1:
         raise ConfigError(
-            "standard input can be one file only: give one .tsv on it, or name the other side's "
-            "file."
+            "standard input can be only one file: send one .tsv, or name the other side's file."
         )
     changed: dict[str, Any] = {}
     for name, corpora in given.items():

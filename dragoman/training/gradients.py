@@ -45,6 +45,8 @@ class Gradients:
         self.sums, self.stops = self.results[:2], self.results[2:]
 
     def _make_room(self) -> Tensor:
+        # All gradients are views of one tensor. So clearing them is one operation, and ranks add
+        # theirs, the sums and the wish to stop in one all-reduce.
         parameters = list(self._model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
         room = torch.zeros(sum(sizes) + 3, device=self._device)
@@ -64,22 +66,25 @@ class Gradients:
         """The gradient of the batch's loss, divided by the tokens of the whole step."""
         with self.autocast():
             loss, nll = self.losses(batch)
+        # Divided once, by the target tokens of the whole step: an average of averages would weigh
+        # tokens by the micro-batch that they are in.
         (loss / tokens).backward()  # type: ignore[no-untyped-call]
         self.sums += torch.stack([loss.detach(), nll])
 
     def flops(self, batches: Sequence[Batch]) -> float:
         """Operations of a step over these batches, just made."""
-        return (2 if self._consistency else 1) * sum(
-            training_flops(self._model, batch) for batch in batches
-        )
+        passes = 2 if self._consistency else 1
+        return passes * sum(training_flops(self._model, batch) for batch in batches)
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the loss and of -log p, the sums over a batch."""
         return self._loss(*self.hidden(twice(batch) if self._consistency else batch))
 
     def hidden(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, D) and targets (N,) of the real positions alone: padding never meets
-        the vocabulary."""
+        """Hidden states (N, D) and targets (N,) of the real positions alone.
+
+        Padding never meets the vocabulary.
+        """
         source, target_in, target_out, real = (
             torch.from_numpy(array).to(self._device, non_blocking=True)
             for array in (batch.source, batch.target_in, batch.target_out, batch.real)
@@ -97,8 +102,10 @@ class Gradients:
 
 
 class ShardedGradients(Gradients):
-    """Where each rank holds a part of every weight: torch adds the gradients up itself, in every
-    backward pass."""
+    """Gradients if each rank holds a part of every weight.
+
+    Torch adds them up itself, in every backward pass.
+    """
 
     def _make_room(self) -> Tensor:
         return torch.zeros(3, device=self._device)
@@ -115,6 +122,8 @@ class PackedGradients(Gradients):
         self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE
     ):
         super().__init__(model, config, device, ranks)
+        # Packed batches are filled up to a multiple of this. About a sixteenth of a batch: few
+        # shapes to record, and little filling.
         self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
         self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
         for embedding in (model.source_embedding, model.target_embedding):
@@ -126,14 +135,16 @@ class PackedGradients(Gradients):
         if packed is None:
             super().add(batch, tokens)
         else:
-            self.add_packed(packed.twice() if self._consistency else packed, tokens)
+            self._add_packed(packed.twice() if self._consistency else packed, tokens)
 
-    def add_packed(self, batch: PackedBatch, tokens: int) -> None:
+    def _add_packed(self, batch: PackedBatch, tokens: int) -> None:
         ints = torch.from_numpy(batch.ints)
         if self._device.type != "cuda":
             self._compute(batch.shape, ints, torch.tensor(1 / tokens))
             return
         ints = ints.pin_memory()
+        # A shape is recorded when it comes back. The first time compiles its kernels, which must
+        # not happen while a graph is recorded, and some shapes never come again.
         if batch.shape not in self._graphs:
             self._graphs[batch.shape] = None
             self._compute(
@@ -144,6 +155,8 @@ class PackedGradients(Gradients):
             return
         graph = self._graphs[batch.shape]
         if graph is None:
+            # Graphs run one after the other, so they can share the memory for what is computed in
+            # between.
             pool = next(
                 (known.graph.pool() for known in self._graphs.values() if known is not None), None
             )
@@ -181,7 +194,7 @@ class _Graph:
         self.ints = torch.zeros(sum(shape.sizes), dtype=torch.int32, device=device)
         self.share = torch.ones((), device=device)
         self.graph = torch.cuda.CUDAGraph()
-        # NCCL has threads of its own
+        # NCCL's threads may call CUDA while this one records: that is no error.
         with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
             compute(shape, self.ints, self.share)
 

@@ -82,7 +82,7 @@ class Journal:
             {
                 "epoch": self._epoch,
                 "loss": self._loss / self._tokens,
-                "perplexity": perplexity(self._nll / self._tokens),
+                "perplexity": _perplexity(self._nll / self._tokens),
                 "learning_rate": self._rate,
                 "gradient_norm": sum(self._norms) / len(self._norms),
                 "tokens": self._tokens,
@@ -130,7 +130,7 @@ class Journal:
         nll = self._nll / self._tokens
         utilisation = f"  MFU {self._utilisation():.0%}" if self._ceiling else ""
         return (
-            f"loss {self._loss / self._tokens:.3f}  ppl {perplexity(nll):.2f}  "
+            f"loss {self._loss / self._tokens:.3f}  ppl {_perplexity(nll):.2f}  "
             f"{self._speed():,.0f} tokens/s{utilisation}  rate {self._rate:.2e}"
         )
 
@@ -175,7 +175,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def perplexity(nll: float) -> float:
+def _perplexity(nll: float) -> float:
     """e^(mean of -log p); infinite rather than an overflow."""
     return math.exp(nll) if nll < 700 else math.inf
 

@@ -23,8 +23,8 @@ from dragoman.training.finish import leave_bundle
 from dragoman.training.state import Progress
 from dragoman.training.validation import Validator
 
-ROUNDS = 10
-BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
+_ROUNDS = 10
+_BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,13 @@ def count(
     folder: Path,
     console: Console,
 ) -> tuple[Score, ...]:
-    """Rounds of expectation-maximisation over the prepared pairs, and the bundle that comes of
-    them."""
+    """Rounds of expectation-maximisation over the prepared pairs, then the bundle."""
     started = time.monotonic()
     codec = data.codec
     tokens = int(data.train.target_lengths.sum())
     model1 = Model1(corpus(config, data), codec.source.pad)
     console.print(f"lexical: {len(data.train):,} pairs, {len(model1.t):,} pairs of words")
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, _ROUNDS + 1):
         likelihood = model1.improve()
         console.print(
             f"round {number}: perplexity {np.exp(-likelihood / max(1, tokens)):.2f} before it"
@@ -61,21 +60,23 @@ def count(
     lexicon = model1.lexicon(len(codec.source), codec.source.pad)
     cast(Lexical, model).take(lexicon, model1.occurrences(len(codec.target)) + 1)
     progress = Progress(
-        step=ROUNDS, target_tokens=ROUNDS * tokens, flops=ROUNDS * model1.operations,
+        step=_ROUNDS, target_tokens=_ROUNDS * tokens, flops=_ROUNDS * model1.operations,
         elapsed_s=time.monotonic() - started,
     )  # fmt: skip
     counted = Counted(config, data, model, Validator(model, codec, config, device), progress)
-    return leave_bundle(counted, f"round {ROUNDS}", test, folder, console)
+    return leave_bundle(counted, f"round {_ROUNDS}", test, folder, console)
 
 
 def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
-    """The pairs as often as their corpora weigh; the end of a source has one translation and is not
-    counted."""
+    """The pairs as often as their corpora weigh.
+
+    The end of a source has one translation and is not counted.
+    """
     store, source = data.train, data.codec.source
     given = [corpus.weight for corpus in config.data.corpora]
     mixture = Mixture(store.sizes, mixing_weights(store.sizes, given, config.data.temperature))
     plan = BatchPlan(
-        store.source_lengths, store.target_lengths, BATCH_TOKENS, config.training.seed, mixture
+        store.source_lengths, store.target_lengths, _BATCH_TOKENS, config.training.seed, mixture
     )
     for indices in plan.epoch(0):
         sources = store.sources(indices, source.pad)

@@ -36,9 +36,9 @@ from dragoman.errors import RunError
 from dragoman.settings import environment_number
 from dragoman.text.codec import Codec
 
-STEPS_AHEAD = 32
+_STEPS_AHEAD = 32
 CORES_FOR_PROCESSES = 8  # with fewer, the model needs them all
-MOST_PROCESSES = 12
+_MOST_PROCESSES = 12
 
 
 class BatchMaker:
@@ -168,7 +168,7 @@ class Loader:
             except BrokenProcessPool:
                 if again:
                     raise RunError(
-                        "a process that prepares batches was killed. Go on with --resume."
+                        "a process that prepares batches was killed. Continue with --resume."
                     ) from None
 
     def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
@@ -178,7 +178,7 @@ class Loader:
         executor = self._executor()
         try:
             while True:
-                while len(ready) < STEPS_AHEAD:
+                while len(ready) < _STEPS_AHEAD:
                     behind, indices = next(plan)
                     ready.append((behind, self._submit(executor, before, indices)))
                     before = behind
@@ -188,8 +188,10 @@ class Loader:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
-        """A process killed while it wrote its result leaves the pool waiting for the rest: do not
-        wait with it."""
+        """Do not wait for a pool with a killed process.
+
+        If it was killed while it wrote its result, the pool waits for the rest.
+        """
         while True:
             alive = len(active_children())
             self._most_alive = max(self._most_alive, alive)
@@ -204,7 +206,7 @@ class Loader:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
             # ranks of this machine
             neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
-            processes = max(1, min(MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
+            processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 

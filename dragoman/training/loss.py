@@ -1,5 +1,6 @@
-"""Cross-entropy against a smoothed target (Szegedy et al. 2016): 1-ε on the right word, ε spread
-over all V words.
+"""Cross-entropy against a smoothed target (Szegedy et al. 2016).
+
+The target has 1-ε on the right word and ε spread over all V words.
 
     loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
 
@@ -32,8 +33,7 @@ def smoothed_cross_entropy(
 
 
 def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
-    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between the first half of the rows and the
-    second."""
+    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between two halves of the rows."""
     first, second = torch.log_softmax(logits.float(), dim=-1).chunk(2)  # (N/2, V)
     each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2  # (N/2,)
     return (each * (targets[: len(each)] >= 0)).sum()
@@ -42,8 +42,10 @@ def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
 def vocabulary_loss(
     model: Model, hidden: Tensor, targets: Tensor, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Loss and -log p of hidden states (N, D), summed; with `consistency` (α), of two passes one
-    behind the other."""
+    """Loss and -log p of hidden states (N, D), summed.
+
+    With `consistency` (α), they are of two passes, one behind the other.
+    """
     if usable(hidden) and not consistency and model.output.bias is None:
         from dragoman.kernels.cross_entropy import linear_cross_entropy
 

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainingConfig
 from dragoman.model.interface import Model
-from dragoman.model.linear import Linear
+from dragoman.model.layers import Linear
 
-ITERATIONS = 5
+_ITERATIONS = 5
 # Jordan's: they pull small singular values up as fast as possible
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-RMS_OF_ADAM = 0.2
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_RMS_OF_ADAM = 0.2
 
 
 def make_optimiser(
@@ -83,7 +83,7 @@ class Muon(torch.optim.Optimizer):
                 by_shape[part.shape].append((part, direction))
         for shape, pairs in by_shape.items():
             steps = orthogonal(torch.stack([direction for _, direction in pairs]))
-            rate = group["lr"] * RMS_OF_ADAM * math.sqrt(max(shape))
+            rate = group["lr"] * _RMS_OF_ADAM * math.sqrt(max(shape))
             for (part, _), step in zip(pairs, steps, strict=True):
                 part.mul_(1 - group["lr"] * group["weight_decay"])
                 part.add_(step, alpha=-rate)
@@ -94,20 +94,24 @@ class Muon(torch.optim.Optimizer):
         shapes = [
             part.shape for matrix, rows in self._rows.items() for part in torch.split(matrix, rows)
         ]
-        return float(sum(2 * ITERATIONS * (2 * min(s) ** 2 * max(s) + min(s) ** 3) for s in shapes))
+        return float(
+            sum(2 * _ITERATIONS * (2 * min(s) ** 2 * max(s) + min(s) ** 3) for s in shapes)
+        )
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Near U V' for each matrix U S V' of a stack (N, rows, columns): singular values come to about
-    0.7 to 1.2."""
-    a, b, c = COEFFICIENTS
+    """Near U V' for each matrix U S V' of a stack (N, rows, columns).
+
+    Singular values come to about 0.7 to 1.2.
+    """
+    a, b, c = _COEFFICIENTS
     # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
     x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT  # the products below are then of the smaller side
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)  # no singular value is above 1
-    for _ in range(ITERATIONS):
+    for _ in range(_ITERATIONS):
         gram = x @ x.mT  # (N, m, m)
         x = a * x + (b * gram + c * gram @ gram) @ x
     direction: Tensor = x.mT if tall else x
@@ -115,8 +119,10 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def _hidden_matrices(model: nn.Module) -> Iterator[tuple[Tensor, list[int]]]:
-    """Weights of linear layers, each with the heights of the matrices that lie in it one above the
-    other."""
+    """Weights of linear layers, each with the heights of the matrices in it.
+
+    They lie one above the other.
+    """
     output: Any = getattr(model, "output", None)
     for layer in model.modules():
         if isinstance(layer, nn.Linear) and layer is not output:

@@ -1,5 +1,6 @@
-"""Minimum risk (Shen et al. 2016; the second loss of Wu et al. 2016): train on the score of what
-the model says itself.
+"""Minimum risk: train on the score of the model's own translations.
+
+(Shen et al. 2016; the second loss of Wu et al. 2016.)
 
 For a source x, translations y1 ... yK are drawn from the model, and the loss is what they lack of
 the score on average:
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, make_batch, pad
-from dragoman.evaluate.gleu import gleu
+from dragoman.evaluate.metrics import gleu
 from dragoman.model.build import Model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
@@ -36,13 +37,19 @@ from dragoman.training.gradients import Gradients
 
 
 class RiskGradients(Gradients):
-    """K translations are drawn for each of B sentences, those of a sentence one behind the
-    other."""
+    """K translations are drawn for each of B sentences.
+
+    Those of a sentence lie one behind the other.
+    """
 
     def __init__(
-        self, model: Model, config: Config, device: torch.device, target: Vocabulary,
-        ranks: Ranks = ALONE
-    ):  # fmt: skip
+        self,
+        model: Model,
+        config: Config,
+        device: torch.device,
+        target: Vocabulary,
+        ranks: Ranks = ALONE,
+    ):
         super().__init__(model, config, device, ranks)
         self._training = config.training
         self._longest = config.data.max_length
@@ -68,12 +75,16 @@ class RiskGradients(Gradients):
         source = torch.from_numpy(batch.source).to(self._device)
         longest = min(2 * batch.target_in.shape[1], self._longest)
         self._model.eval()
-        said = draw(self._model, source, count, longest, self._target)
+        translations = draw(self._model, source, count, longest, self._target)
         self._model.train()
         sources = np.repeat(batch.source, count, axis=0)
         lengths = np.repeat(batch.source_lengths, count)
         drawn = make_batch(
-            sources, lengths, pad(said, pad_id), np.array([*map(len, said)]), self._target
+            sources,
+            lengths,
+            pad(translations, pad_id),
+            np.array([*map(len, translations)]),
+            self._target,
         )
         # a third for drawing them
         self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3
@@ -82,7 +93,8 @@ class RiskGradients(Gradients):
             for row, n in zip(batch.target_out, batch.target_lengths, strict=True)
         ]
         costs = torch.tensor(
-            [1 - gleu(y, references[i // count]) for i, y in enumerate(said)], device=self._device
+            [1 - gleu(y, references[i // count]) for i, y in enumerate(translations)],
+            device=self._device,
         )
         scores = self._training.risk_sharpness * self._log_probs(drawn)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
@@ -110,13 +122,15 @@ def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
 def draw(
     model: Model, source: Tensor, count: int, longest: int, target: Vocabulary
 ) -> list[list[int]]:
-    """`count` translations of each source, those of one sentence one behind the other, without
-    their ends."""
+    """`count` translations of each source, without their ends.
+
+    Those of one sentence lie one behind the other.
+    """
     state = model.start(source)
     parents = np.repeat(np.arange(len(source)), count)
-    said: list[list[int]] = [[] for _ in parents]
-    live = np.arange(len(said))
-    tokens = torch.full((len(said),), target.bos, device=source.device)
+    translations: list[list[int]] = [[] for _ in parents]
+    live = np.arange(len(translations))
+    tokens = torch.full((len(translations),), target.bos, device=source.device)
     never = torch.tensor(target.never, device=source.device)
     for _ in range(longest):
         state = state.select(parents)
@@ -132,5 +146,5 @@ def draw(
             break
         live, tokens = live[parents], tokens[torch.from_numpy(parents).to(tokens.device)]
         for row, token in zip(live, chosen[parents], strict=True):
-            said[row].append(int(token))
-    return said
+            translations[row].append(int(token))
+    return translations

@@ -6,9 +6,10 @@ run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the fil
 import math
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle import Bundle, read_bundle
-from dragoman.config import Config, Corpus
+from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
@@ -34,15 +35,18 @@ from dragoman.training.folder import (
     Wishes,
     holds_run,
     is_finished,
+    keep_parents_card,
     locked,
     new_config,
     resumed_config,
+    unused_by_fine_tuning,
     write_settings,
 )
 from dragoman.training.journal import Journal, NoJournal, duration
 from dragoman.training.lexical import count
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
+from dragoman.training.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,11 @@ def train(
     init: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
+    watch: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Train from the beginning, or go on where a run in `out` stopped."""
+    """Train from the beginning, or go on where a run in `out` stopped; `watch`: with a page that
+    shows it."""
     folder = Path(out)
     given = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
     given |= {"data.prepared": str(prepared)} if prepared is not None else {}
@@ -92,9 +98,11 @@ def train(
                 config, data = _settings_and_data(
                     folder, wishes, resume or may_be_restarted() or not ranks.first
                 )
-            return _begin(folder, config, data, ranks, console, interruption)
+            for note in unused_by_fine_tuning(wishes) if config.training.init else ():
+                console.print(f"note: {note}")
+            return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted:
-            console.print("interrupted between steps; nothing is lost. Go on with --resume.")
+            console.print("interrupted between steps; nothing is lost. Continue with --resume.")
             return Outcome(folder, finished=False)
 
 
@@ -108,7 +116,10 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
-    codec = read_bundle(config.training.init).codec if config.training.init else None
+    parent = read_bundle(config.training.init) if config.training.init else None
+    codec = parent.codec if parent is not None else None
+    if parent is not None:
+        keep_parents_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():
@@ -130,6 +141,7 @@ def _begin(
     ranks: Ranks,
     console: Console,
     interruption: "_Interruption",
+    watch: bool,
 ) -> Outcome:
     """Train from where the run stands."""
     if data is None:
@@ -138,9 +150,13 @@ def _begin(
     for note in data.notes:
         console.print(escaped(f"warning: {note}"))
     if config.model.architecture == "lexical":
+        if watch:
+            raise ConfigError(
+                "model.architecture=lexical counts and takes no steps: leave out --watch."
+            )
         if ranks.size > 1:
             raise ConfigError(
-                "model.architecture=lexical counts in one process: start it without torchrun."
+                "model.architecture=lexical trains in one process: start it without torchrun."
             )
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(
@@ -149,8 +165,9 @@ def _begin(
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
-    if not _train(trainer, folder, console, interruption):
-        console.print(f"interrupted: step {trainer.progress.step:,} is saved. Go on with --resume.")
+    if not _train(trainer, folder, console, interruption, watch):
+        step = trainer.progress.step
+        console.print(f"interrupted: step {step:,} is saved. Continue with --resume.")
         return Outcome(folder, finished=False)
     return Outcome(folder, True, finish(trainer, test, folder, console))
 
@@ -158,8 +175,10 @@ def _begin(
 def _make_trainer(
     config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks
 ) -> Trainer:
-    """A trainer at the newest checkpoint, or at the very beginning, which is made a checkpoint
-    too."""
+    """A trainer at the newest checkpoint, or at the very beginning.
+
+    The beginning is made a checkpoint too.
+    """
     codec, device = data.codec, ranks.device
     model = build_model(
         config.model, codec.source, codec.target, codec.shared, config.training.seed
@@ -186,16 +205,22 @@ def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
     )
 
 
-def _train(trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption") -> bool:
+def _train(
+    trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption", watch: bool
+) -> bool:
     """Whether the run came to its end."""
-    with storage_errors(f"training in {folder}"), interruption.after_the_step():
+    with ExitStack() as held:
+        held.enter_context(storage_errors(f"training in {folder}"))
+        held.enter_context(interruption.after_the_step())
+        looking: dict[str, Callable[[], None]] = {}
+        if watch and trainer.ranks.first:
+            watched = held.enter_context(Watch(trainer, folder))
+            console.print(f"watch it at {watched.address}")
+            looking = {"at_validation": watched.look}
         journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
-        try:
-            return trainer.run(
-                journal, interruption.requested, lambda: leave_interim_bundle(trainer, folder)
-            )
-        finally:
-            journal.close()
+        held.callback(journal.close)
+        leave_bundle = partial(leave_interim_bundle, trainer, folder)
+        return trainer.run(journal, interruption.requested, leave_bundle, **looking)
 
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:
@@ -229,13 +254,15 @@ def _announce(trainer: Trainer, console: Console) -> None:
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
         f"{languages}: {len(store):,} pairs, {int(store.source_lengths.sum()):,} source and "
-        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs for "
-        f"validation"
+        f"{int(store.target_lengths.sum()):,} target tokens, {len(data.valid.sources):,} pairs "
+        "for validation"
     )
     console.print(
-        f"{config.model.architecture}: {parameter_count(trainer.model):,} parameters, vocabulary "
-        f"{pieces}"
+        f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
+        f"vocabulary {pieces}"
     )
+    if others := beyond_plain(config.model):
+        console.print(f"runs on PyTorch only, no converter knows it: {', '.join(others)}")
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"
         if trainer.ranks.size > 1
@@ -263,8 +290,9 @@ class _Interrupted(BaseException):
 
 
 class _Interruption:
-    """SIGINT and SIGTERM end a run: while it trains, after the current step (a second SIGINT at
-    once); else at once.
+    """SIGINT and SIGTERM end a run: while it trains, after the current step.
+
+    A second SIGINT, or one outside training, ends it at once.
 
     `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent
     already.

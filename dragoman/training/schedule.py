@@ -1,15 +1,17 @@
-"""The course of the learning rate: up in a line to its peak at the last step of the warm-up, then
-down."""
+"""The learning rate over time: up in a line during the warm-up, then down.
+
+The peak is at the last step of the warm-up.
+"""
 
 from collections.abc import Callable
 
 from dragoman.config import TrainingConfig
 
 
-def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
+def _inverse_sqrt(step: int, peak: float, warmup: int) -> float:
     """peak · min(step/warmup, √(warmup/step)), steps counted from 1.
 
-    >>> inverse_sqrt(50, 1.0, 100), inverse_sqrt(400, 1.0, 100)
+    >>> _inverse_sqrt(50, 1.0, 100), _inverse_sqrt(400, 1.0, 100)
     (0.5, 0.5)
     """
     warmup = max(warmup, 1)
@@ -17,16 +19,18 @@ def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
 
 
 def noam(step: int, factor: float, warmup: int, width: int) -> float:
-    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5), as in "Attention Is All You Need",
-    section 5.3."""
+    """factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
+
+    ("Attention Is All You Need", section 5.3.)
+    """
     warmup = max(warmup, 1)
     return float(factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
-def linear(step: int, peak: float, warmup: int, last: int) -> float:
+def _linear(step: int, peak: float, warmup: int, last: int) -> float:
     """Down in a line, to zero behind the last step.
 
-    >>> linear(100, 1.0, 100, 299), linear(250, 1.0, 100, 299)
+    >>> _linear(100, 1.0, 100, 299), _linear(250, 1.0, 100, 299)
     (1.0, 0.25)
     """
     return float(
@@ -34,15 +38,15 @@ def linear(step: int, peak: float, warmup: int, last: int) -> float:
     )
 
 
-def constant(step: int, rate: float, warmup: int) -> float:
+def _constant(step: int, rate: float, warmup: int) -> float:
     return rate * min(1.0, step / max(warmup, 1))
 
 
 SCHEDULES: dict[str, Callable[[int, TrainingConfig, int], float]] = {
-    "inverse-sqrt": lambda step, t, width: inverse_sqrt(step, t.learning_rate, t.warmup_steps),
+    "inverse-sqrt": lambda step, t, width: _inverse_sqrt(step, t.learning_rate, t.warmup_steps),
     "noam": lambda step, t, width: noam(step, t.learning_rate, t.warmup_steps, width),
-    "linear": lambda step, t, width: linear(step, t.learning_rate, t.warmup_steps, t.max_steps),
-    "constant": lambda step, t, width: constant(step, t.learning_rate, t.warmup_steps),
+    "linear": lambda step, t, width: _linear(step, t.learning_rate, t.warmup_steps, t.max_steps),
+    "constant": lambda step, t, width: _constant(step, t.learning_rate, t.warmup_steps),
 }
 
 

@@ -25,7 +25,7 @@ from dragoman.files import storage_errors, sync_folder, write_durably
 from dragoman.model.weights import get_weights, placed, set_weights, whole
 from dragoman.training.distributed import ALONE, Ranks
 
-WEIGHTS, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
+_WEIGHTS, _OPTIMISER, _PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -54,8 +54,10 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest to resume from, a window of them to average, the best
-    one."""
+    """The checkpoints of a run.
+
+    They are the newest to resume from, a window of them to average, and the best one.
+    """
 
     def __init__(self, folder: Path, window: int, ranks: Ranks = ALONE):
         self.folder, self._window, self._ranks = folder, window, ranks
@@ -85,9 +87,9 @@ class Checkpoints:
             self._sweep()
             try:
                 aside.mkdir(parents=True)
-                write_durably(aside / WEIGHTS, safetensors.torch.save(_on_cpu(weights)))
-                write_durably(aside / OPTIMISER, safetensors.torch.save(_on_cpu(moments)))
-                write_durably(aside / PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
+                write_durably(aside / _WEIGHTS, safetensors.torch.save(_on_cpu(weights)))
+                write_durably(aside / _OPTIMISER, safetensors.torch.save(_on_cpu(moments)))
+                write_durably(aside / _PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
                 sync_folder(aside)
                 if final.exists():
                     _discard(final)
@@ -99,22 +101,19 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
-        """The progress of the newest checkpoint that still has its optimiser; None before the
-        first."""
+        """The progress of the newest checkpoint that has its optimiser; None before the first."""
         steps = self.steps()
-        whole = [step for step in steps if (self._path(step) / OPTIMISER).exists()]
+        whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
-            raise RunError(
-                f"{self.folder}: no checkpoint there can be resumed from; start in another folder."
-            )
+            raise RunError(f"{self.folder}: no checkpoint can be resumed: start in another folder.")
         return self._progress(whole[-1]) if whole else None
 
     def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
         set_weights(model, self.weights(step))
-        _set_moments(model, optimiser, self._load(step, OPTIMISER))
+        _set_moments(model, optimiser, self._load(step, _OPTIMISER))
 
     def weights(self, step: int) -> dict[str, Tensor]:
-        return self._load(step, WEIGHTS)
+        return self._load(step, _WEIGHTS)
 
     def average(self) -> tuple[dict[str, Tensor], list[int]]:
         """The mean of the last regular checkpoints' weights, and which these are."""
@@ -131,7 +130,7 @@ class Checkpoints:
         window = self._regular()[-self._window :]
         for step in steps[:-2]:
             if step in window or step == progress.best_step:
-                (self._path(step) / OPTIMISER).unlink(missing_ok=True)
+                (self._path(step) / _OPTIMISER).unlink(missing_ok=True)
             else:
                 _discard(self._path(step))
 
@@ -149,10 +148,10 @@ class Checkpoints:
 
     def _progress(self, step: int) -> Progress:
         try:
-            return Progress.from_json(json.loads((self._path(step) / PROGRESS).read_bytes()))
+            return Progress.from_json(json.loads((self._path(step) / _PROGRESS).read_bytes()))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(
-                f"{self._path(step) / PROGRESS} cannot be read ({error}): remove that folder."
+                f"{self._path(step) / _PROGRESS} cannot be read ({error}): remove that folder."
             ) from None
 
     def _load(self, step: int, name: str) -> dict[str, Tensor]:
@@ -161,7 +160,8 @@ class Checkpoints:
             return safetensors.torch.load(path.read_bytes())
         except (OSError, safetensors.SafetensorError) as error:
             raise RunError(
-                f"{path} cannot be read ({error}): remove its folder to go on from the one before."
+                f"{path} cannot be read ({error}): remove its folder to continue from the "
+                f"previous one."
             ) from None
 
 

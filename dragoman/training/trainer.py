@@ -36,7 +36,7 @@ from dragoman.training.validation import Validator
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
     return isinstance(
         error, torch.OutOfMemoryError | MemoryError
@@ -45,8 +45,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A step under way, and where its loss, -log p, ranks that want to stop and gradient norm will
-    be."""
+    """A step under way.
+
+    It says where its loss, -log p, ranks that want to stop and gradient norm will be.
+    """
 
     report: StepReport
     batches: list[Batch]
@@ -90,8 +92,10 @@ class Trainer:
         self.last_step = self._last_step()
 
     def _sharded(self, model: Model) -> Model:
-        """This rank's parts of a model. The model itself stays `whole`, for validation and for the
-        bundle."""
+        """This rank's parts of a model.
+
+        The model itself stays `whole`, for validation and for the bundle.
+        """
         parts = copy.deepcopy(model)
         self.ranks.shard(parts)
         return parts
@@ -101,11 +105,14 @@ class Trainer:
         journal: Journal,
         interrupted: Callable[[], bool],
         at_best: Callable[[], None] = lambda: None,
+        at_validation: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train until the last step or until validation no longer improves: True; or until
-        interrupted: False.
+        """Train until the last step, or until validation no longer improves: True.
 
-        `at_best` is called after each validation that is better than all before it.
+        False if the run was interrupted.
+
+        `at_validation` is called after each validation, `at_best` after each that is better than
+        all before it.
         """
         started = time.monotonic() - self.progress.elapsed_s
         steps = self.loader.from_position(self.progress.position)
@@ -115,7 +122,8 @@ class Trainer:
             self.progress.position = position
             self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
-                self.validate_and_save(journal)
+                self._validate_and_save(journal)
+                at_validation()
                 if self.progress.best_step == self.progress.step:
                     at_best()
             elif self._due(self.config.training.checkpoint_every):
@@ -139,6 +147,7 @@ class Trainer:
         number = progress.step + 1
         tokens = sum(batch.tokens for batch in batches)
         self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
+        # The wish to stop travels with the gradients: all ranks learn of it in the same step.
         self.gradients.stops.fill_(stop)
         self.gradients.gather()
         norm = whole(
@@ -158,6 +167,8 @@ class Trainer:
         launched = _Launched(
             report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]]))
         )
+        # Only now is the step before read. Reading this one would make the host wait for the GPU,
+        # and the GPU for the next launch.
         self.settle(journal)
         self._launched = launched
 
@@ -182,32 +193,32 @@ class Trainer:
             try:
                 return self.accumulate(batches, step, tokens)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
+                if not _is_out_of_memory(error):
                     raise
                 if self.model is not self.whole:  # the other ranks wait in the middle of the model
                     raise RunError(
-                        f"step {step} does not fit into memory; {self._last_saved()}. Go on with "
-                        f"more ranks, or start "
-                        f"again with a lower training.micro_batch_tokens."
+                        f"step {step} does not fit into memory; {self._last_saved()}. Resume "
+                        "with more ranks, or start again with a lower "
+                        "training.micro_batch_tokens."
                     ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
                         f"step {step}: one sentence alone does not fit into memory; "
-                        f"{self._last_saved()}. "
-                        f"Lower data.max_length or choose a smaller model."
+                        f"{self._last_saved()}. Lower data.max_length or choose a smaller model."
                     ) from None
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            batches = [
-                part
-                for batch in batches
-                for part in (halves(batch) if len(batch.indices) > 1 else [batch])
-            ]
+            smaller: list[Batch] = []
+            for batch in batches:
+                smaller += halves(batch) if len(batch.indices) > 1 else [batch]
+            batches = smaller
             journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
 
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
-        """This rank's micro-batches. Ranks that share a model pass through it together: one without
-        work goes along."""
+        """This rank's micro-batches.
+
+        Ranks that share a model pass through it together: one without work goes along.
+        """
         mine = self.ranks.deal(batches)
         if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
             mine.append(idle(self.data.codec.source, self.data.codec.target))
@@ -218,11 +229,13 @@ class Trainer:
         self.model.train()
         self.gradients.clear()
         for number, batch in enumerate(batches):
+            # The number that the micro-batch has among those of all ranks: its dropout does not
+            # depend on how many ranks there are.
             number = self.ranks.rank + number * self.ranks.size
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
             self.gradients.add(batch, tokens)
 
-    def validate_and_save(self, journal: Journal) -> None:
+    def _validate_and_save(self, journal: Journal) -> None:
         """The steps made are saved even if the validation fails."""
         self.settle(journal)
         try:
@@ -272,8 +285,10 @@ class Trainer:
         self.checkpoints.save(self.model, self.optimiser, self.progress)
 
     def seconds_per_step(self) -> float:
-        """Forward and backward of the next step; the last try is measured (the first compile and
-        record it)."""
+        """Forward and backward of the next step, to measure it.
+
+        The last try counts: the first ones compile and record.
+        """
         batches = self.loader.step_at(self.progress.position)
         elapsed = math.nan
         mine = self._dealt(batches)
@@ -285,7 +300,7 @@ class Trainer:
                 self.gradients.sums.tolist()  # wait for it
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or self.model is not self.whole:
+            if not _is_out_of_memory(error) or self.model is not self.whole:
                 raise
         self.gradients.clear()
         return elapsed
@@ -314,9 +329,8 @@ class Trainer:
             f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items()
         )
         return (
-            f"step {step}: the loss is {loss} or its gradient is not finite; {self._last_saved()}. "
-            f"{_GENTLER} "
-            f"The batch: {named}."
+            f"step {step}: the loss is {loss} or its gradient is not finite; "
+            f"{self._last_saved()}. {_GENTLER} The batch: {named}."
         )
 
     def _last_saved(self) -> str:
@@ -329,10 +343,13 @@ class Trainer:
 
 
 def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """On its way to the host without waiting, and what tells that it has arrived (None: it is
-    there)."""
+    """A tensor on its way to the host, and what tells that it has arrived.
+
+    None: it is there.
+    """
     if not results.is_cuda:
         return results.cpu(), None
+    # Only into pinned memory can a copy run while the host goes on.
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)
     there.copy_(results.detach(), non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]

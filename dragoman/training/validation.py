@@ -1,5 +1,7 @@
-"""How good the model in training is: translations and log-probabilities of a set, each in its own
-target language."""
+"""How good the model in training is.
+
+Translations and log-probabilities of a set, each sentence in its own target language.
+"""
 
 import math
 from collections.abc import Iterator
@@ -10,9 +12,10 @@ import torch
 
 from dragoman.config import Config
 from dragoman.data.prepare import Sentences
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.evaluate.metrics import bleu
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
 from dragoman.training.distributed import ALONE, Ranks
@@ -25,8 +28,8 @@ class Validator:
         self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
-        engine = TorchEngine(model, codec.source, codec.target, device)
-        self._translator = Translator(engine, codec, config)
+        self.engine = TorchEngine(model, codec.source, codec.target, device)
+        self.translator = InspectableTranslator(self.engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
         """With the beam of validation."""
@@ -47,7 +50,7 @@ class Validator:
             ]
             sources = [sentences.sources[row] for row in fitting]
             targets = [sentences.targets[row] for row in fitting]
-            scores += self._translator.score(sources, targets, to)
+            scores += self.translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
         nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
         return float(nll / pieces) if pieces else math.nan
@@ -57,7 +60,7 @@ class Validator:
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
-            found = self._translator(
+            found = self.translator(
                 [sentences.sources[row] for row in self._ranks.deal(rows)], request
             )
             for row, text in zip(rows, self._ranks.collect(found), strict=True):
@@ -65,7 +68,7 @@ class Validator:
         return outputs
 
     def _by_language(self, sentences: Sentences) -> Iterator[tuple[str, list[int]]]:
-        """Target languages, where the model has to be told them, each with its rows."""
+        """Target languages, each with its rows; one of no name if the model needs no tag."""
         named = sentences.tos if self._codec.languages.tagged else [""] * len(sentences.tos)
         for to in dict.fromkeys(named):
             yield to, [row for row, language in enumerate(named) if language == to]

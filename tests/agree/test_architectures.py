@@ -38,7 +38,7 @@ VARIANTS = [
             ("positions__kind", "rotary"), ("positions__kind", "relative"),
             ("positions__join", "concat"),
             ("positions__kind", "none"), ("attention__span", "hard"), ("attention__span", "local"),
-            ("attention__similarity", "additive"), ("attention__heads_layout", "shared"),
+            ("attention__similarity", "additive"), ("attention__heads_layout", "multi-query"),
             ("feed_forward", False),
         )
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+from transformers import AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel, MarianTokenizer
 
 import dragoman
 from dragoman.bundle import Bundle, read_bundle, write_bundle
@@ -24,7 +24,8 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
 from tests.conftest import SMALL, toy_pairs, write_corpus
 
@@ -127,14 +128,17 @@ def by_ctranslate2(bundle: Bundle, folder: Path, beam: int) -> list[tuple[str, .
     return [tuple(result.hypotheses[0]) for result in found]
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("beam", BEAMS)
-def test_hugging_face_searches_as_we_do(trained_post: Path, tmp_path: Path, beam: int) -> None:
-    to_huggingface(read_bundle(trained_post), tmp_path)
+def test_hugging_face_searches_as_we_do(
+    trained: Path, trained_post: Path, tmp_path: Path, beam: int, norm: str
+) -> None:
+    model = trained if norm == "pre" else trained_post
+    assert read_bundle(model).config.model.norm == norm
+    to_huggingface(read_bundle(model), tmp_path)
     texts, pieces = generated(tmp_path, beam)
-    assert pieces == pieces_of(trained_post, beam)
-    assert texts == dragoman.load(trained_post, device="cpu")(
-        LINES, Request(decoding=decoding(beam))
-    )
+    assert pieces == pieces_of(model, beam)
+    assert texts == dragoman.load(model, device="cpu")(LINES, Request(decoding=decoding(beam)))
     assert_lengths_vary(pieces)
 
 
@@ -145,7 +149,7 @@ def generated(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tokenizer = MarianTokenizer.from_pretrained(folder)
-        model = MarianMTModel.from_pretrained(folder)
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     batch = tokenizer(lines, return_tensors="pt", padding=True)
     search = {"num_beams": beam, "early_stopping": True, "length_penalty": 1.0, "do_sample": False}
     ids = model.generate(
@@ -250,24 +254,36 @@ def test_weights_may_come_as_safetensors_or_as_a_pickle_of_tensors(marian: Path)
         from_huggingface(marian)
 
 
-def test_there_and_back_again(tmp_path: Path) -> None:
-    """Our weights, sent to Hugging Face and fetched, are our weights."""
-    bundle = random_bundle()
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_there_and_back_again(tmp_path: Path, norm: str) -> None:
+    """Our model, sent to Hugging Face and fetched, is our model."""
+    bundle = random_bundle(model__norm=norm)
     to_huggingface(bundle, tmp_path / "theirs")
-    settings = json.loads((tmp_path / "theirs" / "config.json").read_text())
-    # ours begin with <s>, MarianMT's with <pad>
-    settings["decoder_start_token_id"] = settings["pad_token_id"]
-    (tmp_path / "theirs" / "config.json").write_text(json.dumps(settings))
     again = from_huggingface(tmp_path / "theirs")
+    assert again.codec.to_files() == bundle.codec.to_files()
+    assert again.config.model.norm == norm
     assert again.weights.keys() == bundle.weights.keys()
     for name, array in bundle.weights.items():
         np.testing.assert_array_equal(again.weights[name], array)
 
 
+def test_our_export_comes_back_on_the_command_line(dragoman, trained: Path, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    answer = dragoman("convert", "to-huggingface", trained, theirs)
+    assert answer.code == 0, answer.err
+    assert "wrote" in answer.err
+    assert "model.safetensors" in answer.err
+    assert "from_pretrained" in answer.err
+    assert dragoman("convert", "from-huggingface", theirs, ours).code == 0
+    assert dragoman("translate", "eins neun", "--model", ours).out == "one nine\n"
+    answer = dragoman("convert", "to-ctranslate2", trained, tmp_path / "ct2")
+    assert "model.bin" in answer.err
+    assert "ctranslate2.Translator" in answer.err
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"model__norm": "pre"}, "model.norm=pre"),
-    ({"model__positions__kind": "learned"}, "positions.kind=learned"),
+    [({"model__positions__kind": "learned"}, "positions.kind=learned"),
      ({"model__tied": "none"}, "model.tied=none")],
 )  # fmt: skip
 def test_what_marian_cannot_hold_is_refused_with_the_reason(
@@ -325,7 +341,7 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("attention.similarity", "cosine"), ("attention.span", "local"),
-    ("attention.heads_layout", "shared"),
+    ("attention.heads_layout", "multi-query"),
      ("attention.projections", False), ("attention.memory", "same-layer"),
      ("positions.kind", "rotary"),
      ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False),

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import dragoman as package
 from dragoman.bundle import SHORTLIST, Bundle, read_bundle, write_bundle
-from dragoman.config import DecodingConfig
+from dragoman.config import DecodingConfig, TextConfig
 from dragoman.convert.shortlist import learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.search import beam_search
 from dragoman.decode.translator import Request
 from dragoman.engine.onnx_engine import OnnxEngine
-from dragoman.errors import BundleError, CorpusError
+from dragoman.errors import BundleError, ConversionError, CorpusError
 from dragoman.model.weights import get_weights
+from dragoman.text.codec import Codec, Languages
 from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist
 from tests.agree.test_onnx import BareCodec
@@ -54,7 +56,9 @@ def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabula
     rows = np.arange(len(SOURCES))
     said = np.full(len(SOURCES), 2)
     ours = listed.step(listed.start(SOURCES), rows, said, None).log_probs
-    whole = listed.whole.step(listed.whole.start(SOURCES), rows, said, None).log_probs
+    whole = listed.without_shortlist.step(
+        listed.without_shortlist.start(SOURCES), rows, said, None
+    ).log_probs
     for row, source in enumerate(SOURCES):
         allowed = lists().of(source)
         wanted = whole[row, allowed] - np.logaddexp.reduce(whole[row, allowed])
@@ -95,7 +99,9 @@ def test_given_translations_are_scored_among_all_pieces() -> None:
     listed = engine(int8=True)
     targets = [[40, 41], [42], [43, 44, 45], [46]]
     for ours, wanted in zip(
-        listed.score(SOURCES, targets), listed.whole.score(SOURCES, targets), strict=True
+        listed.score(SOURCES, targets),
+        listed.without_shortlist.score(SOURCES, targets),
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, wanted)
 
@@ -105,9 +111,20 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle = read_bundle(trained)
     folder = tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
-    learned = learn_shortlist(bundle.codec, pairs, likeliest=5, frequent=5)
+    learned = learn_shortlist(bundle.codec, [(pairs, "")], likeliest=5, frequent=5)
     write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
     return folder / "int8"
+
+
+def test_both_directions_of_each_pair_of_files_are_learned_where_the_model_has_both() -> None:
+    from dragoman.cli.convert import _corpora
+
+    both = Languages(("de", "en"), ("en", "de"))
+    assert [to for _, to in _corpora("a.de,b.de", "a.en,b.en", both)] == ["en", "de"] * 2
+    one = Languages(("de",), ("en",))
+    assert [to for _, to in _corpora("a.de", "a.en", one)] == ["en"]
+    with pytest.raises(ConversionError, match="2 source files and 1 target files"):
+        list(_corpora("a.de,b.de", "a.en", one))
 
 
 def test_what_is_learned_holds_translations_and_copies_and_little_else(converted: Path) -> None:
@@ -119,6 +136,43 @@ def test_what_is_learned_holds_translations_and_copies_and_little_else(converted
         (target,) = codec.encode_target([english])
         assert {*target, codec.target.eos, *source} <= set(found.of(source).tolist())
         assert len(found.of(source)) <= 6 + 6 * len(source) < len(codec.target) / 2
+
+
+def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_does() -> None:
+    german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
+    both = Languages(("de", "en"), ("en", "de"))
+    codec = Codec.learn(german, english, TextConfig(size=300), both)
+    there = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
+    back = [Pair(i, *pair) for i, pair in enumerate(zip(english, german, strict=True))]
+    found = learn_shortlist(codec, [(there, "en"), (back, "de")], likeliest=3, frequent=6)
+    assert found.always.tolist() == [codec.target.eos]
+    into = {}
+    for to, texts in {"en": english, "de": german}.items():
+        (tag, _) = codec.encode_source([""], to)[0]
+        said = np.bincount([piece for ids in codec.encode_target(texts) for piece in ids])
+        into[to] = set(found.of([tag]).tolist())
+        assert set(np.argsort(-said, kind="stable")[:6].tolist()) <= into[to]
+        assert len(into[to]) <= 1 + 6
+    assert into["en"] != into["de"]
+    again = Shortlist.from_tensors(
+        safetensors.numpy.load(found.to_bytes()), codec.source, codec.target
+    )
+    for to in ("en", "de"):
+        for source in codec.encode_source(german[:20], to):
+            assert again.of(source).tolist() == found.of(source).tolist()
+
+
+def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    german, english = map(list, zip(*toy_pairs(300, seed=3), strict=True))
+    codec = Codec.learn(german, english, TextConfig(size=300), Languages(("de",), ("en",)))
+    pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
+    whole = learn_shortlist(codec, [(pairs, "")], likeliest=5, frequent=0)
+    monkeypatch.setattr("dragoman.convert.shortlist._MOST", 10)
+    few = learn_shortlist(codec, [(pairs, "")], likeliest=5, frequent=0)
+    (source,) = codec.encode_source(["eins"])
+    copies = len(codec.target) - len(codec.target.never)
+    assert len(few.candidates) <= copies + 10 < len(whole.candidates)
+    assert set(few.of(source).tolist()) <= set(whole.of(source).tolist())
 
 
 def test_translations_are_nearly_those_without_a_shortlist_and_do_not_hang_on_neighbours(
@@ -148,7 +202,10 @@ def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path
         beam_search(e, sources, DecodingConfig(beam=2)) for e in (one, Ensemble([one, one]))
     )
     assert [h[0].tokens for h in together] == [h[0].tokens for h in alone]
-    assert Ensemble([one, one]).whole.members == [one.whole, one.whole]
+    assert Ensemble([one, one]).without_shortlist.members == [
+        one.without_shortlist,
+        one.without_shortlist,
+    ]
 
 
 def test_a_damaged_or_forged_file_is_one_clear_line(converted: Path, tmp_path: Path) -> None:

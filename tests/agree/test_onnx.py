@@ -99,15 +99,53 @@ def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict) -> Non
         np.testing.assert_allclose(ours[0].attention, wanted[0].attention, atol=1e-4)
 
 
+@pytest.fixture(params=[False, True], ids=["unsigned weights", "signed weights"])
+def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Every CPU can run the graphs of both kinds, whichever it would choose."""
+    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("rows", [3, 40])
-def test_int8_is_near_the_float_product_of_the_same_weights(rows: int) -> None:
+def test_int8_is_near_the_float_product_of_the_same_weights(
+    rows: int, activation: str, signed: bool
+) -> None:
     """Against torch on the dequantised weights, only the rounding of activations remains."""
-    reference, engine = engines(int8=True, model__norm="pre")
+    reference, engine = engines(int8=True, model__norm="pre", model__activation=activation)
     targets = np.random.default_rng(3).integers(4, 23, size=(rows, 10)).tolist()
     sources = (SOURCES * rows)[:rows]
     pairs = zip(engine.score(sources, targets), reference.score(sources, targets), strict=True)
     errors = np.concatenate([ours - theirs for ours, theirs in pairs])
     assert 0 < np.sqrt(np.mean(errors**2)) < 0.1
+
+
+def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(signed: bool) -> None:
+    """The log-probabilities themselves, of every step: a last bit may tip a later rounding."""
+    _, engine = engines(int8=True, model__norm="pre")
+    draw = np.random.default_rng(5)
+    sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
+    targets = draw.integers(4, 23, size=(36, 20)).tolist()
+    together = engine.score(sources, targets)
+    for row in (0, 7, 20, 35):
+        (alone,) = engine.score([sources[row]], [targets[row]])
+        assert np.array_equal(alone, together[row])
+
+
+def test_a_row_without_anything_positive_is_all_zero_after_relu(signed: bool) -> None:
+    """Nothing is divided by its largest number where that is zero or less."""
+    model = small_model(model__norm="pre")
+    weights = {name: tensor.numpy().copy() for name, tensor in get_weights(model).items()}
+    for name, array in weights.items():
+        if name.endswith("inner.bias"):
+            array[:] = -1000
+        if name.endswith(("feed_forward.norm.weight", "feed_forward.norm.bias")):
+            array[:] = 0
+    bundle = to_onnx(Bundle(small_config(model__norm="pre"), BareCodec(23), weights, {}), True)
+    targets = [[5, 6, 7]] * len(SOURCES)
+    ours = OnnxEngine(bundle).score(SOURCES, targets)
+    theirs = TorchEngine.from_bundle(bundle, "cpu").score(SOURCES, targets)
+    np.testing.assert_allclose(np.concatenate(ours), np.concatenate(theirs), atol=0.2)
 
 
 def test_float32_translates_as_torch_does(trained: Path, converted: dict[str, Path]) -> None:
@@ -240,6 +278,6 @@ def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_writ
 
 def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"plain Transformer alone; this model has model\.residual=false"
+        ConfigError, match=r"only the plain Transformer; this model has model\.residual=false"
     ):
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))

@@ -139,6 +139,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_rank_leaves_no_trace_in_the_run(corpus, one, tmp_path) -> None:
     """torchrun starts all of them again, and they go on from the last checkpoint."""
     script, out = tmp_path / "rank.py", tmp_path / "run"

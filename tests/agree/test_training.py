@@ -21,7 +21,7 @@ from dragoman.cli.options import load_model
 from dragoman.config import Corpus, make_config
 from dragoman.data.batches import collate
 from dragoman.data.prepare import prepare
-from dragoman.decode.translator import load
+from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
@@ -187,10 +187,14 @@ def _quiet():
     return Console(file=open(os.devnull, "w"))
 
 
-def run_command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
-    python = [sys.executable, "-m", "dragoman", "train"]
+def arguments(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
     dropout = ["--set", "text.dropout=0.1", "--set", "model.dropout=0.2"]
-    return [*python, *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
+    return ["train", *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
+
+
+def run_command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+    """A process of its own, for those that a signal will hit."""
+    return [sys.executable, "-m", "dragoman", *arguments(corpus, out, *more)]
 
 
 def without_times(log: Path) -> list[dict]:
@@ -209,19 +213,17 @@ def wait_until(is_so: Callable[[], object], process: subprocess.Popen) -> None:
         time.sleep(0.002)
 
 
-def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_path) -> None:
     """SIGKILL in the middle of training, dropout and BPE-dropout on: same weights to the bit, same
     log."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
-    subprocess.run(run_command(corpus, tmp_path / "whole"), check=True, capture_output=True)
+    assert dragoman(*arguments(corpus, tmp_path / "whole")).code == 0
     process = subprocess.Popen(run_command(corpus, tmp_path / "killed"), stderr=subprocess.DEVNULL)
     wait_until(lambda: list((tmp_path / "killed").glob("checkpoints/step-0000000[3-9]")), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
-    subprocess.run(
-        run_command(corpus, tmp_path / "killed", "--resume"), check=True, capture_output=True
-    )
+    assert dragoman(*arguments(corpus, tmp_path / "killed", "--resume")).code == 0
     for name in (
         "model.safetensors",
         "shared.spm",
@@ -269,7 +271,7 @@ def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
+def test_sigterm_before_the_first_step_is_clean_too(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     process = subprocess.Popen(
         run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True
@@ -281,19 +283,15 @@ def test_sigterm_before_the_first_step_is_clean_too(tmp_path) -> None:
     assert process.returncode == 0
     assert "interrupted" in said
     assert "Traceback" not in said
-    subprocess.run(
-        run_command(corpus, tmp_path / "run", "--resume"), check=True, capture_output=True
-    )
+    assert dragoman(*arguments(corpus, tmp_path / "run", "--resume")).code == 0
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> None:
+def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_path) -> None:
     """SIGINT between two checkpoints: the one it writes does not enter the average."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     longer = ["--set", "training.max_steps=40", "--set", "training.checkpoint_every=16"]
-    subprocess.run(
-        run_command(corpus, tmp_path / "whole", *longer), check=True, capture_output=True
-    )
+    assert dragoman(*arguments(corpus, tmp_path / "whole", *longer)).code == 0
     process = subprocess.Popen(
         run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True
     )
@@ -301,9 +299,7 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(tmp_path) -> Non
     wait_until(lambda: log.exists() and '"step": 20' in log.read_text(), process)
     process.send_signal(signal.SIGINT)
     assert "is saved" in process.communicate(timeout=60)[1]
-    subprocess.run(
-        run_command(corpus, tmp_path / "cut", *longer, "--resume"), check=True, capture_output=True
-    )
+    assert dragoman(*arguments(corpus, tmp_path / "cut", *longer, "--resume")).code == 0
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
     ).read_bytes()
@@ -356,14 +352,14 @@ def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> 
     assert not run().finished
     step = Checkpoints(folder / "checkpoints", 1).newest().best_step
     assert 0 < step < 100
-    (note,) = load(folder).notes
+    (note,) = Translator.load(folder).notes
     assert f"has not ended; this is step {step} of 3,000, validation BLEU" in note
     load_model(str(folder), "cpu", "auto")
     assert note in capsys.readouterr().err
     monkeypatch.setattr(_Interruption, "requested", lambda self: False)
     settings["training.max_steps"] = step + 3
     assert run(resume=True).finished
-    assert load(folder).notes == ()
+    assert Translator.load(folder).notes == ()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) -> None:

@@ -1,19 +1,253 @@
-"""What the documents say runs, loads and exists."""
+"""What the documents say runs, loads and exists.
 
+Every command in a `bash` block of a page runs, in its order, in a folder with small stand-ins for
+the files that the page talks about. An `sh` block is for what cannot run here, such as an
+installation or a download: its options must exist. A new page needs no change here unless it needs
+a new stand-in.
+"""
+
+import gzip
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+import site_hooks
+import yaml
+from fastapi.testclient import TestClient
 
+import dragoman as package
 from dragoman import variants
-from dragoman.bundle import read_bundle
+from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import make_config
+from dragoman.model.build import build_model
 from dragoman.model.distances import DISTANCES
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from dragoman.model.weights import get_weights
+from dragoman.serve.app import create_app
+from dragoman.serve.service import Service
+from tests.conftest import SMALL, small_config, toy_pairs, write_corpus
+from tests.forging import marian_folder
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "pretraining/config.toml"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*PAGES, ROOT / "ARCHITECTURE.md"]
+
+# A training is cut to a few steps of a small model, that of the fixture `trained`.
+QUICK = {
+    **SMALL,
+    "training.max_steps": 2,
+    "training.batch_tokens": 300,
+    "training.validate_every": 0,
+}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+
+
+def commands(page: Path, language: str) -> list[str]:
+    """Of the blocks in this language, one a line, without comments."""
+    lines = "\n".join(blocks(page, language)).replace("\\\n", " ").splitlines()
+    found = [re.sub(r"\s+#.*", "", line).strip() for line in lines]
+    return [line for line in found if line]
+
+
+RUNNABLE = [page for page in PAGES if commands(page, "bash")]
+
+
+@pytest.fixture
+def stand_ins(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with what the pages name: corpora, models, examples, configs."""
+    monkeypatch.chdir(tmp_path)
+    pairs = toy_pairs(200)
+    for name in ("train", "valid", "test"):
+        write_corpus(tmp_path, name, pairs)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for config in CONFIGS:
+        for corpus in _corpora(tomllib.loads(config.read_text())):
+            for side, file in enumerate((corpus["source"], corpus["target"])):
+                if not (ROOT / file).exists():
+                    _write_packed(tmp_path / file, [pair[side] for pair in pairs])
+    for file in (ROOT / "examples").glob("*.gz"):
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            count = 20 if file.name.startswith("valid") else 300
+            _write_packed(
+                tmp_path / "examples" / file.name, [x.strip() for x in islice(lines, count)]
+            )
+    _write_packed(tmp_path / "big.de.gz", [pair[0] for pair in pairs[:20]])
+    _write_packed(tmp_path / "news.en.gz", [pair[1] for pair in pairs[:20]])
+    (tmp_path / "F.toml").write_text('[[data.corpora]]\nsource = "train.de"\ntarget = "train.en"\n')
+    bundle = read_bundle(trained)
+    for name in ("demo", "en-de"):
+        write_bundle(tmp_path / "runs" / name, bundle)
+    (tmp_path / "runs" / "valid.en").write_text("one\n" * 20)
+    _write_post_norm(tmp_path / "runs" / "post", trained)
+    marian_folder(tmp_path / "opus-mt-de-en")
+    (near,) = [block for block in blocks(ROOT / "docs/variants.md", "python") if "near.py" in block]
+    (tmp_path / "near.py").write_text(near, encoding="utf-8")
+    yield tmp_path
+    sys.modules.pop("near", None)
+    variants.POSITIONS.pop("near", None)
+    DISTANCES.pop("near", None)
+
+
+def _corpora(tree: Any) -> Iterator[dict[str, str]]:
+    """Every table of a config that names a source and a target."""
+    if isinstance(tree, dict):
+        if "source" in tree and "target" in tree:
+            yield tree
+        for value in tree.values():
+            yield from _corpora(value)
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _corpora(value)
+
+
+def _write_packed(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _write_post_norm(folder: Path, trained: Path) -> None:
+    """A model that Hugging Face's Marian can hold, with random weights."""
+    bundle = read_bundle(trained)
+    config = replace(bundle.config, model=small_config(model__norm="post").model)
+    codec = bundle.codec
+    model = build_model(config.model, codec.source, codec.target, shared=True)
+    weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
+    write_bundle(folder, replace(bundle, config=config, weights=weights))
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
+def test_every_command_of_a_page_runs(page: Path, dragoman, stand_ins: Path) -> None:
+    for command in commands(page, "bash"):
+        words = shlex.split(command)
+        if words[0] == "torchrun":  # one process here; tests/agree/test_ranks.py has several
+            words = words[words.index("-m") + 1 :]
+        if words[:2] == ["dragoman", "serve"]:  # until it is told to end: tests/story/test_serve.py
+            continue
+        if "|" in words or ">" in words or words[0] == "cat":
+            in_a_shell(command)
+        elif words[0] == "dragoman":
+            answer = dragoman(*shortened(words[1:]))
+            assert answer.code == 0, (command, answer.err)
+        else:
+            CHECKS[words[0]](words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_names_without_running_it_exists(page: Path, dragoman) -> None:
+    for command in commands(page, "sh"):
+        words = shlex.split(command)
+        if words[0] != "dragoman":
+            CHECKS[words[0]](words)
+            continue
+        shown = dragoman(*islice((w for w in words[1:] if w.isalpha()), 1), "--help").out
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown, command
+
+
+def in_a_shell(command: str) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    places = {"PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, shell=True, env=os.environ | places, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, (command, done.stderr)
+
+
+def shortened(words: list[str]) -> list[str]:
+    """A command that takes a moment: few steps, small models, few claims, a new folder."""
+    if "train" in words and "--resume" in words:
+        return [*words, "--set", "training.max_steps=3"]
+    if "train" in words or "prepare" in words:
+        shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
+        settings = {**QUICK, "text.size": 400, "data.valid_size": 10}
+        if "--prepared" in words:  # the text's settings are those of the prepared folder
+            settings = QUICK
+        words = [*words, *(f"--set={name}={value}" for name, value in settings.items())]
+        return words if "prepare" in words else [*words, "--device", "cpu"]
+    if "--workers" in words:  # Ray takes seconds to start: tests/story/test_bulk.py
+        at = words.index("--workers")
+        return [*words[:at], *words[at + 2 :]]
+    if words[0] == "compare":
+        return [*words, "--quick", "--claims", "C5"]
+    return words
+
+
+def is_an_installation(words: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert words[1] == "install"
+    for extras in re.findall(r"\[(.*?)\]", words[2]):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+
+
+def is_a_target(words: list[str]) -> None:
+    assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), flags=re.M), words
+
+
+def is_a_script(words: list[str]) -> None:
+    assert (ROOT / words[1]).exists(), words
+
+
+def is_answered(words: list[str]) -> None:
+    """A request with curl, sent to the service in this process."""
+    address, body = words[1], words[words.index("-d") + 1]
+    with TestClient(create_app(Service(["runs/demo"], device="cpu"))) as client:
+        route = address.removeprefix("http://127.0.0.1:8000")
+        assert client.post(route, content=body).status_code == 200
+
+
+CHECKS = {
+    "pip": is_an_installation, "make": is_a_target, "python": is_a_script, "curl": is_answered,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/translate.md"])
+def test_the_python_on_a_page_runs(name: str, stand_ins: Path, monkeypatch) -> None:
+    real = package.train
+
+    def train(*files: str, **options: Any) -> Any:
+        return real(*files, **options, settings={**QUICK, "text.size": 400}, device="cpu")
+
+    monkeypatch.setattr(package, "train", train)
+    for block in blocks(ROOT / name, "python"):
+        exec(block, {})
+
+
+def test_the_readmes_session_is_what_the_commands_print(dragoman, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (session,) = blocks(ROOT / "README.md", "console")
+    for command, shown in re.findall(r"^\$ dragoman (.*)\n((?:[^$].*\n)*)", session, flags=re.M):
+        assert dragoman(*shlex.split(command)).out == shown, command
+
+
+def test_the_readme_is_one_screen() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 130
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_variant_of_your_own_is_a_few_lines_and_learns(dragoman, stand_ins: Path) -> None:
+    code = (stand_ins / "near.py").read_text(encoding="utf-8")
+    assert len(code.strip().splitlines()) <= 20
+    refused = dragoman("--plugin", "far", "info").err
+    assert refused.startswith("dragoman: --plugin far: there is no such module")
+    (command,) = [c for c in commands(ROOT / "docs/variants.md", "bash") if "near train" in c]
+    assert dragoman(*shortened(shlex.split(command)[1:])).code == 0
+    assert "attention.distances.loss" in " ".join(read_bundle("runs/near").weights)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -24,102 +258,63 @@ def test_every_config_loads_and_names_its_command(path: Path) -> None:
     assert f"{path.parent.name}/{path.name}" in header
 
 
-def test_the_guides_own_variant_trains_and_translates(dragoman, tmp_path, monkeypatch) -> None:
-    """The module as it stands there, in an empty folder, by the commands that stand below it."""
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    code, commands = re.search(
-        r"```python\n# near.py\n(.*?)```\n\n```sh\n(.*?)```", guide, flags=re.S
-    ).groups()
-    assert len(code.strip().splitlines()) <= 19
-    (tmp_path / "near.py").write_text(code, encoding="utf-8")
-    for path in write_corpus(tmp_path, "train", toy_pairs(200)):
-        assert path.name in commands
-    monkeypatch.chdir(tmp_path)
-    assert dragoman("--plugin", "far", "info").err.startswith(
-        "dragoman: --plugin far: there is no such module here"
-    )
-    quick = [f"--set={name}={value}" for name, value in SMALL.items()]
-    quick += [
-        "--preset",
-        "tiny",
-        "--set=text.size=400",
-        "--set=training.max_steps=2",
-        "--set=training.batch_tokens=300",
-    ]
-    try:
-        for command in commands.strip().splitlines():
-            words = shlex.split(command)[1:]
-            answer = dragoman(*words, *(quick if "train" in words else ()), "--device", "cpu")
-            assert answer.code == 0, (command, answer.err)
-        assert "attention.distances.loss" in " ".join(
-            read_bundle(tmp_path / "runs" / "near").weights
-        )
-    finally:
-        variants.POSITIONS.pop("near", None)
-        DISTANCES.pop("near", None)
-
-
-def readme_commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.split("#")[0].strip() for line in lines if line.startswith("dragoman ")]
-
-
-def test_the_readmes_commands_run(dragoman, trained, tmp_path, monkeypatch) -> None:
-    """In their order, in an empty folder; training is cut to a few steps, figures that need a GPU
-    are left out."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("examples", "configs"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    ran = 0
-    for command in readme_commands():
-        words = shlex.split(command)[1:]
-        if "multi30k" in command:  # a corpus that cannot come with the project
-            continue
-        if words[0] == "serve":  # runs until it is told to end: tests/story/test_serve.py
-            continue
-        if words[0] == "train":
-            words += [
-                "--device",
-                "cpu",
-                "--set",
-                "training.max_steps=3",
-                "--set",
-                "training.batch_tokens=300",
-            ]
-            words += ["--set", "training.validate_every=0"]
-        answer = dragoman(*words)
-        assert answer.code == 0, (command, answer.err)
-        ran += 1
-    assert ran >= 5
-
-
 def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
     converters = [
         f"convert {name}"
         for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")
     ]
     making = ["train", "prepare", "synthesize"]
-    using = ["translate", "attend", "serve", "score", "embed"]
+    using = ["translate", "attend", "explain", "serve", "score", "embed", "tokenize"]
     for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out
         assert re.search(rf"Example:\s+dragoman {command}", " ".join(shown.split())), shown
 
 
-def test_links_and_code_named_in_documents_exist() -> None:
-    for document in [
-        ROOT / "README.md",
-        ROOT / "ARCHITECTURE.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-    ]:
-        text = document.read_text()
-        for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
-            assert (document.parent / target).exists(), (document.name, target)
-        for file, name in re.findall(r"`((?:dragoman|tests)/[\w/]+\.py)(?:::(\w+))?`", text):
-            assert (ROOT / file).exists(), (document.name, file)
-            assert not name or re.search(
-                rf"(def|class) {name}\b|^{name}\b", (ROOT / file).read_text(), re.M
-            ), (
-                file,
-                name,
-            )
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda page: page.stem)
+def test_links_and_code_that_a_document_names_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!http|#)([^)#]+)", text):
+        assert (document.parent / target).exists(), target
+    for file, name in re.findall(r"`((?:dragoman|tests|tools)/[\w/]+\.py)(?:::([\w.]+))?`", text):
+        assert (ROOT / file).exists(), file
+        if name:
+            site_hooks.source_of((ROOT / file).read_text(encoding="utf-8"), name)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    shown = set(re.findall(r"[\w-]+\.md", str(nav)))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert shown == pages | set(site_hooks.FROM_ROOT.values())
+
+
+def test_the_lectures_have_a_picture_for_every_file_and_a_file_for_every_picture() -> None:
+    named = set(re.findall(r"lectures/([\w-]+)\.svg", (ROOT / "docs/lectures.md").read_text()))
+    files = {path.stem for path in (ROOT / "docs/assets/lectures").glob("*.svg")}
+    drawn = re.findall(
+        r'^        "([\w-]+)": \w+\(\),', (ROOT / "tools/pictures.py").read_text(), re.M
+    )
+    assert named == files == set(drawn)
+
+
+def test_what_is_deployed_uses_options_that_exist(dragoman) -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", dragoman("serve", "--help").out))
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
+    unit = (ROOT / "deploy" / "dragoman.service").read_text()
+    arguments = re.search(r"ARGUMENTS=(.*)$", unit, re.M)[1].split()
+    used = {word for word in [*entry, *arguments] if word.startswith("--")}
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    used |= set(re.findall(r"`(--[a-z-]+)", operate))
+    assert entry[:2] == ["dragoman", "serve"]
+    assert len(used) > 6
+    assert used <= known
+
+
+def test_every_figure_of_the_service_is_described(trained) -> None:
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    with TestClient(create_app(Service([str(trained)], device="cpu"))) as client:
+        names = re.findall(r"^# TYPE (\w+)", client.get("/metrics").text, re.M)
+    assert len(names) > 5
+    for name in names:
+        assert name in operate, name

@@ -18,8 +18,9 @@ from dragoman.bundle import read_bundle
 from dragoman.config import describe_settings, from_tree, make_config, parse_set, write_toml
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import DragomanError
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
 from dragoman.text.doctor import examine, mended
+from dragoman.text.languages import Languages
 from dragoman.text.parallel import Pair, read_lines
 from tests.unit.test_bundle import FILES
 

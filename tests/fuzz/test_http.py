@@ -22,7 +22,7 @@ AT_ONCE = 8
 HANG = 60.0
 QUICK = ConnectionLimits(receive_s=0.3, idle_s=0.3, send_s=0.3)
 SMALL = Limits(max_characters=300, max_work=10_000, max_body_bytes=5000, time_limit_s=5.0)
-ASKED = ("/v1/translate", "/v1/attention", "/translate", "/detect")
+ASKED = ("/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect")
 ROUTES = (
     "/", "/docs", "/healthz", "/readyz", "/metrics", "/v1/models", "/languages", "/openapi.json",
     "/static/app.js", "/translate/", "/nothing",

@@ -13,7 +13,7 @@ from dragoman.serve.service import Limits, Service
 from tests.serving import running
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
-ASKED = ["/v1/translate", "/v1/attention", "/translate", "/detect"]
+ASKED = ["/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect"]
 ROUTES = [(route, mode) for route in ASKED for mode in GenerationMode]
 ROUTES += [
     (route, GenerationMode.POSITIVE)

@@ -8,7 +8,7 @@ from dragoman.config import Corpus, DecodingConfig
 from dragoman.data.batches import collate
 from dragoman.decode.search import beam_search
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.evaluate.gleu import gleu
+from dragoman.evaluate.metrics import gleu
 from dragoman.model.build import build_model
 from dragoman.training.gradients import Gradients
 from dragoman.training.risk import RiskGradients

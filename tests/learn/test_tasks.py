@@ -1,15 +1,18 @@
-"""The Transformer learns to copy and to reverse, held-out sequences included, in under a minute."""
-
-import time
+"""The Transformer learns to copy and to reverse, held-out sequences included."""
 
 import pytest
 
 from tests.learn.learning import share_learned
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("task", ["copy", "reverse"])
+@pytest.mark.parametrize(
+    ("task", "norm"),
+    [
+        ("copy", "pre"),
+        ("reverse", "post"),
+        pytest.param("copy", "post", marks=pytest.mark.slow),
+        pytest.param("reverse", "pre", marks=pytest.mark.slow),
+    ],
+)
 def test_the_task_is_learned(task: str, norm: str) -> None:
-    started = time.monotonic()
     assert share_learned(task, model__norm=norm) >= 0.98
-    assert time.monotonic() - started < 60

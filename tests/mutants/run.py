@@ -30,13 +30,14 @@ TORCH = "tests/unit/decode/test_search.py"
 STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_left_out"
 EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
 GRID = "tests/unit/engine/test_grid.py"
+DEVICE = "tests/agree/test_device_search.py"
 
 SEARCH = "dragoman/decode/search.py"
 HYPOTHESES = "dragoman/decode/hypotheses.py"
-PENALTIES = "dragoman/decode/penalties.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
 TORCH_STATE = "dragoman/model/interface.py"
 GRID_CODE = "dragoman/engine/grid.py"
+KERNEL = "dragoman/kernels/search.py"
 
 
 class Mutant(NamedTuple):
@@ -71,9 +72,9 @@ MUTANTS = [
         HYPOTHESES, "self._penalty(len(tokens),", "self._penalty(max(1, len(tokens) - complete),",
         (LOOPS,),
     ),
-    Mutant("the GNMT length penalty has another constant", PENALTIES, "(5.0 + n)", "(4.0 + n)",
+    Mutant("the GNMT length penalty has another constant", HYPOTHESES, "(5.0 + n)", "(4.0 + n)",
     (LOOPS,)),
-    Mutant("the length penalty n^alpha has no alpha", PENALTIES, "n**alpha", "n", (LOOPS,)),
+    Mutant("the length penalty n^alpha has no alpha", HYPOTHESES, "n**alpha", "n", (LOOPS,)),
     Mutant(
         "there is no coverage penalty",
         HYPOTHESES, "score += coverage_penalty(", "score += 0 * coverage_penalty(", (LOOPS,),
@@ -83,7 +84,7 @@ MUTANTS = [
         HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]",
         "attention", (LOOPS,),
     ),
-    Mutant("coverage has no upper limit", PENALTIES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
+    Mutant("coverage has no upper limit", HYPOTHESES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
     Mutant("runs of words may occur twice", HYPOTHESES, "if self.ngram and t", "if False and t",
     (LOOPS,)),
     Mutant("repeated runs are noticed one word late", HYPOTHESES, "t >= self.ngram",
@@ -137,7 +138,7 @@ MUTANTS = [
     ),
     Mutant(
         "the observer is told that every candidate continues the first row",
-        SEARCH, "rows.sentences[parents], parents,", "rows.sentences[parents], 0 * parents,",
+        SEARCH, " parents,\n            flat,", " 0 * parents,\n            flat,",
         (OBSERVER,),
     ),
     Mutant(
@@ -176,6 +177,42 @@ MUTANTS = [
         "a grid that grows loses the order of its rows",
         GRID_CODE, "= old[sources, :, : self.length]",
         "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
+    ),
+    Mutant("the search kernel ignores patience", KERNEL, "(count >= enough)", "(count >= 1000)",
+    (DEVICE,)),
+    Mutant(
+        "the bound of the search kernel takes the length penalty of today",
+        KERNEL, "tl.load(penalties_at + longest)", "penalty", (DEVICE,),
+    ),
+    Mutant(
+        "the bound of the search kernel looks at the best hypothesis alone",
+        KERNEL, "<= _kth_best(scores, nbest)", "<= tl.max(scores, 0)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel completes hypotheses outside the beam",
+        KERNEL, "(its_word == end) & (rank < hypotheses)", "(its_word == end)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel goes one step beyond the largest length",
+        KERNEL, "(steps + 1 >= longest)", "(steps + 1 > longest)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel lets no hypothesis inherit its parent's ancestors",
+        KERNEL, "theirs = (sentence * hypotheses + new_parent)", "theirs = (hypothesis_at)",
+        (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel notes each hypothesis as its own parent",
+        KERNEL, "new_parent[:, None], origin)", "index[:, None], origin)", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel notes a wrong parent in the history",
+        KERNEL, "tl.store(parents_at + history_at, new_parent,",
+        "tl.store(parents_at + history_at, 0 * new_parent,", (DEVICE,),
+    ),
+    Mutant(
+        "the search kernel lets a sentence end too early",
+        KERNEL, "(word == end) & too_early", "(word == end) & (too_early & False)", (DEVICE,),
     ),
 ]  # fmt: skip
 

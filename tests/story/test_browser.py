@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import dragoman
+from dragoman.decode.translator import Translator
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.inspect import explain as explaining
+from dragoman.inspect.explain import explain
 from dragoman.inspect.page import page as attention_page
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.model.build import build_model
 from dragoman.serve.service import Service
-from tests.conftest import NUMBERS
+from tests.conftest import NUMBERS, small_config
 from tests.serving import running
 
 sync_api = pytest.importorskip(
@@ -93,6 +99,10 @@ def test_a_sentence_is_typed_translated_and_looked_into(open_page, address, tmp_
     page.locator(".word", has_text="two").first.hover()
     sync_api.expect(page.locator(".readout").first).to_contain_text("two looks at")
     picture(page, tmp_path, "attention")
+    page.get_by_role("tab", name="Step by step").click()
+    sync_api.expect(page.locator("#panel-scores .sum b")).to_have_text(re.compile(r"\d"))
+    assert page.locator(".chapter").count() == 12
+    picture(page, tmp_path, "step-by-step")
     page.get_by_role("button", name="Hide attention").click()
     sync_api.expect(page.locator("#viewer")).to_be_hidden()
     page.get_by_role("button", name="Clear").click()
@@ -227,3 +237,114 @@ def test_the_page_of_attend_opens_from_disk_and_stays_quick(open_page, trained, 
     sync_api.expect(page.locator("canvas:visible").first).to_be_visible()
     picture(page, tmp_path, "positions")
     assert asked == [file.as_uri()]
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_the_page_of_explain_computes_what_the_model_computes(
+    open_page, trained, tmp_path, monkeypatch, bits
+) -> None:
+    """Sums, norms, weighted values and temperatures are computed by the page's script."""
+    monkeypatch.setattr(explaining, "MOST_BYTES", 0 if bits == 8 else 10**9)
+    near = 0.03 if bits == 8 else 0.004  # of the largest number
+    translator = dragoman.load(trained, device="cpu")
+    explained = explain(translator, "eins zwei drei")
+    engine = translator.inspector
+    assert isinstance(engine, TorchEngine)
+    ids = explained["axes"]["target"]["ids"][:-1]
+    trace = engine.trace(explained["axes"]["source"]["ids"], ids)
+    file = tmp_path / "page.html"
+    file.write_text(explaining.page(explained), encoding="utf-8")
+    page, asked = open_page(file.as_uri())
+    page.evaluate("data = JSON.parse(document.getElementById('data').textContent)")
+
+    def same(script: str, expected) -> None:
+        shown = page.evaluate(f"Array.from({script})")
+        largest = float(expected.abs().max())
+        assert shown == pytest.approx(expected.tolist(), abs=near * largest), script
+
+    for part, (side, name) in enumerate(
+        [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross")]
+    ):
+        for layer, look in enumerate(trace.looks[side if name == "attention" else "cross"]):
+            stream = f"attentionStream(data, data.parts[{part}], {layer}, 1)"
+            around = trace.calls[f"{side}.{layer}.around_{name}"][0]
+            same(f"{stream}.x", around.given[0, 1])
+            same(f"{stream}.after", around.result[0, 1])
+            same(f"{stream}.inner", trace.calls[f"{side}.{layer}.{name}"][0].given[0, 1])
+            for head in range(look.y.shape[1]):
+                same(f"weightedSum(data.parts[{part}].layers[{layer}], {head}, 1)",
+                     look.y[0, head, 1])  # fmt: skip
+        for side_name, stack in (("source", "encoder"), ("target", "decoder")):
+            network = trace.calls[f"{stack}.0.around_feed_forward"][0]
+            same(f"feedForwardStream(data, '{side_name}', 0, 1).after", network.result[0, 1])
+    # a score as it is spelled out, and a probability at another temperature
+    page.evaluate("explanation.change({ part: 2, target: 1, layer: 1, head: 1, key: 0 })")
+    score = float(trace.looks["cross"][1].scores[0, 1, 1, 0])
+    page.locator("#panel-scores").scroll_into_view_if_needed()
+    sync_api.expect(page.locator("#panel-scores .sum b")).to_have_text(
+        f"{score:.2f}".replace("-", "−")
+    )
+    page.get_by_role("slider", name="Temperature").fill(
+        str(explaining.TEMPERATURES.index(0.5))
+    )  # fmt: skip
+    best = (trace.logits[0, 1] / 0.5).softmax(-1).max()
+    shown = page.locator(".logits tbody .bar span").first.inner_text()
+    assert float(shown.rstrip("%")) == pytest.approx(100 * float(best), abs=0.6)
+    assert asked == [file.as_uri()]
+
+
+def test_explain_by_keyboard_with_a_tour_of_twelve_steps(open_page, trained, tmp_path) -> None:
+    file = tmp_path / "page.html"
+    explained = explain(dragoman.load(trained, device="cpu"), "eins zwei drei")
+    file.write_text(explaining.page(explained), encoding="utf-8")
+    page, _ = open_page(file.as_uri(), viewport={"width": 375, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    chosen = page.locator(".control .piece[aria-pressed=true]")
+    before = chosen.inner_text()
+    page.keyboard.press("ArrowRight")
+    sync_api.expect(chosen).not_to_have_text(before)
+    page.keyboard.press("l")
+    sync_api.expect(page.locator(".stepper").first).to_contain_text("layer 2/2")
+    page.keyboard.press("Shift+H")
+    sync_api.expect(page.locator(".stepper").nth(1)).to_contain_text("head 2/2")
+    page.keyboard.press("a")
+    pressed = page.locator(".control .segmented [aria-pressed=true]")
+    sync_api.expect(pressed).to_have_text("Decoder")
+    page.keyboard.press("t")
+    sentences = set()
+    for step in range(12):
+        sync_api.expect(page.locator(".tour")).to_contain_text(f"Step {step + 1} of 12")
+        sentences.add(page.locator(".tour p").nth(1).inner_text())
+        page.keyboard.press("n")
+    sync_api.expect(page.locator(".tour")).to_be_hidden()
+    assert len(sentences) == 12
+    # whoever cannot see the pictures gets words for them
+    for picture_ in page.locator("canvas, svg[role=img]").all():
+        assert picture_.get_attribute("aria-label")
+    for control in page.locator("button, input").all():
+        name = control.evaluate("e => e.ariaLabel || e.labels?.[0]?.textContent || e.textContent")
+        assert name.strip(), control.evaluate("e => e.outerHTML")
+    assert page.locator(".formula[role=math] math").count() >= 12
+    height = page.locator(".formula math").first.bounding_box()["height"]
+    assert height > 10  # typeset, not a line of markup
+
+
+@pytest.mark.parametrize("architecture", ["decoder-only", "rnn-attention", "convs2s", "rnn"])
+def test_other_architectures_are_explained_without_complaints(
+    open_page, trained, tmp_path, architecture
+) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    codec = translator.codec
+    config = small_config(model__architecture=architecture)
+    model = build_model(config.model, codec.source, codec.target, codec.shared).eval()
+    engine = TorchEngine(model, codec.source, codec.target, torch.device("cpu"))
+    explained = explain(Translator(engine, codec, config), "eins zwei", "one two")
+    file = tmp_path / "page.html"
+    file.write_text(explaining.page(explained), encoding="utf-8")
+    page, _ = open_page(file.as_uri())
+    left_out = [panel for panel in explained["panels"] if panel["leftOut"]]
+    assert page.locator(".chapter.left-out").count() == len(left_out) > 0
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("a")
+    sync_api.expect(page.locator("#panel-next-word .logits tbody tr").first).to_be_attached()
+    picture(page, tmp_path, architecture)

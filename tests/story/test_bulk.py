@@ -121,6 +121,7 @@ def parts(output: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(
     cluster: Cluster, command, expected: str, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_killed_worker_changes_nothing(
     assert output.read_text() == expected
 
 
+@pytest.mark.slow
 def test_a_killed_driver_changes_nothing(command, expected: str, tmp_path: Path) -> None:
     output = tmp_path / "out.en"
     driver = subprocess.Popen(command(output), env=OURS, stderr=subprocess.DEVNULL)

@@ -3,12 +3,23 @@ wrong."""
 
 import gzip
 import json
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from dragoman.bulk.job import Worker
+from dragoman.bulk.run import progress
+from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.cli.translate import arriving
+from dragoman.config import replace
+from dragoman.errors import ConfigError
+from dragoman.presets import FINE_TUNING, PRESETS
+from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 
@@ -91,6 +102,90 @@ def test_lines_come_from_standard_input(trained) -> None:
     assert done.stdout == "one\ntwo three\n"
 
 
+def started(*arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_co_process_answers_each_line_when_it_comes(trained) -> None:
+    """Whoever writes a line and waits for its translation must not wait for the end."""
+    with started("translate", "--model", trained, "--device", "cpu") as process:
+        for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"{translation}\n"
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_lines_that_wait_are_translated_together() -> None:
+    windows = list(arriving([str(number) for number in range(5000)], most=2048))
+    assert [line for window in windows for line in window] == [str(n) for n in range(5000)]
+    assert max(map(len, windows)) == 2048
+
+    def broken():
+        yield "eins"
+        raise ConfigError("the file ends here")
+
+    windows = arriving(broken())
+    assert next(windows) == ["eins"]
+    with pytest.raises(ConfigError, match="ends here"):
+        next(windows)
+
+
+def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("eins\nzwei\ndrei\nvier\n")
+    out = tmp_path / "out.txt"
+    job = ["translate", "--input", source, "--output", out, "--model", trained, "--shard-lines", 1]
+    done = []
+    translate = Worker.translate
+
+    def counted(self: Worker, shard):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(shard.lines)
+        return translate(self, shard)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Worker, "translate", counted)
+        assert dragoman(*job).code == 130
+    assert not out.exists()
+    done.clear()
+    answer = dragoman(*job)
+    assert "shards done before: 2 of 4" in answer.err
+    assert out.read_text() == "one\ntwo\nthree\nfour\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(capsys, monkeypatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("dragoman.bulk.run.time.monotonic", lambda: now)
+    with progress(total=1000, done=100) as advance:
+        for _ in range(4):
+            now += 20.0
+            advance(100)
+    assert capsys.readouterr().err.splitlines() == [
+        "300 of 1,000 lines, 5 lines/s, 0:02:20 left",
+        "500 of 1,000 lines, 5 lines/s, 0:01:40 left",
+    ]
+
+
+def test_sigterm_leaves_nothing_half_written(trained, tmp_path) -> None:
+    output = ("--output", tmp_path / "out.txt")
+    with started("translate", "--model", trained, "--device", "cpu", *output) as process:
+        process.stdin.write("eins\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(tmp_path.glob("*.partial"))
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
     source, target = write_corpus(tmp_path, "test", toy_pairs(40, seed=9))
     perfect, poor = tmp_path / "perfect.en", tmp_path / "poor.en"
@@ -111,11 +206,54 @@ def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
     assert all(float(row[0]) < 0 < int(row[1]) for row in rows)
     assert "perplexity" in answer.err
     answer = dragoman("info", trained)
-    for words in ("de → en", "parameters", "validation BLEU", "flops", "2+2 layers"):
+    for words in ("de → en", "parameters", "signature of BLEU", "flops", "2+2 layers"):
         assert words in answer.out
     assert "dragoman: " in dragoman("info").out
-    assert "training.max_steps" in dragoman("info", "--settings").out
     assert dragoman("check", source, target).out.startswith("40 pairs")
+
+
+def test_a_card_is_a_table_and_counts_parameters_by_part(dragoman, trained) -> None:
+    facts = json.loads(dragoman("info", trained, "--json").out)
+    assert set(facts["scores"]["validation"]) == {"BLEU", "chrF2"}
+    shown = dragoman("info", trained).out
+    assert shown.count("nrefs:1") == 2  # a signature once, however many scores it signs
+    counts = [
+        int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*\d", facts["parameters"])
+    ]
+    assert counts[0] == sum(counts[1:])
+    for part in ("embeddings", "encoder", "decoder", "output"):
+        assert part in facts["parameters"]
+
+
+def test_a_card_and_the_plan_tell_what_is_not_default(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(60))
+    unusual = ["model.positions.kind=relative", "model.attention.heads_layout=multi-query"]
+    sets = [word for setting in unusual for word in ("--set", setting)]
+    run = tmp_path / "run"
+    answer = dragoman(
+        "train", *corpus, "--out", run, *QUICK_RUN, *sets, "--set", "training.max_steps=1"
+    )
+    card = dragoman("info", run).out
+    for words in ("positions.kind=relative", "attention.heads_layout=multi-query"):
+        assert words in answer.err
+        assert words in card
+
+
+def test_settings_are_listed_with_every_presets_value(dragoman) -> None:
+    table = dragoman("info", "--settings").out
+    assert "training.max_steps" in table
+    header = table.splitlines()[0].split()
+    assert header == ["setting", "default", *PRESETS, "meaning"]
+    rate = next(line.split() for line in table.splitlines() if "training.learning_rate" in line)
+    assert rate[1:4] == ["0.0005", "0.003", "0.001"]  # the default, tiny's, small's
+    assert "concat (vᵀ[q; k])" in " ".join(table.split())  # brackets are no markup
+    few = dragoman("info", "--settings", "attention").out
+    assert "model.attention.span" in few
+    assert "training.max_steps" not in few
+    assert "training.learning_rate" in dragoman("info", "--settings", "lr").out
+    tiny = dragoman("info", "--settings", "warmup", "--preset", "tiny").out
+    assert tiny.startswith("training.warmup_steps = 100  # ")
+    assert "no setting has 'nonsense'" in dragoman("info", "--settings", "nonsense").err
 
 
 def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tmp_path) -> None:
@@ -134,6 +272,31 @@ def test_a_model_is_tuned_further_with_its_vocabulary_kept(dragoman, trained, tm
     assert dragoman("translate", "eins neun", "--model", tmp_path / "tuned").out == "one nine\n"
 
 
+def test_fine_tuning_keeps_search_and_licence_and_says_what_it_does_not_use(
+    dragoman, trained, tmp_path
+) -> None:
+    parent = tmp_path / "parent"
+    bundle = read_bundle(trained)
+    config = replace(bundle.config, {"decoding.by_sentence": True, "decoding.beam": 7})
+    card = bundle.card | {"licence": "CC BY 2.0", "attribution": "those who wrote it"}
+    write_bundle(parent, Bundle(config, bundle.codec, bundle.weights, card))
+    corpus = write_corpus(tmp_path, "new", toy_pairs(200, seed=5))
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "tuned", "--init", parent, "--preset", "tiny",
+        "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.size=300",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "of preset tiny, the settings of training alone are used" in answer.err
+    assert "text.size has no effect" in answer.err
+    tuned = read_bundle(tmp_path / "tuned")
+    assert tuned.config.decoding == config.decoding
+    assert tuned.config.training.learning_rate == FINE_TUNING["training.learning_rate"]
+    assert tuned.config.training.warmup_steps == FINE_TUNING["training.warmup_steps"]
+    assert tuned.card["licence"] == "CC BY 2.0"
+    assert tuned.card["attribution"] == "those who wrote it"
+    assert tuned.card["fine_tuned_from"] == "parent"
+
+
 def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(12))
     answer = dragoman(
@@ -144,9 +307,13 @@ def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
 
 
 def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) -> None:
+    """Longer than training takes, and than the model reads at once."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
-    valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 700, "one " * 700)])
-    answer = dragoman("train", *corpus, "--out", tmp_path / "run", "--valid", *valid, *QUICK_RUN)
+    valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 90, "one " * 90)])
+    short = ["--set", "data.max_length=40", "--set", "decoding.max_source_length=40"]
+    answer = dragoman(
+        "train", *corpus, "--out", tmp_path / "run", "--valid", *valid, *QUICK_RUN, *short
+    )
     assert answer.code == 0, answer.err
 
 
@@ -226,7 +393,7 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
         "sides of different length": (["train", good[0], short, *out], "has 60 lines"),
         "invalid UTF-8": (["train", broken, good[1], *out], "is not UTF-8: byte"),
         "no such file": (["train", tmp_path / "nope.de", good[1], *out], "no such file"),
-        "empty corpus": (["train", empty, empty, *out], "no pair to train on"),
+        "empty corpus": (["train", empty, empty, *out], "no pairs to train on"),
         "nothing to train on": (["train", *out], "nothing to train on"),
         "folder with other things": (
             ["train", *good, "--out", tmp_path / "taken"],
@@ -249,7 +416,6 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             ["translate", "x", "--model", "m", "--device", "tpu"],
             "no such model folder",
         ),
-        "nothing to evaluate": (["evaluate", good[0], good[1]], "nothing to evaluate"),
         "reference of another length": (
             ["evaluate", good[0], short, "--hyp", good[1]],
             "line by line",
@@ -261,7 +427,7 @@ MISTAKES = [
     "sides of different "
     "length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
-    "vocabulary too small", "no such model", "not a model", "unknown device", "nothing to evaluate",
+    "vocabulary too small", "no such model", "not a model", "unknown device",
     "reference of another length",
 ]  # fmt: skip
 
@@ -290,7 +456,7 @@ def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_
         "training.max_steps=2",
     ]
     assert dragoman(*command, "--resume").code == 0  # nothing to resume: from the beginning
-    assert "already holds a run" in dragoman(*command).err
+    assert "already contains a run" in dragoman(*command).err
     other = dragoman(*command, "--resume", "--set", "model.dropout=0.5")
     assert other.code == 1
     assert "was started with model.dropout=0.1, not 0.5" in other.err
@@ -371,7 +537,91 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
     )
     assert (other.code, "was prepared with text.size=400" in other.err) == (1, True)
     assert (
-        "holds no prepared data"
+        "contains no prepared data"
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
     )
-    assert "is there already" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
+    assert "already exists" in dragoman("prepare", *corpus, "--out", tmp_path / "data").err
+
+
+def test_tokenize_shows_what_the_model_reads(dragoman, trained) -> None:
+    codec = read_bundle(trained).codec
+    pieces = dragoman("tokenize", "eins zwei", "--model", trained).out.split()
+    assert pieces[-1] == "</s>"
+    assert "".join(pieces[:-1]).replace("▁", " ").strip() == "eins zwei"
+    shown = json.loads(dragoman("tokenize", "eins zwei", "--model", trained, "--json").out)
+    assert shown["ids"] == codec.encode_source(["eins zwei"])[0]
+    numbers = dragoman("tokenize", "one", "--model", trained, "--target", "--ids").out
+    assert [int(number) for number in numbers.split()] == codec.encode_target(["one"])[0]
+    assert dragoman("tokenize", "Hallo", "--to", "fr").out.startswith(">>fr<< ")
+
+
+def test_prepared_data_keeps_its_validation_set(dragoman, tmp_path) -> None:
+    corpus = write_corpus(tmp_path, "t", toy_pairs(100))
+    valid = write_corpus(tmp_path, "v", toy_pairs(7, seed=3))
+    data = tmp_path / "data"
+    answer = dragoman("prepare", *corpus, "--valid", *valid, "--out", data, "--preset", "tiny")
+    assert answer.code == 0, answer.err
+    assert "100 pairs" in answer.out  # none of them was held out
+    answer = dragoman("train", "--prepared", data, "--out", tmp_path / "run", *QUICK_RUN[:4],
+                      "--set", "training.max_steps=1")  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "7 pairs for validation" in answer.err
+
+
+def test_evaluate_takes_the_packages_model_where_none_is_named(dragoman, tmp_path) -> None:
+    source, target = write_corpus(tmp_path, "s", [("Guten Morgen.", "Good morning.")])
+    answer = dragoman("evaluate", source, target, "--to", "en")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("tatoeba  BLEU")
+
+
+def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_path) -> None:
+    source, target = write_corpus(tmp_path, "t", [*toy_pairs(100), ("leer", "")])
+    config = tmp_path / "both.toml"
+    config.write_text(
+        f'''[[data.corpora]]
+        source = "{source}"
+        target = "{target}"
+        [[data.corpora]]
+        source = "{target}"
+        target = "{source}"
+        '''
+    )
+    answer = dragoman(
+        "prepare", "--config", config, "--out", tmp_path / "data", "--set", "text.size=300"
+    )
+    assert answer.code == 0, answer.err
+    assert answer.err.count("1 pairs with an empty side") == 1
+
+
+def test_check_fails_where_training_would_be_pointless(dragoman, tmp_path) -> None:
+    pairs = list(read_pairs("examples/tatoeba.de.gz", "examples/tatoeba.en.gz"))[:2000]
+    texts = [(pair.source, pair.target) for pair in pairs]
+    good = write_corpus(tmp_path, "good", texts)
+    answer = dragoman("check", *good)
+    assert answer.code == 0, answer.out
+    shifted = [(texts[i][0], texts[i + (i >= 500)][1]) for i in range(len(texts) - 1)]
+    answer = dragoman("check", *write_corpus(tmp_path, "shifted", shifted))
+    assert answer.code == 1
+    assert "the sides are shifted" in answer.out
+    assert answer.err.count("\n") == 1
+    answer = dragoman("check", *good, "--from", "fr", "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out)["alarms"][0]["trouble"].endswith("seems to be 'de'")
+    empty = write_corpus(tmp_path, "empty", [*texts[:50], *[("leer", "")] * 60])
+    assert dragoman("check", *empty).code == 1
+    flawed = write_corpus(tmp_path, "flawed", [*texts[:50], ("leer", "")])
+    assert dragoman("check", *flawed).code == 0
+    assert dragoman("check", *flawed, "--strict").code == 1
+
+
+def test_training_says_when_a_language_is_another_than_named(dragoman, tmp_path) -> None:
+    pairs = list(read_pairs("examples/tatoeba.de.gz", "examples/tatoeba.en.gz"))[:400]
+    files = write_corpus(tmp_path, "t", [(pair.source, pair.target) for pair in pairs])
+    answer = dragoman(
+        "prepare", *files, "--from", "fr", "--to", "es", "--out", tmp_path / "data",
+        "--preset", "tiny", "--set", "text.size=500",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "the source is said to be 'fr', and seems to be 'de'" in answer.err
+    assert "the target is said to be 'es', and seems to be 'en'" in answer.err

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.compare.claims import CLAIMS
+from dragoman.compare.compare import CLAIMS
 from dragoman.compare.systems import ARCHITECTURES
 
 

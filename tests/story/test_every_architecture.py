@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import Corpus
-from dragoman.decode.translator import load
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import ARCHITECTURES
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
@@ -50,7 +50,7 @@ def test_a_bundle_holds_the_whole_model(
     pairs = toy_pairs(20, seed=3)
     sides = [source for source, _ in pairs], [target for _, target in pairs]
     first, again = (
-        load(folder, device="cpu").score(*sides)
+        InspectableTranslator.load(folder, device="cpu").score(*sides)
         for folder in (runs[architecture], tmp_path / "again")
     )
     np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 import dragoman
-from dragoman.bundle import BUNDLED, PRETRAINED, read_bundle
+from dragoman.bundle import PRETRAINED, bundled_models, read_bundle
 from dragoman.decode.translator import Request, Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.detect import detect
@@ -75,7 +75,10 @@ def english(translator: Translator) -> Callable[[str], str]:
 
 def test_nobody_has_to_name_a_model(dragoman) -> None:
     assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "en").out
-    assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--model", BUNDLED).out
+    assert (
+        "station"
+        in dragoman("translate", "Wo ist der Bahnhof?", "--model", bundled_models()[0]).out
+    )
     assert (
         "does not translate into 'fi'"
         in dragoman("translate", "Wo ist der Bahnhof?", "--to", "fi").err
@@ -116,7 +119,8 @@ def test_it_is_as_good_as_it_says(translator: Translator) -> None:
 def test_its_card_tells_where_it_comes_from(dragoman) -> None:
     shown = dragoman("info").out
     for source, target in permutations(LANGUAGES, 2):
-        assert re.search(rf"{source}→{target} chrF2: \d+\.\d+ \(.*version", shown)
+        assert re.search(rf"{source}→{target} +(\d+\.\d+)? +\d+\.\d+\n", shown)
+    assert re.search(r"signature of chrF2: .*version", shown)
     for fact in (
         "tatoeba.org",
         "licence: ",
@@ -128,8 +132,8 @@ def test_its_card_tells_where_it_comes_from(dragoman) -> None:
 
 
 def test_it_is_small_and_in_eight_bits() -> None:
-    assert sum(path.stat().st_size for path in (PRETRAINED / BUNDLED).iterdir()) < 30e6
-    bundle = read_bundle(BUNDLED)
+    assert sum(path.stat().st_size for path in (PRETRAINED / bundled_models()[0]).iterdir()) < 30e6
+    bundle = read_bundle(bundled_models()[0])
     in_int8 = sum(array.nbytes for array in bundle.weights.values() if array.itemsize == 1)
     assert in_int8 > 0.97 * sum(array.nbytes for array in bundle.weights.values())
 
@@ -205,3 +209,16 @@ def test_five_hundred_words_without_a_full_stop_are_translated_to_the_end(englis
     assert 250 < len(said.split()) < 1000
     kept = {n for n in range(100, 201) if str(n) in said}
     assert len(kept) > 90
+
+
+def test_text_that_is_not_to_be_translated_comes_back_with_a_note(dragoman) -> None:
+    texts = ["Где находится вокзал?", "Where is the station, please?", "Wo ist der Bahnhof?"]
+    answer = dragoman("translate", *texts, "--to", "EN")
+    assert answer.out.splitlines()[:2] == texts[:2]
+    assert "station" in answer.out.splitlines()[2]
+    assert "line 1: this text seems to be in 'ru'" in answer.err
+    assert "line 2: this text is in 'en' already" in answer.err
+    assert answer.err.count("\n") == 2
+    answer = dragoman("translate", texts[0], "--from", "de", "--to", "en")  # somebody knows better
+    assert answer.err == ""
+    assert "estação" in dragoman("translate", texts[1], "--from", "en_US", "--to", "pt-BR").out

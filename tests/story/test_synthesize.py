@@ -26,7 +26,7 @@ def test_a_model_is_trained_on_what_another_one_made(
         "synthesize", "--model", trained, "--input", text, "--output", made, "--device", "cpu"
     )
     assert answer.code == 0, answer.err
-    assert f"60 pairs in {made}; 2 lines left out" in " ".join(answer.err.split())
+    assert f"60 pairs in {made}; skipped 2 lines" in " ".join(answer.err.split())
     assert [target for _, target in rows(made)] == real
     right = [
         source == f"<BT> {' '.join(NUMBERS[word] for word in target.split())}"

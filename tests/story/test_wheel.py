@@ -49,6 +49,7 @@ def run(program: Path, *arguments: object, cwd: Path) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
     assert run(installed / "dragoman", "--version", cwd=tmp_path).stdout.startswith("dragoman ")
     assert "torch: not installed" in run(installed / "dragoman", "info", cwd=tmp_path).stdout
@@ -59,6 +60,7 @@ def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
     assert "chrF2 100.00" in scored.stdout
 
 
+@pytest.mark.slow
 def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path) -> None:
     for arguments in (
         ["translate", "x", "--model", trained, "--engine", "torch"],
@@ -71,6 +73,7 @@ def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_wheel_brings_its_pages_and_says_what_serving_needs(
     installed: Path, tmp_path: Path, trained: Path
 ) -> None:
@@ -92,11 +95,14 @@ def test_the_wheel_brings_its_pages_and_says_what_serving_needs(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_it_translates_without_torch_and_soon(
     installed: Path, tmp_path: Path, trained: Path
 ) -> None:
-    """A bundle needs the plain wheel alone, converted or not; the limits are generous:
-    benchmarks/cpu.py times it."""
+    """A bundle needs the plain wheel alone, converted or not.
+
+    The limits are of CPU time, and generous: benchmarks/cpu.py measures it.
+    """
     done = run(installed / "dragoman", "translate", "eins zwei", "--model", trained, cwd=tmp_path)
     assert done.stdout == "one two\n", done.stderr
     write_bundle(tmp_path / "int8", to_onnx(read_bundle(trained), int8=True))
@@ -116,11 +122,11 @@ def test_it_translates_without_torch_and_soon(
 
 TIMES = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 import dragoman
-imported = time.perf_counter()
+imported = time.process_time()
 dragoman.load(sys.argv[1])("eins zwei")
-print(imported - start, time.perf_counter() - imported)
+print(imported - start, time.process_time() - imported)
 assert "torch" not in sys.modules
 """
 

@@ -305,7 +305,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a card has scores of text": (json_entries("card.json", scores=[{"name": 1}]), "card.json"),
     "a card scores words": (
         json_entries("card.json", scores=[{"name": "a", "signature": "b", "value": "1.0"}]),
-        "a score is no number",
+        "a score is not a number",
     ),
     "a card names numbers": (json_entries("card.json", **{"from": [1]}), "card.json"),
     "a card with half a character": (

@@ -139,10 +139,10 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "settings in a list": (contents("config.json", b"[1]"), "cannot be read"),
     "nested search settings": (contents("generation_config.json", DEEP), "nested too deeply"),
     "a nested vocabulary": (contents("vocab.json", DEEP), "nested too deeply"),
-    "a vocabulary beyond its end": (entries("vocab.json", more=10**12), "a number that is none"),
+    "a vocabulary beyond its end": (entries("vocab.json", more=10**12), "a number outside 0"),
     "a vocabulary without numbers": (
         entries("vocab.json", more="hunter2"),
-        "a number that is none",
+        "a number outside 0",
     ),
     "a vocabulary without an end": (contents("vocab.json", b"{}"), "no piece"),
     "a language that speaks to the terminal": (
@@ -189,8 +189,8 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "not sinusoidal",
     ),
     "a pickle that runs code": (that_runs_code, "cannot be read"),
-    "a pickle of numbers without an end": (pickled(huge_by_strides), "larger than what is stored"),
-    "a pickle of one number": (pickled(one_number_for_all), "larger than what is stored"),
+    "a pickle of numbers without an end": (pickled(huge_by_strides), "larger than its stored data"),
+    "a pickle of one number": (pickled(one_number_for_all), "larger than its stored data"),
     "a compressed pickle": (pickled(lambda tensors: None, packed=True), "compressed"),
 }
 

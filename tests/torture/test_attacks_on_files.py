@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import PRETRAINED
+from dragoman.bundle import PRETRAINED, bundled_models
 from dragoman.cli.translate import Shown
 from dragoman.config import DecodingConfig, make_config, parse_set
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import Request, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.errors import ConfigError
 from dragoman.inspect.figure import Box, Figure, Label, to_svg
 from dragoman.settings import environment_number
@@ -37,7 +37,7 @@ def one_line(text: str) -> bool:
 def model(tmp_path) -> Path:
     """A model of one's own; its card can be forged."""
     folder = tmp_path / "model"
-    shutil.copytree(PRETRAINED / "tatoeba", folder)
+    shutil.copytree(PRETRAINED / bundled_models()[0], folder)
     return folder
 
 
@@ -133,7 +133,8 @@ def test_an_environment_variable_that_is_no_number_is_one_clear_line(
 ) -> None:
     (tmp_path / "a.de").write_text("Ja.\n")
     monkeypatch.setenv("DRAGOMAN_LONGEST_LINE", value)
-    said = dragoman("check", tmp_path / "a.de", tmp_path / "a.de")
+    (tmp_path / "a.en").write_text("Yes.\n")
+    said = dragoman("check", tmp_path / "a.de", tmp_path / "a.en")
     if not value:  # as if it were not set
         assert said.code == 0
         return
@@ -186,7 +187,7 @@ def test_settings_nested_or_long_without_end_are_one_clear_line(tmp_path, dragom
 def test_more_translations_than_a_beam_may_have_are_refused(dragoman, number) -> None:
     assert dragoman("translate", "a", "--to", "en", "--nbest", number).code == 2
     assert dragoman("translate", "a", "--to", "en", "--beam", number).code == 2
-    translator = load("")
+    translator = Translator.load("")
     for request in (
         Request(to="en", nbest=number),
         Request(to="en", nbest=number, sampling=Sampling()),

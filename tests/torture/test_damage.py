@@ -89,7 +89,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk, tmp_path) -> None:
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk, dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(200))
     command = [
         sys.executable,
@@ -121,30 +121,25 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk, tmp_path) -
     moved = [
         str(tmp_path / "moved") if part == str(small_disk / "run") else part for part in command
     ]
-    resumed = subprocess.run([*moved, "--resume"], capture_output=True, text=True, check=False)
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = dragoman(*moved[3:], "--resume")
+    assert resumed.code == 0, resumed.err
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path, trained) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "dragoman",
-        "translate",
-        "eins",
-        "--model",
-        str(trained),
-        "--device",
-        "cpu",
-    ]
-    for output in ("/proc/nothing/out.txt", "/dev/full"):
-        redirect = ["--output", output] if output.startswith("/proc") else []
-        with open(output if not redirect else os.devnull, "w") as file:
-            done = subprocess.run(
-                [*command, *redirect], stdout=file, stderr=subprocess.PIPE, text=True, check=False
-            )
-        assert done.returncode == 1
-        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+def test_a_folder_that_cannot_be_written_is_one_clear_line(dragoman, trained) -> None:
+    command = ["translate", "eins", "--model", str(trained), "--device", "cpu"]
+    answer = dragoman(*command, "--output", "/proc/nothing/out.txt")
+    assert answer.code == 1
+    assert len(answer.err.strip().splitlines()) == 1, answer.err
+    with open("/dev/full", "w") as file:  # a process of its own, whose standard output this is
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *command],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
 def test_a_read_only_folder_is_one_clear_line_and_a_run_there_stays_whole(

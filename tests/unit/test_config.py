@@ -1,6 +1,7 @@
 import tomllib
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,12 +12,14 @@ from dragoman.config import (
     DataConfig,
     describe_settings,
     flatten,
+    from_saved,
     from_tree,
     make_config,
     parse_set,
+    replace,
     write_toml,
 )
-from dragoman.decode.penalties import LENGTH_PENALTIES
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.distances import DISTANCES
@@ -28,6 +31,7 @@ from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
 from dragoman.presets import PRESETS
+from dragoman.settings import aliases_of
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
@@ -116,14 +120,14 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
     [
         (
             {"model.positions.kind": "rotary", "model.width": 36, "model.heads": 4},
-            "pairs of features, and a head has 9",
+            "pairs of features, but a head has 9",
         ),
         ({"model.positions.kind": "rotary", "model.positions.join": "concat"}, "no vector to join"),
         (
             {"model.positions.kind": "relative", "model.positions.every_layer": True},
             "acts in every layer anyway",
         ),
-        ({"model.positions.kind": "none", "model.positions.every_layer": True}, "tells nothing"),
+        ({"model.positions.kind": "none", "model.positions.every_layer": True}, "adds nothing"),
         ({"model.positions.kind": "index"}, "set model.positions.join=concat"),
         (
             {"model.attention.memory": "same-layer", "model.encoder_layers": 3},
@@ -131,11 +135,11 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         ),
         (
             {"model.attention.projections": False, "model.attention.heads_layout": "wide"},
-            "shape of projections",
+            "describes projections",
         ),
         (
-            {"model.attention.projections": False, "model.attention.heads_layout": "shared"},
-            "shape of projections",
+            {"model.attention.projections": False, "model.attention.heads_layout": "multi-query"},
+            "describes projections",
         ),
         ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
     ],
@@ -160,5 +164,53 @@ def test_later_sources_of_settings_win(tmp_path) -> None:
 @pytest.mark.parametrize(("preset", "millions"), [("base", 65), ("big", 213)])
 def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: int) -> None:
     pieces = vocabulary(37_000)
-    count = parameter_count(build_model(make_config(preset).model, pieces, pieces, shared=True))
+    with torch.device("meta"):  # shapes are enough
+        model = build_model(make_config(preset).model, pieces, pieces, shared=True)
+    count = parameter_count(model)
     assert count / 1e6 == pytest.approx(millions, rel=0.035)
+
+
+def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
+    """A table used to wipe the preset's whole section: tiny with 45 million parameters."""
+    nested = make_config("tiny", settings={"model": {"norm": "post"}})
+    assert nested == make_config("tiny", settings={"model.norm": "post"})
+    assert nested.model.width == make_config("tiny").model.width
+    deep = make_config("tiny", settings={"model": {"positions": {"kind": "rotary"}}})
+    assert deep == make_config("tiny", settings={"model.positions": {"kind": "rotary"}})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "meant"),
+    [
+        ("model.positions.kind", "rope", "rotary"),
+        ("model.attention.heads_layout", "mqa", "multi-query"),
+        ("model.attention.similarity", "mqa", "model.attention.heads_layout=multi-query"),
+        ("model.mqa", True, "model.attention.heads_layout=multi-query"),
+        ("training.lr", 1e-3, "training.learning_rate"),
+        ("model.d_model", 512, "model.width"),
+        ("label_smoothing", 0.1, "training.label_smoothing"),
+        ("training.optimiser", "adamw", "adam"),
+        ("beam_size", 5, "decoding.beam"),
+    ],
+)
+def test_the_fields_own_names_lead_to_ours(setting: str, value: object, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {meant}[?]"):
+        make_config("tiny", settings={setting: value})
+
+
+def test_an_alias_is_no_name_of_ours() -> None:
+    """Otherwise the hint would lead away from what was written right."""
+    ours = {name.rsplit(".", 1)[-1] for name, _, _ in describe_settings()}
+    assert not ours & aliases_of(Config).keys()
+
+
+def test_a_value_that_was_renamed_is_refused_by_its_new_name_but_read_from_what_was_saved() -> None:
+    old = {"model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4}}
+    with pytest.raises(ConfigError, match="heads_layout=shared is called multi-query now"):
+        from_tree(old)
+    assert from_saved(old) == replace(
+        Config(),
+        {"model.attention.heads_layout": "multi-query", "model.width": 64, "model.heads": 4},
+    )
+    with pytest.raises(ConfigError, match=r"model\.attention is 3"):
+        from_saved({"model": {"attention": 3}})

@@ -75,7 +75,7 @@ def test_weights_in_float_and_in_int8_fit() -> None:
             dict(
                 zip((TABLE, TABLE + ".scales"), quantise({"m": GOOD[TABLE]}).values(), strict=True)
             ),
-            "matrices alone",
+            "only for matrices",
         ),
     ],
 )

@@ -6,7 +6,8 @@ neighbours. There are two ways to do it, by one operator that does it all (with 
 a row) or by parts around the integer kernel (with one scale for a row). With few rows the number of
 nodes counts, with many the arithmetic: the encoder works by parts, a step does so with its large
 matrices. Choosing by the number of rows would be faster still, but the two ways round differently,
-and a translation would depend on how many others are under way.
+and a translation would depend on how many others are under way. Where the weights are signed, on
+x86 (`kernels.py`), products by parts are so much faster that every product is made so.
 """
 
 import math
@@ -15,24 +16,31 @@ import numpy as np
 
 from dragoman.config import ModelConfig
 from dragoman.engine.onnx.graph import Graph, Rows, Weights
-from dragoman.engine.onnx.protobuf import FLOAT, UINT8
 from dragoman.errors import ConversionError
 from dragoman.int8 import SCALES, ZERO
 
 EPSILON = 1e-5  # of torch.nn.LayerNorm
 LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
+TINY = 1e-20  # the least number that a row is divided by, and that can still be divided by
 
 
 class Blocks(Graph):
     def __init__(self, config: ModelConfig, weights: Weights, by_parts: bool):
         super().__init__(weights)
-        self.config, self.by_parts = config, by_parts
+        self.config = config
+        self.signed = any(array.dtype == np.int8 for array in weights.values())
+        self.by_parts = by_parts or self.signed
+        self.relu_between_bytes = self.signed and config.activation == "relu"
         self._of_each_row: dict[np.generic, str] = {}
-        if by_parts:
-            self._of_each_row[np.uint8(ZERO)] = self.input("zeros", UINT8, ["rows"])
+        self._bytes: dict[str, tuple[str, str]] = {}
 
     def linear(
-        self, x: str, matrix: str, bias: str = "", rows: Rows | None = None, by_parts: bool = False
+        self,
+        x: str,
+        matrix: str,
+        bias: str = "",
+        rows: Rows | None = None,
+        by_parts: bool = False,
     ) -> str:
         """x Wᵀ + b, of W and b only some rows where these are named."""
         added = self.weight(bias, rows) if bias else ""
@@ -40,8 +48,21 @@ class Blocks(Graph):
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
         if not (by_parts or self.by_parts):
             return self._quantised_in_one(x, matrix, added, rows)
-        y = self._quantised_by_parts(x, matrix, rows)
-        return str(self.op("Add", y, added)) if added else y
+        y = self.op("Mul", *self._quantised_by_parts(x, matrix, rows))
+        return str(self.op("Add", y, added)) if added else str(y)
+
+    def out_of_attention(self, x: str, name: str) -> str:
+        """The last product of an attention whose values were given without their bias.
+
+        The weights of an attention add up to 1, so a bias b of its values comes out as W b: that is
+        added to the bias of the output, once, instead of b to every value.
+        """
+        matrix = f"{name}.project.to_out.weight"
+        width = self.config.width
+        values = self.weights[f"{name}.project.to_qkv.bias"][2 * width :]
+        passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
+        bias = self.weights[f"{name}.project.to_out.bias"] + passed
+        return str(self.op("Add", self.linear(x, matrix), self.constant(bias)))
 
     def layer(self, x: str, name: str, rows: Rows | None = None, by_parts: bool = False) -> str:
         return self.linear(x, f"{name}.weight", f"{name}.bias", rows, by_parts)
@@ -78,36 +99,53 @@ class Blocks(Graph):
             )
         )
 
-    def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> str:
+    def _quantised_by_parts(self, x: str, matrix: str, rows: Rows | None) -> tuple[str, str]:
         weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
-        return str(self.op("Mul", *self.product(x, weight, self.weight(matrix + SCALES, rows))))
+        return self.product(x, weight, self.weight(matrix + SCALES, rows))
 
-    def product(self, x: str, columns: str, scales: str) -> tuple[str, str]:
+    def product(self, x: str, columns: str, scales: str, positive: bool = False) -> tuple[str, str]:
         """x in int8 with columns of bytes, and what each row is to be multiplied with. (R, N), (R,
         1)"""
-        largest = self.op("ReduceMax", self.op("Abs", x), self.constant([1]), keepdims=0)
-        steps = self.op("Mul", largest, self.constant(1 / 127))  # (R,)
-        bytes_ = self.op("QuantizeLinear", x, steps, self.of_each_row(x, np.uint8(ZERO)), axis=0)
-        zero = self.constant(np.array(ZERO, dtype=np.uint8))
+        if x not in self._bytes:
+            self._bytes[x] = self._quantise(x, positive)
+        bytes_, steps = self._bytes[x]
         y = self.microsoft(
-            "MatMulIntegerToFloat", bytes_, columns, self.constant(1.0), scales, zero, zero
+            "MatMulIntegerToFloat",
+            bytes_,
+            columns,
+            self.constant(1.0),
+            scales,
+            self.constant(np.array(0 if positive else ZERO, dtype=np.uint8)),
+            self.constant(np.array(0, np.int8) if self.signed else np.array(ZERO, np.uint8)),
         )
         return y, self.op("Unsqueeze", steps, self.constant([1]))
+
+    def _quantise(self, x: str, positive: bool) -> tuple[str, str]:
+        """x in bytes, and the number that a byte counts in each row. (R, K), (R,)"""
+        size = x if positive else self.op("Abs", x)
+        largest = self.op("ReduceMax", size, self.constant([1]), keepdims=0)
+        if self.relu_between_bytes:
+            # a row with nothing above zero must not be divided by its largest number
+            largest = self.op("Max", largest, self.constant(TINY))
+        steps = self.op("Mul", largest, self.constant(1 / (255 if positive else 127)))  # (R,)
+        zeros = self.of_each_row(x, np.uint8(0 if positive else ZERO))
+        return self.op("QuantizeLinear", x, steps, zeros, axis=0), steps
 
     def embed(self, ids: str, positions: str, words: str) -> str:
         """√D E[x] + position."""
         found = self.op("Gather", self.weight(words), ids, axis=0)
+        root = self.constant(math.sqrt(self.config.width))
         if words + SCALES in self.weights:
-            scales = self.op("Gather", self.weight(words + SCALES), ids, axis=0)
-            centred = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(float(ZERO)))
-            found = self.op("Mul", centred, self.op("Unsqueeze", scales, self.constant([1])))
-        return str(
-            self.op(
-                "Add", self.op("Mul", found, self.constant(math.sqrt(self.config.width))), positions
-            )
-        )
+            scales = self.op("Mul", self.op("Gather", self.weight(words + SCALES), ids), root)
+            zeros = "" if self.signed else self.of_each_row(ids, np.uint8(ZERO))
+            found = self.op("DequantizeLinear", found, scales, zeros, axis=0)
+        else:
+            found = self.op("Mul", found, root)
+        return str(self.op("Add", found, positions))
 
     def feed_forward(self, x: str, name: str) -> str:
+        if self.relu_between_bytes:
+            return self._relu_between_bytes(x, name)
         inner = self.layer(x, f"{name}.inner", by_parts=True)
         activated = {
             "relu": lambda: self.op("Relu", inner),
@@ -116,16 +154,32 @@ class Blocks(Graph):
         }[self.config.activation]()
         return self.layer(activated, f"{name}.outer", by_parts=True)
 
+    def _relu_between_bytes(self, x: str, name: str) -> str:
+        """A feed-forward network without a pass for ReLU.
+
+        relu(s y + b) = s relu(y + b/s): the row's scale s is left for the end. Bytes that begin at
+        0 have none for what is negative, so quantising is ReLU.
+        """
+        y, steps = self._quantised_by_parts(x, f"{name}.inner.weight", None)
+        bias = self.op("Unsqueeze", self.weight(f"{name}.inner.bias"), self.constant([0]))
+        inner = self.op("Gemm", self.op("Reciprocal", steps), bias, y)  # y + (1/s) b
+        outer = f"{name}.outer.weight"
+        columns = self.op("Transpose", self.weight(outer), perm=[1, 0])
+        z, more = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
+        y = self.op("Mul", z, self.op("Mul", steps, more))
+        return str(self.op("Add", y, self.weight(f"{name}.outer.bias")))
+
     def norm(self, x: str, name: str) -> str:
-        """Layer normalisation, by an operator that has rows for its channels and is far faster than
-        its own."""
+        """Layer normalisation"""
+        gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        if self.signed:
+            return str(self.op("LayerNormalization", x, gain, bias, epsilon=EPSILON))
+        # by an operator that has rows for its channels and is far faster than its own on Arm
         channels = self.op("Unsqueeze", x, self.constant([0]))  # (1, R, D)
         one, zero = (self.of_each_row(x, np.float32(value)) for value in (1, 0))
         normal = self.op("InstanceNormalization", channels, one, zero, epsilon=EPSILON)
-        scaled = self.op(
-            "Mul", self.op("Squeeze", normal, self.constant([0])), self.weight(f"{name}.weight")
-        )
-        return str(self.op("Add", scaled, self.weight(f"{name}.bias")))
+        scaled = self.op("Mul", self.op("Squeeze", normal, self.constant([0])), gain)
+        return str(self.op("Add", scaled, bias))
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
         """x + y and its norm."""
@@ -156,7 +210,7 @@ def _block_size(columns: int) -> int:
     """
     if columns % SMALLEST_BLOCK:
         raise ConversionError(
-            f"int8 takes widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
-            f"leave out --int8."
+            f"int8 needs widths that are multiples of {SMALLEST_BLOCK}, this model has {columns}: "
+            "leave out --int8."
         )
     return min(LARGEST_BLOCK, columns & -columns)

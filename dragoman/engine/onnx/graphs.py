@@ -16,8 +16,8 @@ from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
 from dragoman.engine.onnx.blocks import Blocks, Stream
-from dragoman.engine.onnx.graph import Weights
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
+from dragoman.engine.onnx.graph import Graph, Weights
+from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
@@ -50,17 +50,29 @@ def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
     tokens = g.input("tokens", INT64, ["B", "S"])
     # 0 at words, a large negative number at padding
     mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])
-    thrice = g.op("Mul", tokens, g.constant([3]))
-    # its query, key and value among 3N
-    thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]
+
+    def padded_qkv(x: str, name: str) -> list[str]:
+        """Queries, keys and values. (B, S, D) each"""
+        layer = f"{name}.project.to_qkv"
+        if g.signed:
+            # Three products that stay in the cache beat one. The bias of a key adds the same to
+            # all scores of a query, which softmax does not see.
+            qkv = [
+                g.linear(x, f"{layer}.weight", bias, (i * width, (i + 1) * width))
+                for i, bias in enumerate([f"{layer}.bias", "", ""])
+            ]
+            return [g.op("Gather", part, tokens, axis=0) for part in qkv]
+        packed = g.op("Reshape", g.layer(x, layer), g.constant([-1, width]))  # (3N, D)
+        thrice = g.op("Mul", tokens, g.constant([3]))
+        thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]
+        return [g.op("Gather", packed, third, axis=0) for third in thirds]
 
     def to_itself(x: str, name: str) -> str:
-        # (3N, D)
-        packed = g.op("Reshape", g.layer(x, f"{name}.project.to_qkv"), g.constant([-1, width]))
-        qkv = [g.op("Gather", packed, third, axis=0) for third in thirds]  # (B, S, D) each
-        y = g.op("Attention", *qkv, mask, q_num_heads=heads, kv_num_heads=heads)
+        y = g.op("Attention", *padded_qkv(x, name), mask, q_num_heads=heads, kv_num_heads=heads)
         # (N, D)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)
+        if g.signed:
+            return g.out_of_attention(packed, name)
         return g.layer(packed, f"{name}.project.to_out")
 
     x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
@@ -71,8 +83,10 @@ def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
     root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
     for i in range(config.decoder_layers):
+        layer = f"decoder.{i}.cross.project.to_qkv"
+        bias = "" if g.signed else f"{layer}.bias"
         k, v = (
-            g.layer(stream.x, f"decoder.{i}.cross.project.to_qkv", (n * width, (n + 1) * width))
+            g.linear(stream.x, f"{layer}.weight", bias, (n * width, (n + 1) * width))
             for n in (1, 2)
         )
         for name, part, order in (
@@ -117,8 +131,9 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     """
     g = Blocks(config, weights, by_parts=False)
     x = _decoder(g)
-    quantised = _first(weights, *OUTPUT_MATRICES) + SCALES in weights
-    columns = g.input("columns", UINT8 if quantised else FLOAT, [config.width, "U"])
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    quantised = matrix + SCALES in weights
+    columns = g.input("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
@@ -140,6 +155,20 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
         axis=0,
     )
     return _with_outputs(g, "L").serialise("listed step")
+
+
+def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
+    """The output's columns for some pieces, as `listed_step_graph` takes them."""
+    g = Graph(weights)
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    pieces = g.input("pieces", INT64, ["U"])
+    rows = g.op("Gather", g.weight(matrix), pieces, axis=0)
+    g.op("Transpose", rows, names=["columns"], perm=[1, 0])
+    g.output("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
+    if matrix + SCALES in weights:
+        g.op("Gather", g.weight(matrix + SCALES), pieces, names=["column_scales"], axis=0)
+        g.output("column_scales", FLOAT, ["U"])
+    return g.serialise("columns")
 
 
 def _with_outputs(g: Blocks, size: int | str) -> Blocks:
@@ -194,9 +223,10 @@ def _decoder(g: Blocks) -> str:
             g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)
             g.output("attention", FLOAT, ["B", "w", "S"])
         y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
-        return g.layer(
-            g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.cross.project.to_out"
-        )
+        rows = g.op("Reshape", y, g.constant([-1, width]))
+        if g.signed:
+            return g.out_of_attention(rows, f"decoder.{i}.cross")
+        return g.layer(rows, f"decoder.{i}.cross.project.to_out")
 
     layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
     x = g.embed(

@@ -17,8 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-FLOAT, UINT8, INT32, INT64 = 1, 2, 6, 7  # TensorProto.DataType
-KINDS = {np.dtype(np.float32): FLOAT, np.dtype(np.uint8): UINT8, np.dtype(np.int64): INT64}
+FLOAT, UINT8, INT8, INT32, INT64 = 1, 2, 3, 6, 7  # TensorProto.DataType
+KINDS = {
+    np.dtype(np.float32): FLOAT,
+    np.dtype(np.uint8): UINT8,
+    np.dtype(np.int8): INT8,
+    np.dtype(np.int64): INT64,
+}
 EXTERNAL = 1  # TensorProto.DataLocation
 OF_FLOAT, OF_INT, OF_TENSOR, OF_INTS = 1, 2, 4, 7  # AttributeProto.AttributeType
 

@@ -110,7 +110,7 @@ function attentionPanel(panel, data) {
   }
   function show() {
     state.pinned = null;
-    const map = shown(), sides = { source: "Source", target: "Translation", said: "Said before" };
+    const map = shown(), sides = { source: "Source", target: "Translation", shifted: "Translation before" };
     askingTitle.replaceChildren(`${sides[map.rows]} `, element("span", {}, "· asks"));
     lookedAtTitle.replaceChildren(`${sides[map.columns]} `, element("span", {}, "· is looked at"));
     matrix = attentionMatrix(data, map, 0, 0, state.byWords);
@@ -162,8 +162,9 @@ function fillThumbs(box, data, map, byWords, choose) {
   box.replaceChildren(...cells);
 }
 
-// One head with its words along the edges; pointing at a row tells `point`.
-function largeMap(scroll, point) {
+// One head with its words along the edges; pointing at a cell tells `point`. A matrix may bring its own colours, words for
+// a cell, and cells that nobody may see.
+function largeMap(scroll, point, pick = () => {}) {
   const canvas = element("canvas", { role: "img" }), frame = element("div", { class: "cross" });
   const cells = element("canvas");
   let cell = 20, left = 0, top = 0, matrix;
@@ -172,12 +173,17 @@ function largeMap(scroll, point) {
   canvas.addEventListener("pointermove", (event) => {
     const row = Math.floor((event.offsetY - top) / cell), column = Math.floor((event.offsetX - left) / cell);
     const inside = row >= 0 && column >= 0 && row < matrix.rows && column < matrix.columns;
-    point(inside ? row : null);
+    point(inside ? row : null, inside ? column : null);
     if (inside) place(left + column * cell, top + row * cell, cell, cell);
     canvas.title = inside
-      ? `${matrix.rowLabels[row]} → ${matrix.columnLabels[column]}: ${percent(matrix.weights[row * matrix.columns + column])}`
+      ? `${matrix.rowLabels[row]} → ${matrix.columnLabels[column]}: ${says(row, column)}`
       : "";
   });
+  canvas.addEventListener("click", (event) => {
+    const row = Math.floor((event.offsetY - top) / cell), column = Math.floor((event.offsetX - left) / cell);
+    if (row >= 0 && column >= 0 && row < matrix.rows && column < matrix.columns) pick(row, column);
+  });
+  const says = (row, column) => matrix.says?.(row, column) ?? percent(matrix.weights[row * matrix.columns + column]);
   canvas.addEventListener("pointerleave", () => point(null));
   function place(x, y, width, height) {
     frame.hidden = false;
@@ -217,11 +223,25 @@ function largeMap(scroll, point) {
       context.fillText(label, 0, 0, top - 6);
       context.restore();
     });
-    paint(cells, matrix.rows, matrix.columns, (i) => shade(matrix.weights[i]), RAMPS);
+    paint(cells, matrix.rows, matrix.columns, matrix.indexOf ?? ((i) => shade(matrix.weights[i])), matrix.ramps ?? RAMPS);
     context.imageSmoothingEnabled = false;
     context.drawImage(cells, left, top, cell * matrix.columns, cell * matrix.rows);
     context.strokeStyle = style.getPropertyValue("--line");
     context.strokeRect(left - 0.5, top - 0.5, cell * matrix.columns + 1, cell * matrix.rows + 1);
+    if (matrix.hidden) hatch(context);
   }
-  return { draw, mark };
+  function hatch(context) {
+    context.beginPath();
+    for (let i = 0; i < matrix.rows * matrix.columns; i++) {
+      if (!matrix.hidden(i)) continue;
+      const x = left + (i % matrix.columns) * cell, y = top + Math.floor(i / matrix.columns) * cell;
+      context.moveTo(x + cell - 2, y + 2);
+      context.lineTo(x + 2, y + cell - 2);
+    }
+    context.stroke();
+  }
+  function markCell(row, column) {
+    place(left + column * cell, top + row * cell, cell, cell);
+  }
+  return { draw, mark, markCell };
 }

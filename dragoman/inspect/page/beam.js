@@ -17,10 +17,11 @@ function hypothesis(nodes, at) {
   return pieces.join("").trim();
 }
 
-function beamPanel(panel, data) {
+// Dropped candidates are shown where there are at most so many.
+function beamPanel(panel, data, most = 600) {
   const nodes = data.beam, readout = element("p", { class: "readout quiet", "aria-live": "polite" });
   const dropped = element("input", { type: "checkbox", role: "switch", onchange: () => draw() });
-  dropped.checked = nodes.length <= 600;
+  dropped.checked = nodes.length <= most;
   const holder = element("div", { class: "scroll" });
   let drawn = new Map(), here = -1, columns = [];
 
@@ -35,7 +36,9 @@ function beamPanel(panel, data) {
     const fates = { kept: "kept", ended: "finished", dropped: "dropped" };
     readout.replaceChildren(
       element("b", {}, hypothesis(nodes, at)),
-      ` · log-probability ${nodes[at].total.toFixed(2)} · ${fates[nodes[at].fate]}${nodes[at].best ? ", chosen" : ""}`,
+      ` · log-probability ${nodes[at].total.toFixed(2)}`,
+      nodes[at].score === null ? "" : ` · score ${nodes[at].score.toFixed(2)}`,
+      ` · ${fates[nodes[at].fate]}${nodes[at].best ? ", chosen" : ""}`,
     );
   }
   function draw() {
@@ -67,7 +70,7 @@ function beamPanel(panel, data) {
         drawing("rect", { x, y, width: BOX.width, height: BOX.height }),
         drawing("text", { x: x + 8, y: middle + 4 }, name === "</s>" ? "end" : name),
         drawing("text", { x: x + BOX.width - 8, y: middle + 4, "text-anchor": "end", class: "score" },
-          node.total.toFixed(2)));
+          (node.score ?? node.total).toFixed(2)));
       box.addEventListener("mouseenter", () => point(i));
       box.addEventListener("click", () => point(i));
       parts.push(box);
@@ -102,8 +105,12 @@ function beamPanel(panel, data) {
       element("span", { class: "legend" }, sign("best", "chosen"), sign("kept", "kept"), sign("ended", "finished"),
         sign("dropped", "dropped"))),
     readout,
+    data.searched === data.translation ? "" : element("p", { class: "card" },
+      "The translation that you gave is not the one that the search chose: “", data.searched, "”."),
     element("div", { class: "card" },
-      element("h3", {}, "Search, step by step ", element("span", {}, "· numbers are sums of log-probabilities")), holder),
+      element("h3", {}, "Search, step by step ", element("span", {},
+        "· numbers are sums of log-probabilities; at an end, the score that decides: the sum divided by the length penalty")),
+      holder),
   );
   draw();
 }

@@ -32,13 +32,23 @@ function positionsPanel(panel, data) {
       legend(SIGNED, `−${table.largest.toFixed(2)}`, `+${table.largest.toFixed(2)}`)),
     readout,
     element("div", { class: "card" },
-      element("h3", {}, "What each position adds ", element("span", {}, "· a row per position, a column per feature")), vectors.box),
+      element("h3", {}, "What each position adds ", element("span", {}, "· to the vector of its word")),
+      data.base ? element("p", { class: "quiet" },
+        `Position p, features 2i and 2i+1: sin(p / ${data.base}^(2i/D)) and cos(p / ${data.base}^(2i/D)), D = ${columns}.`) : "",
+      axes(vectors.box, "feature", columns, "position", rows)),
     element("div", { class: "card" },
-      element("h3", {}, "How alike two positions are ", element("span", {}, "· cosine, from −1 to 1")), likeness.box),
+      element("h3", {}, "How alike two positions are ", element("span", {}, "· cosine, from −1 to 1")),
+      axes(likeness.box, "position", rows, "position", rows)),
   );
   vectors.fit(26);
   likeness.fit(18);
   rest();
+}
+
+// A map with what its columns and rows count, from 0.
+function axes(box, across, columns, down, rows) {
+  return element("figure", { class: "axes" },
+    element("figcaption", {}, `→ ${across} 0 to ${columns - 1}`), element("figcaption", {}, `↓ ${down} 0 to ${rows - 1}`), box);
 }
 
 // A map without words along its edges, as wide as its place allows.
@@ -56,7 +66,8 @@ function flatMap(label, rows, columns, indexOf, point, leave) {
   canvas.addEventListener("pointerleave", leave);
   const box = element("div", { class: "scroll" }, element("div", { class: "map" }, canvas));
   function fit(tallest) {
-    const cell = Math.max(2, Math.min(tallest, box.clientWidth / columns));
+    // On a narrow screen a cell is less than a pixel wide: the whole map is shown, and none of it cut off.
+    const cell = Math.min(tallest, box.clientWidth / columns);
     canvas.style.width = `${Math.floor(cell * columns)}px`;
     canvas.style.height = `${Math.round(Math.max(5, Math.min(tallest, 420 / rows)) * rows)}px`;
   }

@@ -109,11 +109,12 @@ function choice(label, names, chosen, pick, role = "group") {
   }, ...buttons);
 }
 
-// The viewer: a tab is built when it is first opened.
-function showViewer(root, data) {
+// The viewer: a tab is built when it is first opened. `loadExplanation` asks for what the last tab shows.
+function showViewer(root, data, loadExplanation = null) {
   viewerLife.abort();
   viewerLife = new AbortController();
   const tabs = [["Attention", attentionPanel], ["Beam", beamPanel], ["Positions", positionsPanel]];
+  if (loadExplanation) tabs.push(["Step by step", (panel) => explanationTab(panel, loadExplanation)]);
   const panels = tabs.map(([name]) => element("section", {
     class: "viewer-panel", role: "tabpanel", "aria-label": name, hidden: true,
   }));
@@ -126,6 +127,17 @@ function showViewer(root, data) {
   root.classList.add("viewer");
   root.replaceChildren(bar, ...panels);
   open(0);
+}
+
+async function explanationTab(panel, load) {
+  panel.append(element("p", { class: "quiet", role: "status" }, "Looking …"));
+  try {
+    const box = element("div"), data = await load();
+    panel.replaceChildren(box);
+    showExplanation(box, data);
+  } catch (error) {
+    panel.replaceChildren(element("p", { class: "card", role: "alert" }, error.message));
+  }
 }
 
 function openPage(main, data) {

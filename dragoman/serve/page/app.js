@@ -75,7 +75,8 @@ async function translate() {
     const { translations: [result] } = await call("v1/translate", question, asked.signal);
     show(result);
     const time = `${Math.round(performance.now() - started)} ms`;
-    tell(false, result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time);
+    const detected = result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time;
+    tell(false, result.note ?? detected);
   } catch (error) {
     if (error.name === "AbortError") return;
     tell(true, error.message);
@@ -152,7 +153,9 @@ async function openAttention() {
   try {
     const data = await call("v1/attention", question);
     $("viewer").hidden = false;
-    showViewer($("viewer"), data);
+    showViewer($("viewer"), data, () => call("v1/explain", question));
+    const several = sentences.filter(({ source }) => source.trim()).length > 1;
+    $("inside-title").textContent = several ? `Inside the model: “${question.text}”, the sentence at the cursor` : "Inside the model";
     $("look").textContent = "Hide attention";
     $("look").setAttribute("aria-expanded", "true");
   } catch (error) {

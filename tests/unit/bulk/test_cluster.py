@@ -32,7 +32,7 @@ def test_workers_get_all_the_threads_that_fit_and_no_more(
         assert fit(threads)
         assert not fit(threads + 1)
     else:
-        with pytest.raises(ConfigError, match=f"--workers {workers}: there is room for "):
+        with pytest.raises(ConfigError, match=f"--workers {workers}: there is room for only "):
             threads_per_worker(nodes, workers)
 
 

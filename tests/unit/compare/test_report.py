@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from dragoman.compare.claims import CLAIMS
+from dragoman.compare.compare import CLAIMS
 from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
 from dragoman.compare.report import Chapter, as_text, write_report
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dragoman.compare import runs
 from dragoman.compare.compare import compare
-from dragoman.compare.runs import Workshop, run_all
+from dragoman.compare.runs import Study, run_all
 from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
 from dragoman.compare.texts import Given, Texts
 from dragoman.errors import ConfigError, RunError
@@ -28,10 +28,10 @@ QUIET = Console(quiet=True)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    shop = Workshop(tmp_path, SMALL, "cpu")
-    shop.texts.write(Given(), SMALL, ["all-4"])
-    return shop
+def study(tmp_path: Path) -> Study:
+    study = Study(tmp_path, SMALL, "cpu")
+    study.texts.write(Given(), SMALL, ["all-4"])
+    return study
 
 
 def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
@@ -69,41 +69,41 @@ def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_a_system_stops_within_a_step_of_its_share_of_the_budget(
-    shop: Workshop, share: float
+    study: Study, share: float
 ) -> None:
     system = variant("one", share)
-    run_all(shop, [system], 1, QUIET)
-    result = shop.result(system)
+    run_all(study, [system], 1, QUIET)
+    result = study.result(system)
     assert abs(result.flops - share * SMALL.flops) <= 1.5 * result.flops / result.steps
     assert len(result.outputs) == SMALL.test_pairs
 
 
-def test_the_course_of_a_watched_system_ends_at_its_cost(shop: Workshop) -> None:
+def test_the_course_of_a_watched_system_ends_at_its_cost(study: Study) -> None:
     system = architecture("transformer")
-    run_all(shop, [system], 1, QUIET)
-    result = shop.result(system)
+    run_all(study, [system], 1, QUIET)
+    result = study.result(system)
     assert len(result.curve) == SMALL.validations
     assert result.curve[-1][0] == pytest.approx(result.flops)
 
 
 def test_a_result_is_never_computed_twice_and_data_is_prepared_once(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = variant("one", 0.2), variant("two", 0.2, model__norm="post")
-    run_all(shop, [first], 1, QUIET)
-    before = shop.result(first)
+    run_all(study, [first], 1, QUIET)
+    before = study.result(first)
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("done before")
 
     monkeypatch.setattr(runs, "prepare", never)
-    run_all(shop, [first, second], 1, QUIET)
+    run_all(study, [first, second], 1, QUIET)
     monkeypatch.setattr(runs, "train", never)
-    run_all(shop, [first, second], 1, QUIET)
-    assert shop.result(first) == before
+    run_all(study, [first, second], 1, QUIET)
+    assert study.result(first) == before
 
 
-def test_what_was_interrupted_goes_on(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_interrupted_goes_on(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     system = variant("one", 0.2)
 
     def interrupted(*_: object) -> None:
@@ -112,23 +112,23 @@ def test_what_was_interrupted_goes_on(shop: Workshop, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr(runs, "measure", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run_all(shop, [system], 1, QUIET)
-    assert not shop.has_result(system)
-    run_all(shop, [system], 1, QUIET)
-    assert shop.result(system).steps > 0
+            run_all(study, [system], 1, QUIET)
+    assert not study.has_result(system)
+    run_all(study, [system], 1, QUIET)
+    assert study.result(system).steps > 0
 
 
 def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise RunError("step 3: the gradient is not finite")
 
     monkeypatch.setattr(runs, "train", fails)
     system = System("lost")
-    run_all(shop, [system], 1, QUIET)
-    assert shop.result(system).failure == "step 3: the gradient is not finite"
-    assert shop.result(system).bleu == 0
+    run_all(study, [system], 1, QUIET)
+    assert study.result(system).failure == "step 3: the gradient is not finite"
+    assert study.result(system).bleu == 0
 
 
 def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_at_once_are_the_runs_one_by_one(shop: Workshop, tmp_path: Path) -> None:
+def test_runs_at_once_are_the_runs_one_by_one(study: Study, tmp_path: Path) -> None:
     systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
-    run_all(shop, systems, 1, QUIET)
-    other = replace(shop, folder=tmp_path / "other")
+    run_all(study, systems, 1, QUIET)
+    other = replace(study, folder=tmp_path / "other")
     other.texts.write(Given(), SMALL, [])
     run_all(other, systems, 2, QUIET)
     for system in systems:
-        one, two = (replace(s.result(system), seconds=0.0) for s in (shop, other))
+        one, two = (replace(s.result(system), seconds=0.0) for s in (study, other))
         assert one == two

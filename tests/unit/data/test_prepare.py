@@ -275,7 +275,7 @@ def test_shards_are_read_in_order_and_each_has_its_partner(tmp_path) -> None:
         == pairs
     )
     (tmp_path / "t.1.en.gz").unlink()
-    with pytest.raises(CorpusError, match=r"3 files, .* 2: each file needs its partner"):
+    with pytest.raises(CorpusError, match=r"3 files and .* names 2: each file needs its partner"):
         prepare(config((tmp_path / "t.*.de*", tmp_path / "t.*.en*")), tmp_path / "data2")
 
 
@@ -316,7 +316,7 @@ def test_pieces_are_learned_from_as_many_sentences_of_each_language(tmp_path, mo
 
 
 def test_nothing_to_train_on_is_refused(tmp_path) -> None:
-    with pytest.raises(CorpusError, match="no pair to train on"):
+    with pytest.raises(CorpusError, match="no pairs to train on"):
         prepare(config(write_corpus(tmp_path, "t", [("", ""), (" ", "x")])), tmp_path / "data")
     with pytest.raises(CorpusError, match="longer than"):
         prepare(

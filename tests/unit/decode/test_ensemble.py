@@ -14,7 +14,8 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.search import beam_search
 from dragoman.engine.interface import Step, top_k
 from dragoman.errors import BundleError
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from tests.conftest import vocabulary
 
 WORDS = vocabulary(6)

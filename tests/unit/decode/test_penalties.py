@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from dragoman.decode.penalties import LENGTH_PENALTIES, coverage_penalty
+from dragoman.decode.hypotheses import LENGTH_PENALTIES, coverage_penalty
 
 
 def test_length_penalties_are_their_formulas() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.penalties import coverage_penalty
+from dragoman.decode.hypotheses import coverage_penalty
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import beam_search
 from dragoman.engine.torch_engine import TorchEngine

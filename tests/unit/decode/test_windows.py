@@ -11,7 +11,7 @@ from dragoman.decode import translator as module
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Request, Translator, load
+from dragoman.decode.translator import Request, Translator
 
 
 class Counting:
@@ -20,7 +20,7 @@ class Counting:
     on_one_core = None  # every batch comes through here
 
     def __init__(self, engine: Any):
-        self._engine = self.whole = engine
+        self._engine = self.without_shortlist = engine
         self.sources: list[tuple[int, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -33,7 +33,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def plain() -> Translator:
-    translator = load("")
+    translator = Translator.load()
     config = replace(translator.config, {"decoding.keep_numbers": False, "decoding.beam": 2})
     return Translator(translator.engine, translator.codec, config)
 
@@ -41,7 +41,7 @@ def plain() -> Translator:
 @pytest.fixture
 def counted(plain) -> tuple[Translator, Counting]:
     engine = Counting(plain.engine)
-    engine.whole = engine
+    engine.without_shortlist = engine
     return Translator(engine, plain.codec, plain.config), engine
 
 
@@ -62,7 +62,7 @@ def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, pl
 
 def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
     translator, engine = counted
-    monkeypatch.setattr(module, "digits_astray", lambda source, said: 1)
+    monkeypatch.setattr(module, "digit_errors", lambda source, said: 1)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(to="en", decoding=settings)
     translator("Ich habe 12 Katzen.", request)

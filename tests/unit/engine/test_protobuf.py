@@ -10,13 +10,14 @@ from onnx import TensorProto, helper, numpy_helper
 from dragoman.bundle import read_bundle
 from dragoman.engine.onnx import protobuf
 from dragoman.engine.onnx.graph import IR_VERSION, MICROSOFT, OPSETS
-from dragoman.engine.onnx.graphs import encoder_graph, listed_step_graph, step_graph
-from dragoman.int8 import quantise
+from dragoman.engine.onnx.graphs import columns_graph, encoder_graph, listed_step_graph, step_graph
+from dragoman.int8 import quantise, signed
 from tests.forging import KEPT
 
 ARRAYS = [
     np.array(0.5, dtype=np.float32),
     np.array([[1, 2], [3, 255]], dtype=np.uint8),
+    np.array([-127, 0, 127], dtype=np.int8),
     np.array([-1, 0, 2**62], dtype=np.int64),
     np.array([0, -np.inf, np.nan], dtype=np.float32),
 ]
@@ -79,13 +80,15 @@ def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
     assert (attribute.i, attribute.type) == (number, onnx.AttributeProto.INT)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(int8: bool) -> None:
+@pytest.mark.parametrize("kind", ["float32", "unsigned", "signed"])
+def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kind: str) -> None:
     bundle = read_bundle(KEPT)
     config = bundle.config.model
-    weights = quantise(bundle.weights) if int8 else bundle.weights
+    weights = bundle.weights if kind == "float32" else quantise(bundle.weights)
+    weights = signed(weights) if kind == "signed" else weights
     graphs = [encoder_graph(config, weights), step_graph(config, weights, bundle.codec.target)]
-    for raw in [*graphs, listed_step_graph(config, weights)]:
+    graphs += [listed_step_graph(config, weights), columns_graph(config, weights)]
+    for raw in graphs:
         model = onnx.load_from_string(raw)
         # nothing is unknown to onnx, nothing is in another order
         assert model.SerializeToString() == raw

@@ -10,11 +10,12 @@ import pytest
 import dragoman
 from dragoman.config import replace
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, TranslationError
 from dragoman.inspect.figure import draw, to_png, to_svg
 from dragoman.inspect.page import FULL, page, payload
 from dragoman.inspect.sentence import KINDS, Inspection, inspect_sentence, join_words
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from tests.conftest import small_engine
 
@@ -22,7 +23,7 @@ TEXT = "eins zwei drei vier"
 
 
 @pytest.fixture(scope="module")
-def translator(trained) -> Translator:
+def translator(trained) -> InspectableTranslator:
     return dragoman.load(trained, device="cpu")
 
 
@@ -122,7 +123,7 @@ def test_the_tree_holds_the_search(translator, seen) -> None:
 
 
 def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
-    from dragoman.model.sinusoids import sinusoids
+    from dragoman.plain_weights import sinusoids
 
     rows, width = seen.positions.shape
     np.testing.assert_allclose(seen.positions, sinusoids(rows, width), atol=1e-6)
@@ -173,7 +174,7 @@ def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
 def test_what_cannot_be_shown_is_refused(translator, trained) -> None:
     with pytest.raises(TranslationError, match="no text"):
         inspect_sentence(translator, "  ")
-    narrow = Translator(
+    narrow = InspectableTranslator(
         translator.engine,
         translator.codec,
         replace(translator.config, {"decoding.max_source_length": 4}),
@@ -188,3 +189,37 @@ def test_a_given_translation_is_what_is_looked_at(translator) -> None:
     seen = inspect_sentence(translator, TEXT, "nine nine", Request())
     assert seen.axes["target"].labels == ("nine", "nine", "</s>")
     assert payload(seen)["translation"] == "nine nine"
+
+
+def test_scores_are_log_probabilities(translator) -> None:
+    right, wrong = translator.score(["eins zwei", "eins zwei"], ["one two", "nine nine"])
+    assert right.sum() > -1.0 > -5.0 > wrong.sum()
+    assert translator.translate(["eins zwei"])[0].candidates[0].log_probs == pytest.approx(
+        right.tolist(), abs=1e-4
+    )
+
+
+def test_attention_comes_as_arrays_with_its_axes(translator) -> None:
+    shown = translator.attention("eins zwei drei")
+    layers, heads = translator.config.model.decoder_layers, translator.config.model.heads
+    assert shown["cross"].shape == (layers, heads, len(shown["target"]), len(shown["source"]))
+    assert shown["source"][-1] == shown["target"][-1] == "</s>"
+
+
+def test_the_beam_shows_the_scores_that_decide(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    seen = inspect_sentence(translator, "eins zwei")
+    ended = [node for node in seen.beam if node.fate == "ended"]
+    chosen = next(node for node in ended if node.best)
+    assert chosen.score == pytest.approx(translator("eins zwei").score, abs=1e-4)
+    assert chosen.score == max(node.score for node in ended)
+    assert all(node.score is None for node in seen.beam if node.fate != "ended")
+
+
+def test_a_translation_that_was_given_is_not_taken_for_the_chosen_one(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    shown = payload(inspect_sentence(translator, "eins zwei", "nine nine"))
+    assert (shown["translation"], shown["searched"]) == ("nine nine", "one two")
+    assert shown["base"] == 10000.0
+    own = payload(inspect_sentence(translator, "eins zwei"))
+    assert own["translation"] == own["searched"]

@@ -33,7 +33,7 @@ def matrices(made: Attention, layout: str, head: int) -> list[tuple[np.ndarray, 
     if layout == "narrow":
         return [(of["weight"][i, head].T, of["bias"][i, head, 0]) for i in range(3)]
     size = D if layout == "wide" else D // H
-    if layout == "shared":
+    if layout == "multi-query":
         starts = [head * size, H * size, H * size + size]
     else:
         starts = [(i * H + head) * size for i in range(3)]
@@ -96,7 +96,7 @@ def test_its_gradient_is_that_of_finite_differences(layout: str) -> None:
 
 
 def test_shared_keys_and_values_are_the_same_for_all_heads() -> None:
-    k, v = attention("shared").keys_values(sequences()[1])
+    k, v = attention("multi-query").keys_values(sequences()[1])
     assert k.shape == v.shape == (2, 1, 5, D // H)
 
 
@@ -122,7 +122,7 @@ def test_the_multiplications_of_a_layout_are_those_of_its_matrices(layout: str) 
     sizes = {
         "paper": (D * D, 2 * D * D),
         "wide": (D * H * D, 2 * D * H * D),
-        "shared": (D * D, 2 * D * D // H),
+        "multi-query": (D * D, 2 * D * D // H),
     }
     sizes |= {"narrow": (D * D // H, 2 * D * D // H), "bare": (0, 0)}
     asking, asked = sizes[layout]

@@ -9,8 +9,8 @@ from dragoman import variants
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
 from dragoman.model.positions import JOINS, POSITIONS
-from dragoman.model.sinusoids import sinusoids
 from dragoman.model.weights import get_weights, set_weights
+from dragoman.plain_weights import sinusoids
 from tests.conftest import small_config, small_model
 
 

@@ -7,8 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.inspect.explain import explain
+from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.serve import service as service_module
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Limits, Service
 
@@ -83,6 +86,16 @@ def test_auto_names_the_language_it_found(client) -> None:
     assert found["detected"]["language"] == found["source"] == "de"
 
 
+def test_text_that_no_model_reads_comes_back_with_a_note(client) -> None:
+    """And so does text that is in the target language already."""
+    russian, english = "Где находится вокзал?", "Where is the station, please?"
+    found = translate(client, text=[russian, english, "eins"], target="en").json()["translations"]
+    assert [entry["text"] for entry in found] == [russian, english, "one"]
+    assert ["note" in entry for entry in found] == [True, True, False]
+    forced = translate(client, text=russian, source="de", target="EN").json()["translations"][0]
+    assert "note" not in forced
+
+
 def test_models_health_and_figures(client, trained) -> None:
     shown = client.get("/v1/models").json()
     assert shown["models"][0]["name"] == trained.name
@@ -114,6 +127,16 @@ def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
     assert shown == json.loads(
         json.dumps(payload(inspect_sentence(dragoman.load(trained, device="cpu"), "eins zwei")))
     )
+
+
+def test_the_explanation_is_what_the_page_of_explain_shows(client, trained, monkeypatch) -> None:
+    shown = client.post("/v1/explain", json={"text": "eins zwei"}).json()
+    translator = dragoman.load(trained, device="cpu")
+    assert shown == json.loads(json.dumps(explanation_payload(explain(translator, "eins zwei"))))
+    monkeypatch.setattr(service_module, "_SHOWN_NUMBERS", 1000)
+    answer = client.post("/v1/explain", json={"text": "eins zwei"})
+    assert answer.status_code == 413
+    assert "numbers in vectors, 1,000 can be shown" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +187,7 @@ def test_mistakes_get_one_clear_line(client, question, status, words) -> None:
     ],
 )
 def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> None:
-    for path in ("/v1/translate", "/v1/attention", "/translate", "/detect"):
+    for path in ("/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect"):
         answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code in (400, 422), (path, answer.text)
         assert answer.json()["error"]
@@ -214,6 +237,39 @@ def test_libretranslates_clients_work_unchanged(client) -> None:
         {"code": "de", "name": "German", "targets": ["en"]},
         {"code": "en", "name": "English", "targets": []},
     ]
+
+
+def test_libretranslates_other_clients_work_too(client) -> None:
+    """deep-translator sends a query string, others send null for what they leave out."""
+    question = {"q": "eins zwei", "source": "de", "target": "en", "format": "text"}
+    answer = client.post("/translate", params=question)
+    assert answer.json()["translatedText"] == "one two"
+    assert client.post("/translate", params=question | {"target": "xx"}).status_code == 400
+    nulls = {"api_key": None, "format": None, "alternatives": None}
+    assert client.post("/translate", json=question | nulls).json()["translatedText"] == "one two"
+    assert client.post("/translate", json={"q": None, "target": "en"}).status_code == 400
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/spec").json()["info"]["title"] == "dragoman"
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == LIMITS.max_characters
+    assert settings["keyRequired"] is False
+    assert settings["language"]["target"] == {"code": "en", "name": "English"}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/health", "/healthz", "/languages", "/v1/models"])
+def test_head_is_get_without_the_body(client, path: str) -> None:
+    whole, head = client.get(path), client.head(path)
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-length"] == str(len(whole.content))
+
+
+def test_a_proxy_may_show_the_service_below_a_path(trained) -> None:
+    app = create_app(Service([str(trained)], LIMITS, device="cpu"), root_path="/mt/")
+    with TestClient(app) as client:
+        assert client.get("/mt/healthz").status_code == 200  # a proxy that passes the path on
+        assert client.get("/healthz").status_code == 200  # and one that takes it off
+        assert client.get("/openapi.json").json()["servers"] == [{"url": "/mt"}]
 
 
 def test_libretranslates_mistakes_are_400(client) -> None:
@@ -286,7 +342,7 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
 
 def test_two_models_serve_two_directions(trained) -> None:
     from dragoman.serve.models import Model, Models
-    from dragoman.text.codec import Languages
+    from dragoman.text.languages import Languages
 
     class Reading:
         def __init__(self, sources, targets):

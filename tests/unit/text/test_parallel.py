@@ -123,7 +123,8 @@ def test_endless_lines_and_swelling_archives_are_refused_unless_allowed(
     assert len(next(read_lines(file))) == 3_000_000
     monkeypatch.delenv("DRAGOMAN_LONGEST_LINE")
     monkeypatch.setattr("dragoman.text.parallel.LARGEST_SWELLING", 5)
-    file.write_bytes(gzip.compress(b"same line\n" * 8_000_000, compresslevel=1))
+    monkeypatch.setattr("dragoman.text.parallel.ALWAYS_UNPACKED", 2**20)
+    file.write_bytes(gzip.compress(b"same line\n" * 200_000, compresslevel=1))
     for read in (read_lines, read_blocks):
         with pytest.raises(CorpusError, match="unpacks to over 5 times its size"):
             list(read(file))
@@ -151,5 +152,5 @@ def test_a_star_stands_for_shards_whose_lines_are_counted_through(tmp_path) -> N
     (tmp_path / "t.3.de").write_text("f\n")
     with pytest.raises(CorpusError, match="4 files"):
         list(read_pairs(tmp_path / "t.*.de", tmp_path / "t.*.en.gz"))
-    with pytest.raises(CorpusError, match="no file has such a name"):
+    with pytest.raises(CorpusError, match="no file matches"):
         list(read_pairs(tmp_path / "u.*.de", tmp_path / "u.*.en"))

@@ -48,9 +48,9 @@ GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
         ({"ends": [0] * 20 + [2, 1, 3]}, "each of 23 source pieces"),
         ({"ends": [0] * 20 + [1, 2, 9]}, "each of 23 source pieces"),
         ({"ends": [0] * 23}, "each of 23 source pieces"),
-        ({"more": [1]}, "not made of"),
-        ({"always": np.array([3.0], dtype=np.float32)}, "not made of"),
-        ({"always": np.array([[3]], dtype=np.uint32)}, "not made of"),
+        ({"more": [1]}, "must consist of"),
+        ({"always": np.array([3.0], dtype=np.float32)}, "must consist of"),
+        ({"always": np.array([[3]], dtype=np.uint32)}, "must consist of"),
     ],
 )
 def test_a_forged_list_is_refused(change: dict, words: str) -> None:

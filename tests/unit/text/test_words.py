@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dragoman.config import TextConfig, make_config
 from dragoman.errors import BundleError, ConfigError
-from dragoman.text.codec import Codec, Languages
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
 from dragoman.text.subword import SPECIAL, Characters, Words
 from tests.conftest import toy_pairs
 

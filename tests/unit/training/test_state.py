@@ -76,7 +76,7 @@ def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_pa
     shutil.rmtree(tmp_path / "step-00000003")
     assert checkpoints.newest().step == 2
     shutil.rmtree(tmp_path / "step-00000002")
-    with pytest.raises(RunError, match="no checkpoint there can be resumed from"):
+    with pytest.raises(RunError, match="no checkpoint can be resumed"):
         checkpoints.newest()
 
 

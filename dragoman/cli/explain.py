@@ -1,0 +1,58 @@
+"""`dragoman explain`"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import (
+    Beam,
+    Device,
+    EngineName,
+    From,
+    Model,
+    Set,
+    To,
+    decoding_settings,
+    load_model,
+)
+from dragoman.decode.translator import Request
+from dragoman.errors import ConfigError, escaped, needs_torch
+from dragoman.files import storage_errors, write_atomically
+
+
+def command(
+    text: Annotated[str, typer.Argument(help="A sentence to follow through the model.")],
+    model: Model = "",
+    out: Annotated[str, typer.Option(help="The page to write, for a browser.")] = "",
+    translation: Annotated[
+        str | None, typer.Option(help="Follow how this translation is said, not the model's own.")
+    ] = None,
+    from_: From = "",
+    to: To = "",
+    beam: Beam = None,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+    set_: Set = None,
+) -> None:
+    """Follow a sentence through the model, step by step, on one page with the model's own numbers.
+
+    Example: `dragoman explain "The dog sleeps." --to de --out runs/explained.html`
+    """
+    from dragoman.inspect.explain import explain, page
+
+    if not out:
+        raise ConfigError("there is nothing to write: give --out page.html.")
+    translator = load_model(model, device, engine)
+    request = Request(
+        to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
+    )
+    with needs_torch():
+        explained = explain(translator, text, translation, request)
+    with storage_errors(f"writing {out}"):
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(out), page(explained).encode("utf-8", "replace"))
+    print(f"wrote {out}", file=sys.stderr)
+    said = explained["translation"]
+    print(escaped(said) if sys.stdout.isatty() else said)

@@ -1,0 +1,353 @@
+"""`dragoman explain`: one sentence on its way through a model, step by step, with the model's own
+numbers.
+
+    S source pieces, T target pieces (the end included), D features, H heads, K features per head.
+
+All vectors come from one forward pass over the sentence and its translation (`model/trace.py`), on
+torch, whatever engine translated: weights stored in int8 become floats first. The beam is that of
+the search itself. What follows from these numbers by one step (a sum, a norm, a softmax at another
+temperature) the page computes from them.
+
+Vectors travel as 16-bit floats. Where a long sentence would make a page of many megabytes, they
+travel in 8 bits, with a scale for each block of features. Scores and weights keep their 16 bits.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from dragoman.config import DecodingConfig, ModelConfig
+from dragoman.decode.hypotheses import LENGTH_PENALTIES
+from dragoman.decode.translator import Request
+from dragoman.errors import TranslationError
+from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
+from dragoman.inspect.panels import panels, statement
+from dragoman.inspect.sentence import Node, observed_search
+from dragoman.inspect.translator import InspectableTranslator
+from dragoman.inspect.words import Axis, piece_label
+from dragoman.text.codec import Codec
+
+if TYPE_CHECKING:
+    from dragoman.engine.torch_engine import TorchEngine
+    from dragoman.model.attention import Look
+    from dragoman.model.trace import Trace
+
+LISTED = 12  # pieces of the vocabulary shown at each step
+TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 21))
+POSITIONS = 64  # places of the position table shown at least
+MOST_BYTES = 3_000_000  # of vectors in 16 bits; beyond, 8 bits
+BLOCK = 64  # features that share a scale in 8 bits
+NOT_VECTORS = ("scores", "weights")
+
+
+class _Kind(NamedTuple):
+    """An attention: who asks, who is asked, and where the trace has it."""
+
+    title: str
+    rows: str
+    columns: str
+    looks: str
+    stack: str
+    sublayer: str = "attention"
+    pass_: int = 0
+
+
+_IN_TWO_STACKS = (
+    _Kind("Encoder", "source", "source", "encoder", "encoder"),
+    _Kind("Decoder", "target", "said", "decoder", "decoder"),
+    _Kind("Cross", "target", "source", "cross", "decoder", "cross"),
+)
+_IN_ONE_STACK = (
+    _Kind("Source", "source", "source", "encoder", "decoder"),
+    _Kind("Translation", "target", "both", "decoder", "decoder", pass_=1),
+)
+
+
+def explain(
+    translator: InspectableTranslator,
+    text: str,
+    translation: str | None = None,
+    request: Request = Request(),
+) -> dict[str, Any]:
+    """All that the page shows, with NumPy arrays in it.
+
+    With a translation given, the pass is that of predicting it.
+    """
+    if translator.inspector is None:
+        raise TranslationError("an ensemble cannot be explained: load one model.")
+    engine = cast("TorchEngine", translator.inspector)  # the one engine that can be looked into
+    request, found, beam = observed_search(translator, text, request)
+    source = translator.encode_whole(text, request)
+    target = translator.encode_translation(found.pieces if translation is None else translation)
+    seen = engine.trace(source, target)
+    codec, config = translator.codec, translator.config
+    said = [*target, codec.target.eos]
+    return {
+        "text": text,
+        "translation": found.text if translation is None else translation,
+        "model": _facts(engine, codec, config.model),
+        "panels": _panels(config.model),
+        "axes": _axes(codec, source, said),
+        "merges": _merges(codec, text),
+        "embedding": _embedding(engine, seen, config.model, len(source) + len(said)),
+        "parts": _parts(engine, seen, config.model),
+        "feedForward": _feed_forward(engine, seen, config.model),
+        "memory": [_array(call.result) for call in seen.calls.get("encoder_norm", [])],
+        "output": _output(seen, codec, said),
+        "beam": beam_payload(beam),
+        "finished": _finished(beam, request.decoding or config.decoding),
+    }
+
+
+def payload(explained: dict[str, Any]) -> dict[str, Any]:
+    """The same as JSON can say it."""
+    size = sum(2 * array.size for name, array in _arrays(explained) if name not in NOT_VECTORS)
+    packed: dict[str, Any] = _packed(explained, "", 8 if size > MOST_BYTES else 16)
+    return packed
+
+
+def page(explained: dict[str, Any]) -> str:
+    """The page; opened from disk, it asks nothing of any network."""
+    styles = (*STYLES, "explain.css")
+    scripts = (*SCRIPTS, "explain.js", "explain-panels.js")
+    return filled(payload(explained), styles, scripts, "openExplanation")
+
+
+def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
+    from dragoman.model.build import parameter_count
+
+    # which reads neither of the two settings below
+    convolutional = config.architecture == "convs2s"
+    return {
+        "architecture": config.architecture,
+        "parameters": parameter_count(engine.model),
+        "width": config.width,
+        "heads": config.heads,
+        "encoderLayers": config.encoder_layers,
+        "decoderLayers": config.decoder_layers,
+        "vocabulary": len(codec.target),
+        "norm": config.norm,
+        "residual": config.residual,
+        "activation": config.activation,
+        "similarity": "scaled-dot" if convolutional else config.attention.similarity,
+        "positions": "learned" if convolutional else config.positions.kind,
+        "join": config.positions.join,
+        "base": config.positions.base,
+        "everyLayer": config.positions.every_layer,
+    }
+
+
+def _panels(config: ModelConfig) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": panel.name,
+            "title": panel.title,
+            "lead": panel.lead,
+            "tour": panel.tour,
+            "leftOut": panel.left_out,
+            "formulas": [{"math": f.math, "spoken": f.spoken} for f in panel.formulas],
+            "code": [
+                dict(zip(("text", "where"), statement(function, words), strict=True))
+                for function, words in panel.code
+            ],
+        }
+        for panel in panels(config)
+    ]
+
+
+def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
+    """As in `attend`: row t of the decoder says target piece t, having read "said" up to t. A
+    decoder-only model looks at "both"."""
+    left = [codec.source.pieces[i] for i in source]
+    right = [codec.target.pieces[i] for i in said]
+    read = [codec.target.pieces[codec.target.bos], *right[:-1]]
+    axes = {"source": left, "target": right, "said": read, "both": [*left, *read]}
+    shown = {name: axis_payload(Axis.of(pieces)) for name, pieces in axes.items()}
+    shown["source"]["ids"] = source
+    shown["target"]["ids"] = said
+    return shown
+
+
+def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
+    """Word by word, where pieces are merged from characters."""
+    merges = getattr(codec.source_segmenter, "merges", None)
+    ways: list[list[list[str]]] = merges(text) if merges is not None else []
+    return ways
+
+
+def _embedding(
+    engine: "TorchEngine", seen: "Trace", config: ModelConfig, pieces: int
+) -> dict[str, Any]:
+    """Of each side √D E[w] and the vectors that enter the first layer; the table of positions."""
+    shown: dict[str, Any] = {}
+    for side in ("source", "target"):
+        if not (calls := seen.calls.get(f"{side}_embedding.words")):
+            return {}
+        scale = float(getattr(engine.model, f"{side}_embedding").scale)
+        x = seen.calls[f"{side}_embedding"][0].result
+        shown[side] = {"words": _array(calls[0].result) * scale, "x": _array(x)}
+    if config.architecture == "convs2s" or config.positions.kind in ("sinusoidal", "learned"):
+        places = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
+        # only what is added is a vector of the position's own
+        if config.positions.join == "add":
+            shown["positions"] = engine.position_vectors(places)
+    return shown
+
+
+def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
+    """Every attention of every layer, by who asks and who is asked."""
+    parts = []
+    for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
+        layers = []
+        for number, look in enumerate(seen.looks[kind.looks]):
+            shown = _look(look)
+            if kind.columns == "both":
+                # one softmax over both sides, which the record holds in its parts
+                to_source = _array(seen.looks["cross"][number].weights)
+                shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
+            around = _around(engine, seen, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
+            layers.append(shown | around)
+        if layers:
+            named = {"title": kind.title, "rows": kind.rows, "columns": kind.columns}
+            parts.append({**named, "layers": layers})
+    return parts
+
+
+def _look(look: "Look") -> dict[str, Any]:
+    shown = {name: _array(getattr(look, name)) for name in ("q", "k", "v", "scores", "weights")}
+    mask = None
+    if look.mask is not None and not bool(look.mask.all()):
+        mask = look.mask.expand(look.scores.shape)[0, 0].cpu().numpy()
+    return {**shown, "mask": mask}
+
+
+def _around(
+    engine: "TorchEngine", seen: "Trace", prefix: str, sublayer: str, pass_: int
+) -> dict[str, Any]:
+    """What a sublayer was given, what it made of it, and its norm; nothing where layers are built
+    otherwise."""
+    calls = seen.calls.get(f"{prefix}around_{sublayer}")
+    if not calls:
+        return {}
+    module = engine.model.get_submodule(f"{prefix}around_{sublayer}.norm")
+    norm = {
+        name: value.detach().cpu().numpy()
+        for name in ("weight", "bias", "mean", "variance")
+        if (value := getattr(module, name, None)) is not None
+    }
+    shown = {
+        "f": _array(seen.calls[f"{prefix}{sublayer}"][pass_].result),
+        "norm": {**norm, "eps": float(getattr(module, "eps", 0.0))} if norm else None,
+    }
+    # The first sublayer's input is enough: from it the page computes those of the others.
+    return {"x": _array(calls[pass_].given), **shown} if sublayer == "attention" else shown
+
+
+def _feed_forward(
+    engine: "TorchEngine", seen: "Trace", config: ModelConfig
+) -> dict[str, list[dict[str, Any]]]:
+    """The networks of each side's layers."""
+    sides = {"source": ("encoder", 0), "target": ("decoder", 0)}
+    if config.architecture == "decoder-only":
+        sides = {"source": ("decoder", 0), "target": ("decoder", 1)}
+    shown: dict[str, list[dict[str, Any]]] = {}
+    for side, (stack, pass_) in sides.items():
+        names = [f"{stack}.{n}." for n in range(config.encoder_layers + config.decoder_layers)]
+        shown[side] = [
+            {
+                **_around(engine, seen, name, "feed_forward", pass_),
+                "hidden": _array(seen.calls[f"{name}feed_forward.outer"][pass_].given),
+            }
+            for name in names
+            if f"{name}feed_forward" in seen.calls
+        ]
+    return shown
+
+
+def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
+    """At each step the best pieces, and what all pieces together sum to at each temperature:
+    log Σ exp(z/τ)."""
+    logits = _array(seen.logits).astype(np.float64)  # (T, V)
+    steps = []
+    for row, chosen in zip(logits, said, strict=True):
+        best = np.argsort(-row, kind="stable")[:LISTED].tolist()
+        if chosen not in best:
+            best[-1] = chosen
+        steps.append(
+            {
+                "pieces": [piece_label(codec.target.pieces[i]) for i in best],
+                "logits": [round(float(row[i]), 4) for i in best],
+                "chosen": best.index(chosen),
+                "rank": int((row > row[chosen]).sum()) + 1,
+                "normalisers": [_log_sum_exp(row / t) for t in TEMPERATURES],
+            }
+        )
+    return {"temperatures": TEMPERATURES, "steps": steps}
+
+
+def _log_sum_exp(values: np.ndarray) -> float:
+    most = float(values.max())
+    return round(most + float(np.log(np.exp(values - most).sum())), 5)
+
+
+def _finished(nodes: Sequence[Node], settings: DecodingConfig) -> list[dict[str, Any]]:
+    """Complete hypotheses, best first: log-probability, length, what it is divided by, score."""
+    penalty = LENGTH_PENALTIES[settings.length_penalty]
+    ended = []
+    for number, node in enumerate(nodes):
+        if node.fate == "ended":
+            length = node.step + 1
+            divisor = penalty(length, settings.alpha)
+            ended.append(
+                {
+                    "node": number,
+                    "length": length,
+                    "divisor": round(divisor, 4),
+                    "score": round(node.total / divisor, 4),
+                }
+            )
+    return sorted(ended, key=lambda entry: -entry["score"])
+
+
+def _array(tensor: Any) -> np.ndarray:
+    """The one sentence of a batch."""
+    array: np.ndarray = tensor[0].float().cpu().numpy()
+    return array
+
+
+def _arrays(tree: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    if isinstance(tree, np.ndarray):
+        yield name, tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _arrays(value, key)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _arrays(value, name)
+
+
+def _packed(tree: Any, name: str, bits: int) -> Any:
+    if isinstance(tree, dict):
+        return {key: _packed(value, key, bits) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_packed(value, name, bits) for value in tree]
+    if not isinstance(tree, np.ndarray):
+        return tree
+    packed: dict[str, Any] = {"shape": tree.shape}
+    if tree.dtype == bool:
+        return packed | {"bits": _base64(tree.astype("u1"))}
+    if bits == 16 or name in NOT_VECTORS:
+        # the largest 16-bit float is 65504
+        return packed | {"halves": _base64(np.clip(tree, -65504, 65504).astype("<f2"))}
+    width = BLOCK if tree.shape[-1] % BLOCK == 0 else tree.shape[-1]
+    blocks = tree.reshape(-1, width)
+    scales = np.maximum(np.abs(blocks).max(axis=1, keepdims=True), 1e-12) / 127
+    rounded = np.rint(blocks / scales).astype("i1")
+    scales = scales.astype("<f4")
+    return packed | {"bytes": _base64(rounded), "scales": _base64(scales), "block": width}
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode("ascii")

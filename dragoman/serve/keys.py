@@ -1,0 +1,91 @@
+"""Who may use the service, and how much: keys, each with limits of its own.
+
+A file of keys is TOML, a table for each:
+
+    [alice]
+    secret = "…"
+    requests_per_minute = 60
+    max_characters = 2000
+"""
+
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.errors import ConfigError
+from dragoman.settings import build, read_toml, setting
+
+
+@dataclass(frozen=True)
+class Key:
+    secret: str = setting("", "what a client shows")
+    requests_per_minute: int = setting(0, "requests that need the key; 0: any number", at_least=0)
+    max_characters: int = setting(
+        0, "characters in a request; 0: as many as the service takes", at_least=0
+    )
+
+
+class Keys:
+    """Without any key, everybody may come in."""
+
+    def __init__(self, keys: dict[str, Key], clock: Callable[[], float] = time.monotonic):
+        for name, key in keys.items():
+            if not key.secret:
+                raise ConfigError(f"the key {name!r} has no secret.")
+            if key.secret != key.secret.strip() or not key.secret.isprintable():
+                raise ConfigError(
+                    f"the key {name!r} has blanks around it or control characters: no header can "
+                    f"hold them."
+                )
+        self._keys = keys
+        self._clock = clock
+        # of each key with a limit: requests left, and when that was counted
+        self._left: dict[str, tuple[float, float]] = {}
+
+    @classmethod
+    def read(cls, files: Sequence[str | Path]) -> dict[str, Key]:
+        """The keys of some files, by name."""
+        keys: dict[str, Key] = {}
+        for file in files:
+            for name, table in read_toml(file).items():
+                keys[name] = build(Key, table, f"{file}: {name}.")
+        return keys
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def name_of(self, shown: bytes) -> str | None:
+        """Whose key this is; "" if none is needed, None if it is nobody's.
+
+        The comparison takes as long for any key that is shown.
+        """
+        if not self._keys:
+            return ""
+        found = None
+        for name, key in self._keys.items():
+            if hmac.compare_digest(shown, key.secret.encode()):
+                found = name
+        return found
+
+    def limit_of(self, name: str) -> int:
+        """The most characters in a request with this key; 0: as many as the service takes."""
+        return self._keys[name].max_characters if name else 0
+
+    def wait(self, name: str) -> float:
+        """Count a request with this key. Seconds to wait before it may come; 0: it may now.
+
+        A bucket of a minute's requests fills evenly, so that a client can send many at once and
+        then has to keep to its rate.
+        """
+        if not name or not (rate := self._keys[name].requests_per_minute):
+            return 0.0
+        now = self._clock()
+        left, before = self._left.get(name, (float(rate), now))
+        left = min(float(rate), left + (now - before) * rate / 60)
+        if left < 1.0:
+            self._left[name] = (left, now)
+            return (1.0 - left) * 60 / rate
+        self._left[name] = (left - 1.0, now)
+        return 0.0

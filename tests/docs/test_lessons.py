@@ -1,0 +1,54 @@
+"""The lessons run from top to bottom, say what they show, and end with two questions."""
+
+import json
+import re
+from pathlib import Path
+
+import lessons
+import pytest
+
+from dragoman import variants
+from dragoman.model.distances import DISTANCES
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
+
+
+@pytest.fixture
+def tables_as_they_were():
+    """A lesson may add variants of its own."""
+    positions, distances = dict(variants.POSITIONS), dict(DISTANCES)
+    yield
+    for table, before in ((variants.POSITIONS, positions), (DISTANCES, distances)):
+        for name in set(table) - set(before):
+            del table[name]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_lesson_runs(notebook: Path, tables_as_they_were) -> None:
+    outputs = lessons.run(notebook)
+    cells = [c for c in json.loads(notebook.read_text())["cells"] if c["cell_type"] == "code"]
+    for cell, found in zip(cells, outputs, strict=True):
+        # what is committed was shown by this cell: as many outputs of the same kinds
+        kinds = [output["output_type"] for output in cell["outputs"]]
+        assert kinds == [output["output_type"] for output in found], "".join(cell["source"])
+    assert any(outputs)
+
+
+def test_there_are_ten_and_each_ends_with_two_questions() -> None:
+    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02}" for n in range(1, 11)]
+    for path in NOTEBOOKS:
+        last = json.loads(path.read_text())["cells"][-1]
+        questions = "".join(last["source"]).partition("## Questions")[2]
+        assert re.findall(r"^(\d)\. .*", questions, re.M) == ["1", "2"], path.name
+        assert questions.count("?") >= 2
+    index = (ROOT / "docs" / "lessons" / "index.md").read_text()
+    assert all(path.name in index for path in NOTEBOOKS)
+
+
+def test_a_cell_that_fails_is_not_passed_over(tmp_path) -> None:
+    notebook = tmp_path / "wrong.ipynb"
+    cells = [{"cell_type": "code", "source": ["assert 1 == 2"], "outputs": []}]
+    notebook.write_text(json.dumps({"cells": cells}))
+    with pytest.raises(AssertionError):
+        lessons.run(notebook)
