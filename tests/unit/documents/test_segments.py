@@ -64,7 +64,11 @@ def marked_texts(draw) -> str:
         if kind == "word":
             parts.append(draw(st.sampled_from(WORDS)) + " ")
         elif kind == "placeholder":
-            parts.append(draw(st.sampled_from(PLACEHOLDERS)) + draw(st.sampled_from(["", " "])))
+            placeholder = draw(st.sampled_from(PLACEHOLDERS))
+            # A file name that touches a letter is another word.
+            blanks = [" "] if placeholder == "report.docx" else ["", " "]
+            before = " " if placeholder == "report.docx" else ""
+            parts.append(before + placeholder + draw(st.sampled_from(blanks)))
         elif kind == "open":
             opened.append(draw(st.sampled_from(TAGS)))
             parts.append(f"<{opened[-1]}>")
