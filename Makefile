@@ -13,7 +13,7 @@ $(BIN)/dragoman:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,docs,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,docs,dev]"
 	touch $(READY)
 
 # The model that comes with the package, without PyTorch: most of the time goes into installing.

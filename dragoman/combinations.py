@@ -144,7 +144,10 @@ def _text(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _optimiser(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     if given["training.optimiser"] == "muon" and given["training.sharded"]:
-        yield "training.optimiser=muon needs whole matrices: set training.sharded=false."
+        yield (
+            "training.optimiser=muon needs whole matrices: set training.sharded=false or "
+            "training.optimiser=adam."
+        )
     if (
         given["training.optimiser"] != "muon"
         and given["training.momentum"] != default["training.momentum"]

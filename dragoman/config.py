@@ -454,6 +454,9 @@ class DecodingConfig:
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
     by_sentence: bool = setting(False, "translate each sentence of a text separately")
+    keep_capitals: bool = setting(
+        False, "translate sentences in capitals as ordinary ones, and put the result in capitals"
+    )
     keep_numbers: bool = setting(
         False,
         "repair translations that lose or invent digits, by a wider search, then by stand-ins",

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from dragoman.bundle import bundled_models
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError
+from dragoman.files import storage_errors
 
 
 def command(
@@ -49,6 +51,13 @@ def command(
             "its translation times the beam.",
         ),
     ] = 150_000,
+    max_file_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
+    max_file_characters: Annotated[
+        int, typer.Option(min=1, help="Characters of a document that are translated.")
+    ] = 300_000,
+    suggestions: Annotated[
+        str, typer.Option(help="Folder for translations that clients like better; .tsv files.")
+    ] = "",
     max_connections: Annotated[
         int,
         typer.Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
@@ -101,9 +110,18 @@ def command(
         max_characters=max_characters,
         max_work=max_work,
         cache_texts=cache,
+        max_file_bytes=max_file_bytes,
+        max_file_characters=max_file_characters,
+    )
+    kept = Path(suggestions) if suggestions else None
+    if kept is not None:
+        with storage_errors(f"making {suggestions}"):
+            kept.mkdir(parents=True, exist_ok=True)
+    service = Service(
+        model or bundled_models(), limits, api_key, device, engine, Keys.read(keys or ()), kept
     )
     app = create_app(
-        Service(model or bundled_models(), limits, api_key, device, engine, Keys.read(keys or ())),
+        service,
         allow_origin or (),
         root_path=root_path,
         access_log=access_log,

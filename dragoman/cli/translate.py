@@ -35,14 +35,22 @@ from dragoman.cli.options import (
     load_model,
 )
 from dragoman.config import MOST_HYPOTHESES
+from dragoman.decode.glossary import Glossary
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import WINDOW_LINES, Request
+from dragoman.decode.translator import WINDOW_LINES, Request, Translator
+from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of, read, translated_name
+from dragoman.documents.translating import sample as sample_text
+from dragoman.documents.translating import settled, translate_document
 from dragoman.errors import ConfigError, escaped
-from dragoman.files import storage_errors, writing
+from dragoman.files import storage_errors, write_atomically, writing
 from dragoman.hub import model_folders
 from dragoman.text.memory import EXACT, Match, Memory
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
+from dragoman.untrusted import read_regular
+
+LARGEST_FILE = 2**28  # bytes of a document
 
 READ_ON_S = 0.01  # how long a line waits for another one to be translated with
 NOTES_SHOWN = 5  # on standard error; the rest are counted
@@ -94,8 +102,28 @@ def command(
     address: Address = "",
     shard_lines: ShardLines = WINDOW_LINES,
     set_: Set = None,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help=f"Take what is translated for one of {', '.join(BY_NAME)}; a file's name tells.",
+        ),
+    ] = "",
+    glossary: Annotated[
+        str, typer.Option(help="File of terms: source TAB target, or target|target.")
+    ] = "",
+    all_: Annotated[
+        bool, typer.Option("--all", help="Translate again what has a translation (po, xliff).")
+    ] = False,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a table (csv, tsv), by name or number; may be repeated."),
+    ] = None,
 ) -> None:
     """Translate texts, a file, or the lines of standard input.
+
+    `dragoman translate report.docx --to de` writes report.de.docx; likewise HTML, Markdown, text,
+    pptx, xlsx, odt, epub, subtitles, message files and notebooks.
 
     Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """
@@ -105,16 +133,25 @@ def command(
         raise ConfigError(
             "--workers needs a file to read and one to write: give --input F and --output F."
         )
+    files = [] if format_ else [text for text in texts or [] if _is_document(text)]
+    if files and len(files) < len(texts or []):
+        raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
+    if (files or format_) and (workers or nbest > 1 or json_ or alignments or sample or prefix):
+        raise ConfigError("a document is translated into one document: leave other outputs out.")
+    if len(files) > 1 and output:
+        raise ConfigError("--output is one file: leave it out, and each file gets a name.")
+    options = Options(all_, tuple(column or ()), to)
+    # What the language is detected from, if it must choose the model.
+    text = sample_text(_read_document(files[0], options).segments) if files else (texts or [""])[0]
     if workers and memory:
         raise ConfigError("--memory and --workers do not go together.")
     # From a file into a file, work is done in shards: a job that was interrupted goes on.
-    in_shards = bool(workers) or (
-        not memory and _is_file(input_) and (_is_file(output) or _is_new(output))
-    )
+    from_file_to_file = _is_file(input_) and (_is_file(output) or _is_new(output))
+    in_shards = bool(workers) or (from_file_to_file and not format_ and not memory)
     translator = (
         read_bundle(model_folders(model, from_, to)[0])
         if in_shards
-        else load_model(model, device, engine, from_, to, text=texts[0] if texts else "")
+        else load_model(model, device, engine, from_, to, text)
     )
     request = Request(
         to=to,
@@ -124,6 +161,7 @@ def command(
         prefix=prefix,
         alignments=alignments,
         sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
+        glossary=_glossary(glossary),
         memory=_memory(memory, from_, to),
     )
     show = Shown(nbest, alignments, json_, matches=bool(memory))
@@ -137,6 +175,13 @@ def command(
         translate_file(
             input_, output, job, workers=workers, address=address, shard_lines=shard_lines
         )
+        return
+    if format_:
+        _translate_markup(translator, request, options, format_, texts, input_, output)
+        return
+    if files:
+        for name in files:
+            _translate_document(translator, request, options, name, output)
         return
     windows = [texts] if texts else arriving(read_lines(input_ or "-"))
     translated = 0
@@ -209,6 +254,87 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
             raise taken
         if taken is None:
             return
+
+
+def _is_document(text: str) -> bool:
+    """Whether an argument names a file of a format that we know."""
+    try:
+        return Path(text).suffix.lower() in BY_ENDING and Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, say
+        return False
+
+
+def _glossary(name: str) -> Glossary:
+    if not name:
+        return Glossary()
+    return Glossary.parse("\n".join(read_lines(name)), name)
+
+
+def _read_document(name: str, options: Options) -> Document:
+    return read(name, _file(name), format_of(name), options)
+
+
+def _translate_document(
+    translator: Translator, request: Request, options: Options, name: str, output: str
+) -> None:
+    """A file, into one whose name says the language."""
+    document = _read_document(name, options)
+    request = settled(translator, document.segments, request)
+    path = output or translated_name(name, request.to or "translated")
+    with _bar(len(document.segments), name) as advance:
+        translated = translate_document(translator, document, request, advance)
+    with storage_errors(f"writing {path}"):
+        write_atomically(Path(path), translated)
+    print(path)
+
+
+def _translate_markup(
+    translator: Translator,
+    request: Request,
+    options: Options,
+    format_: str,
+    texts: list[str] | None,
+    input_: str,
+    output: str,
+) -> None:
+    """Texts of a format, or all of a file or of standard input, to standard output or a file."""
+    if format_ not in BY_NAME:
+        raise ConfigError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
+    raws = [text.encode() + b"\n" for text in texts or []]
+    if not raws:
+        raws = [_file(input_) if input_ else sys.stdin.buffer.read()]
+    translated = b""
+    for raw in raws:
+        document = read(input_ or "the text", raw, BY_NAME[format_], options)
+        request = settled(translator, document.segments, request)
+        translated += translate_document(translator, document, request)
+    if output:
+        with storage_errors(f"writing {output}"):
+            write_atomically(Path(output), translated)
+    else:
+        sys.stdout.buffer.write(translated)
+        sys.stdout.buffer.flush()
+
+
+def _file(name: str) -> bytes:
+    try:
+        return read_regular(Path(name), LARGEST_FILE)
+    except OSError as error:
+        raise DocumentError(f"{name} cannot be read: {error.strerror}.") from None
+
+
+@contextmanager
+def _bar(segments: int, name: str) -> Iterator[Callable[[int], None]]:
+    """How much of a file is done, on standard error, where somebody sees it."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escaped(Path(name).name), total=segments)
+        yield lambda count: progress.advance(task, count)
 
 
 @dataclass(frozen=True)

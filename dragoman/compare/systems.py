@@ -88,8 +88,8 @@ FULL = Scale(
 COMMON: dict[str, Any] = {
     "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
     "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
-    "training.schedule": "linear", "training.patience": 0, "training.average": 1,
-    "training.log_every": 1_000_000,
+    "training.optimiser": "adam", "training.schedule": "linear", "training.patience": 0,
+    "training.average": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {},

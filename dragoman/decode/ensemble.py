@@ -43,6 +43,7 @@ class Ensemble(Engine):
         *,
         attention: bool = False,
         forbid: Forbidden | None = None,
+        also: np.ndarray | None = None,
     ) -> Step:
         steps = [
             member.step(s, parents, tokens, None, attention=attention, forbid=forbid)
@@ -55,7 +56,8 @@ class Ensemble(Engine):
         if k is None:
             return Step(states, None, log_probs, looked_at)
         best, values = top_k(log_probs, k)
-        return Step(states, best, values, looked_at)
+        asked = np.take_along_axis(log_probs, also, axis=1) if also is not None else None
+        return Step(states, best, values, looked_at, asked)
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

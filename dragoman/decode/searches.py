@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from dragoman.config import DecodingConfig
+from dragoman.decode.constraints import Phrases, constrained_search
 from dragoman.decode.hypotheses import Hypothesis, OnStep
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search
@@ -27,6 +28,7 @@ class Task:
     settings: DecodingConfig
     nbest: int = 1
     prefixes: Sequence[Sequence[int]] | None = None
+    phrases: Sequence[Phrases] | None = None  # what every hypothesis of a sentence must hold
     attention: bool = False
     sampling: Sampling | None = None
     keys: Sequence[int] | None = None  # a sentence's draws depend on its key, not on its batch
@@ -59,6 +61,25 @@ class SamplingSearch:
             prefixes=task.prefixes,
             attention=task.attention,
             keys=task.keys,
+            on_step=task.on_step,
+        )
+
+
+class ConstrainedSearch:
+    """Beam search for translations with given phrases."""
+
+    def fits(self, engine: Engine, task: Task) -> bool:
+        return task.phrases is not None
+
+    def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+        assert task.phrases is not None
+        return constrained_search(
+            engine,
+            sources,
+            task.phrases,
+            task.settings,
+            nbest=task.nbest,
+            attention=task.attention,
             on_step=task.on_step,
         )
 
@@ -110,6 +131,7 @@ class BeamSearch:
 
 SEARCHES: dict[str, Callable[[], Search]] = {
     "sampling": SamplingSearch,
+    "constrained": ConstrainedSearch,
     "recorded": RecordedSearch,
     "beam": BeamSearch,
 }

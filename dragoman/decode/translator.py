@@ -16,7 +16,9 @@ import numpy as np
 
 from dragoman.bundle import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
+from dragoman.decode.constraints import Phrase
 from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.glossary import NO_TERMS, Demand, Glossary, lacking
 from dragoman.decode.hypotheses import Hypothesis, Limits, OnStep
 from dragoman.decode.numbers import digit_errors, put_back, stand_ins, with_others
 from dragoman.decode.parallel import batches_at_once, search_batches
@@ -40,12 +42,18 @@ from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.languages import known_code, reason_to_keep
 from dragoman.text.memory import EXACT, Memory
-from dragoman.text.segments import split_sentences, split_to_fit
+from dragoman.text.segments import (
+    is_in_capitals,
+    sentence_case,
+    split_sentences,
+    split_to_fit,
+)
 
 WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+_WIDER_FOR_TERMS = 2  # times the beam, which is shared by translations with more and fewer terms
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
 _WIDEST = 64  # hypotheses of a search for more translations that read differently
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
@@ -63,6 +71,8 @@ class Request:
         prefix: What each translation must begin with.
         alignments: Whether to link the words of source and translation.
         sampling: Draw translations instead of searching for the best.
+        glossary: Terms that must be translated as it says.
+        demanding: Whether to search only for what has all terms that the glossary calls for.
         observer: Sees every step of the search.
         on_step: Called before every step of every search; what it raises ends the search.
     """
@@ -74,8 +84,9 @@ class Request:
     prefix: str = ""
     alignments: bool = False
     sampling: Sampling | None = None
+    glossary: Glossary = NO_TERMS
+    demanding: bool = False
     observer: Observer | None = None
-    # called before every step of every search
     on_step: OnStep | None = field(default=None, compare=False)
     # what was translated before: exact matches are taken over, near ones are shown
     memory: Memory | None = field(default=None, compare=False)
@@ -91,6 +102,7 @@ class Options(TypedDict, total=False):
     prefix: str  # what every translation must begin with
     alignments: bool  # link words
     sampling: Sampling  # draw instead of searching
+    glossary: Glossary  # terms that must be translated as it says
 
 
 class Translator:
@@ -244,12 +256,15 @@ class Translator:
         request: Request = Request(),
         first: int = 0,
     ) -> list[tuple[Candidate, ...]]:
-        """Third stage: mend parts whose numbers are wrong.
+        """Third stage: mend parts that lack a term of the glossary, or whose numbers are wrong.
 
-        Their candidates come from wider searches, and from texts with other numbers.
+        Their candidates come from constrained and from wider searches, and from texts with other
+        numbers.
         """
         found = list(found)
-        self._keep_numbers(parts, found, first, request)
+        self._keep_terms(parts, found, first, request)
+        if self._keeps_numbers(request):
+            self._keep_numbers(parts, found, first, request)
         return found
 
     def join(
@@ -301,15 +316,20 @@ class Translator:
         self, part: "Part", candidates: Sequence[Candidate], request: Request = Request()
     ) -> int:
         """Positions that a repair computes at most; 0 where there is nothing to repair."""
-        if not self._keeps_numbers(request) or not digit_errors(part.text, candidates[0].text):
-            return 0
         beam = self._settings(request).beam
-        wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
-        once = replace(request, nbest=1)  # each stand-in, and the forced translation
-        return (
-            self.search_work([part], wider)[0]
-            + (_STAND_INS + 1) * self.search_work([part], once)[0]
-        )
+        terms = numbers = 0
+        if lacks_terms := lacking(part.demands, candidates[0].text) > 0:
+            wide = replace(request, nbest=_WIDER_FOR_TERMS * max(beam, request.nbest))
+            terms = self.search_work([part], wide)[0]
+        # A translation with other terms may have other numbers.
+        if self._keeps_numbers(request) and (
+            lacks_terms or digit_errors(part.text, candidates[0].text)
+        ):
+            wider = replace(request, nbest=_WIDER * max(beam, request.nbest))
+            once = replace(request, nbest=1)  # each stand-in, and the forced translation
+            numbers = self.search_work([part], wider)[0]
+            numbers += (_STAND_INS + 1) * self.search_work([part], once)[0]
+        return terms + numbers
 
     def forced_pieces(self, text: str, request: Request = Request()) -> tuple[str, ...]:
         """What the translation of a text must begin with in this model; no candidate shows it."""
@@ -362,6 +382,8 @@ class Translator:
             raise TranslationError(
                 f"the prefix {request.prefix!r} contains a word that this model does not know."
             )
+        if request.glossary.terms and (request.sampling or request.prefix or request.observer):
+            raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
         for name, asked in (("nbest", request.nbest), ("beam", self._settings(request).beam)):
             if not 1 <= asked <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
@@ -431,12 +453,11 @@ class Translator:
             must_begin = bool(request.prefix) and part.number == 0  # with the prefix
             # The text too: its digits are looked at, and two ways to write them may have the same
             # ids.
-            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin))
+            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.demands))
         unique = dict(zip(keys, parts, strict=True))
         different = list(unique.values())
         found = self._search_on(different, first, request)
-        if self._keeps_numbers(request):
-            self._keep_numbers(different, found, first, request)
+        found = self.repair(different, found, request, first)
         of_key = dict(zip(unique, found, strict=True))
         return [of_key[key] for key in keys]
 
@@ -488,6 +509,21 @@ class Translator:
                 found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
         return found
 
+    def _keep_terms(
+        self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
+    ) -> None:
+        """Where the best candidate lacks a term, only translations with all terms are searched."""
+        rows = [row for row, part in enumerate(parts) if lacking(part.demands, found[row][0].text)]
+        if not rows:
+            return
+        settings = self._settings(request)
+        beam = min(_WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
+        strict = replace(request, decoding=replace(settings, beam=beam), demanding=True)
+        for row, better in zip(
+            rows, self._found([parts[row] for row in rows], first, strict), strict=True
+        ):
+            found[row] = better
+
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request
     ) -> None:
@@ -504,9 +540,12 @@ class Translator:
         for row, more in zip(
             wrong, self._found([parts[row] for row in wrong], first, wider), strict=True
         ):
-            text = parts[row].text
+            text, demands = parts[row].text, parts[row].demands
             known = {candidate.text: candidate for candidate in (*more, *found[row])}
-            closest = sorted(known.values(), key=lambda c: (digit_errors(text, c.text), -c.score))
+            closest = sorted(
+                known.values(),
+                key=lambda c: (lacking(demands, c.text), digit_errors(text, c.text), -c.score),
+            )
             found[row] = tuple(closest[: request.nbest])
         if not request.prefix:
             still_wrong = [
@@ -534,7 +573,8 @@ class Translator:
         right: dict[int, str] = {}
         outputs = self._found([changed for _, _, changed in tries], first, request)
         for (row, others, changed), (best, *_) in zip(tries, outputs, strict=True):
-            right[row] = right.get(row) or put_back(others, changed.text, best.text)
+            if not lacking(parts[row].demands, best.text):
+                right[row] = right.get(row) or put_back(others, changed.text, best.text)
         for row, text in right.items():
             if text:
                 ((forced, *_),) = self._found(
@@ -546,8 +586,12 @@ class Translator:
     def _parts(self, lines: list[str], request: Request) -> list["Part"]:
         """The lines as ids, long ones in several parts, empty ones left out."""
         longest = self._longest(request)
-        encode = self.codec.encode_source
         by_sentence = self._settings(request).by_sentence
+
+        def encode(texts: Sequence[str], to: str, source: str) -> list[list[int]]:
+            read = [self._quiet(text, request) for text in texts]
+            return self.codec.encode_source(read, to, source)
+
         rows_of_pair: dict[tuple[str, str], list[int]] = {}
         for row, text in enumerate(lines):
             if text.strip():
@@ -559,19 +603,37 @@ class Translator:
             for row, ids in zip(rows, encoded, strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
-                    parts.append(Part(row, 0, ids, to, lines[row], source))
+                    demands = request.glossary.demands(lines[row])
+                    parts.append(Part(row, 0, ids, to, lines[row], demands, source))
                     continue
                 fits = partial(self._fits, to=to, source=source, longest=longest)
                 fitting = [
                     part for text in texts for part in split_to_fit(text, fits) if part.strip()
                 ]
                 parts += [
-                    Part(row, number, part, to, text, source)
+                    Part(row, number, part, to, text, request.glossary.demands(text), source)
                     for number, (part, text) in enumerate(
                         zip(encode(fitting, to, source), fitting, strict=True)
                     )
                 ]
         return parts
+
+    def _quiet(self, text: str, request: Request) -> str:
+        """What the model reads of a text: few sentences that it learned from were in capitals."""
+        keeps = self._settings(request).keep_capitals
+        return sentence_case(text) if keeps and is_in_capitals(text) else text
+
+    def _phrase(self, demand: Demand) -> Phrase:
+        """A demand as ids. At the beginning of a sentence a term may be capitalised."""
+        unk = self.codec.target.unk
+        texts = [*demand.targets, *(text[:1].upper() + text[1:] for text in demand.targets)]
+        ways = [tuple(ids) for ids in self.codec.encode_target([*dict.fromkeys(texts)])]
+        known = tuple(way for way in ways if way and unk not in way)
+        if not known:
+            raise TranslationError(
+                f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
+            )
+        return Phrase(known, demand.inflection)
 
     def _fits(self, text: str, to: str, source: str, longest: int) -> bool:
         return len(self.codec.encode_source([text], to, source)[0]) <= longest
@@ -587,12 +649,17 @@ class Translator:
             for part in parts
         ]
         prefixes = forced if any(forced) else None
-        if prefixes or not settings.shortlist:  # a forced piece may be on nobody's list
+        # a forced piece may be on nobody's list
+        if prefixes or request.demanding or not settings.shortlist:
             engine = engine.without_shortlist
+        phrases = None
+        if request.demanding:
+            phrases = [tuple(map(self._phrase, part.demands)) for part in parts]
         task = Task(
             settings,
             request.nbest,
             prefixes,
+            phrases,
             attention=request.alignments,
             sampling=request.sampling,
             keys=[(first + part.line) * 2**16 + part.number for part in parts],
@@ -611,6 +678,8 @@ class Translator:
             source = [self.codec.source.pieces[i] for i in part.ids]
             alignment = align_words(source, pieces, hypothesis.attention[forced:])
         text = self.codec.decode_target(tokens)
+        if self._quiet(part.text, request) != part.text:
+            text = text.upper()
         return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
 
 
@@ -622,6 +691,7 @@ class Part(NamedTuple):
     ids: list[int]
     to: str
     text: str
+    demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
 
 

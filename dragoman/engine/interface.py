@@ -4,7 +4,8 @@
 r continue row `parents[r]` with `tokens[r]`; parents may repeat or leave out rows, so that
 reordering, growing and shrinking a beam are one thing. It gives for each row the k best next tokens
 and their log-probabilities, best first: softmax and top-k happen where the scores are, and search
-never sees the vocabulary. `k=None` gives all log-probabilities.
+never sees the vocabulary. `k=None` gives all log-probabilities. `also` names further tokens of
+each row whose log-probabilities are wanted, whether they are among the best or not.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ class Step(NamedTuple):
     tokens: np.ndarray | None  # (R, k), None where all log-probabilities were asked for
     log_probs: np.ndarray  # (R, k) or (R, V)
     attention: np.ndarray | None  # (R, S), where asked for
+    also: np.ndarray | None = None  # (R, c), where asked for
 
 
 class Engine(Protocol):
@@ -58,6 +60,7 @@ class Engine(Protocol):
         *,
         attention: bool = False,
         forbid: Forbidden | None = None,
+        also: np.ndarray | None = None,
     ) -> Step: ...
 
     def score(
@@ -122,6 +125,18 @@ class Inspector(Protocol):
     def position_vectors(self, length: int) -> np.ndarray | None:
         """What the model adds to the words at so many positions (length, D); None: nothing."""
         ...
+
+
+def alignment_layer(layers: int) -> int:
+    """The decoder's layer that speaks for alignment, of so many.
+
+    The last but one aligns best (Garg et al. 2019), except in a decoder of two: there the first
+    layer still looks at the source of the word before (docs/LOG.md has the figures).
+
+    >>> alignment_layer(6), alignment_layer(2), alignment_layer(1)
+    (4, 1, 0)
+    """
+    return layers - 2 if layers > 2 else max(0, layers - 1)
 
 
 def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -183,6 +183,7 @@ class OnnxEngine(Engine):
         *,
         attention: bool = False,
         forbid: Forbidden | None = None,
+        also: np.ndarray | None = None,
     ) -> Step:
         state = self._continued(state, parents)
         grid, feeds, lists = state.grid, state.feeds, state.lists
@@ -200,6 +201,8 @@ class OnnxEngine(Engine):
             if k is None
             else {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
         )
+        if also is not None:
+            shapes["log_probs"] = (rows, pieces)
         if attention:
             shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
         state.bind_outputs(shapes)
@@ -214,7 +217,11 @@ class OnnxEngine(Engine):
             best_tokens, best_log_probs = (
                 state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs")
             )
-            return Step(state, *_allowed(best_tokens, best_log_probs, k, forbid), looked_at)
+            asked = None
+            if also is not None:
+                asked = state.outputs["log_probs"][grid.slots[:, None], also]
+            best_tokens, best_log_probs = _allowed(best_tokens, best_log_probs, k, forbid)
+            return Step(state, best_tokens, best_log_probs, looked_at, asked)
         log_probs = state.outputs["log_probs"][grid.slots]
         if lists:
             log_probs = lists.spread(log_probs, grid.slots // grid.width, len(self.target))

@@ -12,7 +12,7 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
-from dragoman.engine.interface import Engine, Forbidden, Inspector, Step
+from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
@@ -92,8 +92,7 @@ class TorchEngine(Engine, Inspector):
 
     @property
     def attention_layer(self) -> int:
-        """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
-        return max(0, self.model.attention_layers - 2)
+        return alignment_layer(self.model.attention_layers)
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> Any:
@@ -109,6 +108,7 @@ class TorchEngine(Engine, Inspector):
         *,
         attention: bool = False,
         forbid: Forbidden | None = None,
+        also: np.ndarray | None = None,
     ) -> Step:
         state = state.select(parents)
         hidden, weights = self.model.step(
@@ -122,7 +122,8 @@ class TorchEngine(Engine, Inspector):
         if k is None:
             return Step(state, None, log_probs.cpu().numpy(), looked_at)
         best = log_probs.topk(min(k, log_probs.shape[1]), dim=-1)
-        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at)
+        asked = log_probs.gather(1, self._tensor(also)).cpu().numpy() if also is not None else None
+        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at, asked)
 
     @torch.inference_mode()
     def score(

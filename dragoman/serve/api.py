@@ -40,6 +40,7 @@ async def translate(request: Request) -> Response:
         beam=body.beam,
         nbest=body.nbest,
         alignments=body.alignments,
+        glossary=schemas.glossary_of(body.glossary),
         client=client_address(request),
         max_characters=service_of(request).keys.limit_of(key),
     )

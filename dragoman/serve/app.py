@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from dragoman.serve import api, errors, libre, pages
+from dragoman.serve import api, deepl, documents, errors, libre, pages
 from dragoman.serve.guard import Guard
 from dragoman.serve.service import Service
 from dragoman.version import __version__
@@ -26,6 +26,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.batcher.start()
         yield
+        app.state.jobs.close()
         await service.close()
 
     app = FastAPI(
@@ -38,7 +39,8 @@ def create_app(
         redirect_slashes=False,  # such a redirect would lead to whatever host the client named
     )
     app.state.service = service
-    for part in (api, libre, pages):
+    app.state.jobs = documents.Jobs(service)
+    for part in (api, documents, libre, deepl, pages):
         app.include_router(part.router)
     errors.install(app)
     if service.keys:
@@ -49,6 +51,8 @@ def create_app(
         max_body_bytes=limits.max_body_bytes,
         time_limit_s=limits.time_limit_s,
         metrics=service.metrics,
+        files=("/v1/documents", "/translate_file", "/v2/document"),
+        max_file_bytes=limits.max_file_bytes,
         access_log=access_log,
         root_path=root_path.rstrip("/"),
     )

@@ -15,9 +15,14 @@ from dragoman.errors import DragomanError
 from dragoman.serve.batcher import BusyError, StoppingError
 
 
-def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _answer(
+    request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    said = {"error": message}
+    if request.url.path.startswith("/v2/"):  # where DeepL's clients look for it
+        said["message"] = message
     # ASCII: a message may quote what cannot be written in UTF-8
-    return _AsciiJson({"error": message}, status, headers)
+    return _AsciiJson(said, status, headers)
 
 
 class _AsciiJson(JSONResponse):
@@ -28,20 +33,20 @@ class _AsciiJson(JSONResponse):
 def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return _answer(error.status_code, str(error.detail), error.headers)
+        return _answer(request, error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(DragomanError)
     async def cannot(request: Request, error: DragomanError) -> JSONResponse:
-        return _answer(400, str(error))
+        return _answer(request, 400, str(error))
 
     @app.exception_handler(BusyError)
     async def busy(request: Request, error: BusyError) -> JSONResponse:
-        return _answer(429, str(error), {"Retry-After": str(error.retry_after_s)})
+        return _answer(request, 429, str(error), {"Retry-After": str(error.retry_after_s)})
 
     @app.exception_handler(StoppingError)
     async def stopping(request: Request, error: StoppingError) -> JSONResponse:
-        return _answer(503, str(error))
+        return _answer(request, 503, str(error))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        return _answer(500, "this is a defect of the service; its log says more.")
+        return _answer(request, 500, "this is a defect of the service; its log says more.")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
@@ -24,7 +25,8 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 class Guard:
     """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
-    where a proxy shows the service; whether it takes that off a path does not matter."""
+    where a proxy shows the service; whether it takes that off a path does not matter.
+    `max_file_bytes` holds for the paths of `files`, which take documents."""
 
     def __init__(
         self,
@@ -34,10 +36,13 @@ class Guard:
         metrics: Metrics,
         access_log: bool = False,
         root_path: str = "",
+        files: Collection[str] = (),
+        max_file_bytes: int = 0,
     ):
         self.app, self.metrics, self.access_log = app, metrics, access_log
         self.root_path = root_path
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
+        self.files, self.max_file_bytes = files, max_file_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,6 +56,9 @@ class Guard:
             scope = {**scope, "method": "GET"}
             send = _without_body(send)
         started = time.monotonic()
+        takes_file = scope["path"] in self.files
+        takes_file |= scope["path"].removeprefix(self.root_path) in self.files
+        most = self.max_file_bytes if takes_file else self.max_body_bytes
         status = 0
         size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
@@ -63,11 +71,11 @@ class Guard:
                 status = _CLIENT_LEFT
                 raise HTTPException(400, "the client disconnected before the request was complete.")
             size += len(message.get("body", b""))
-            if size > self.max_body_bytes:
-                while message.get("more_body") and size <= _DRAINED_BYTES:
+            if size > most:
+                while message.get("more_body") and size <= most + _DRAINED_BYTES:
                     message = await receive()
                     size += len(message.get("body", b""))
-                raise HTTPException(413, f"the body is larger than {self.max_body_bytes:,} bytes.")
+                raise HTTPException(413, f"the body is larger than {most:,} bytes.")
             if not message.get("more_body") and watching is None:
                 watching = asyncio.create_task(watch())
             return message

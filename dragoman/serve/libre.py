@@ -1,5 +1,5 @@
-"""A LibreTranslate-compatible API: /translate, /detect, /languages, /health, /spec and
-/frontend/settings. LibreTranslate's clients work unchanged.
+"""A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
+/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged.
 
 Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
 in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
@@ -7,16 +7,19 @@ in a header. A field that is null counts as left out. Errors are `{"error": …}
 
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from dragoman.documents.formats import BY_ENDING, BY_NAME
 from dragoman.serve import schemas
+from dragoman.serve.documents import as_file, jobs_of, read_upload
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     FORMS,
     REFUSALS,
     admit,
     body_of,
+    characters_allowed,
     client_address,
     key_of,
     read_form,
@@ -52,13 +55,15 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     body = await _read(request, schemas.LibreRequest)
     texts = [body.q] if isinstance(body.q, str) else body.q
+    if body.format == "html":
+        return await _html(request, body, texts)
     found = await service_of(request).translate(
         texts,
         body.source,
         body.target,
         nbest=1 + body.alternatives,
         client=client_address(request),
-        max_characters=service_of(request).keys.limit_of(request.state.key),
+        max_characters=characters_allowed(request),
     )
     answers = [
         schemas.LibreResponse(
@@ -83,6 +88,69 @@ async def translate(request: Request) -> Response:
             else None,
         )
     )
+
+
+async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
+    """Texts with tags; there are no alternatives of a text in several pieces."""
+    found = await service_of(request).translate_markup(
+        texts,
+        BY_NAME["html"],
+        body.source,
+        body.target,
+        client=client_address(request),
+        max_characters=characters_allowed(request),
+    )
+    detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
+    if isinstance(body.q, str):
+        return written(
+            schemas.LibreResponse(
+                translatedText=found[0][0],
+                detectedLanguage=detected[0] if detected else None,
+                alternatives=[] if body.alternatives else None,
+            )
+        )
+    return written(
+        schemas.LibreResponses(
+            translatedText=[text for text, _ in found],
+            detectedLanguage=detected if body.source == AUTO else None,
+            alternatives=[[] for _ in found] if body.alternatives else None,
+        )
+    )
+
+
+@router.post("/translate_file", include_in_schema=False)
+async def translate_file(request: Request) -> Response:
+    """Translate a file and answer where its translation can be fetched."""
+    sent = await read_upload(request)
+    admit(request, sent.fields.get("api_key", "").encode() or key_of(request), 403)
+    job = jobs_of(request).begin(
+        sent.name,
+        sent.raw,
+        sent.fields.get("source", AUTO),
+        sent.fields.get("target", ""),
+        client=client_address(request),
+        max_characters=characters_allowed(request),
+    )
+    assert job.task is not None
+    await job.task
+    if job.error:
+        raise HTTPException(400, job.error)
+    return written(
+        schemas.LibreFile(translatedFileUrl=f"{request.base_url}download_file/{job.key}")
+    )
+
+
+@router.get("/download_file/{key}", include_in_schema=False)
+async def download_file(request: Request, key: str) -> Response:
+    return as_file(jobs_of(request)[key])
+
+
+@router.post("/suggest", include_in_schema=False)
+async def suggest(request: Request) -> Response:
+    """A better translation, kept in the service's file of suggestions."""
+    body = await _read(request, schemas.LibreSuggestRequest)
+    service_of(request).suggest(body.q, body.s, body.source, body.target)
+    return JSONResponse({"success": True})
 
 
 @router.post(
@@ -131,9 +199,9 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "keyRequired": bool(service.keys),
         "charLimit": service.limits.max_characters,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
-        "suggestions": False,
+        "filesTranslation": True,
+        "supportedFilesFormat": [*BY_ENDING],
+        "suggestions": service.suggestions is not None,
         "frontendTimeout": 500,
         "language": {
             "source": {"code": AUTO, "name": "Auto Detect"},

@@ -74,6 +74,11 @@ def admit(request: Request, shown: bytes, refusal: int) -> str:
     return name
 
 
+def characters_allowed(request: Request) -> int:
+    """The most characters that the key of an admitted request allows; 0: it has no limit."""
+    return service_of(request).keys.limit_of(request.state.key)
+
+
 def key_of(request: Request) -> bytes:
     """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")

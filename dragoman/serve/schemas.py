@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from dragoman.decode.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
 # all of category Cc but tab and line ends
@@ -35,6 +36,13 @@ Texts = Annotated[
     | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
     Discriminator(lambda given: "list" if isinstance(given, list) else "text"),
 ]
+
+
+Terms = Annotated[list[tuple[Text, Text]], Field(max_length=1000)]
+
+
+def glossary_of(terms: list[tuple[str, str]]) -> Glossary:
+    return Glossary.of(terms) if terms else NO_TERMS
 
 
 class Error(BaseModel):
@@ -61,6 +69,7 @@ class TranslateRequest(BaseModel):
         1, ge=1, le=10, description="Translations of each text at most, all different, best first."
     )
     alignments: bool = Field(False, description="Also link words and tell how sure each is.")
+    glossary: Terms = Field([], description="Terms: source and target, or target|target.")
 
 
 class DetectedLanguage(BaseModel):
@@ -196,12 +205,32 @@ class LibreRequest(Keyed):
     q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO
     target: Language
-    format: Literal["text"] = Field("text", description="Plain text only.")
+    format: Literal["text", "html"] = Field("text", description="How the texts are to be read.")
     alternatives: int = Field(0, ge=0, le=9)
 
 
 class LibreDetectRequest(Keyed):
     q: Text = Field(min_length=1)
+
+
+class DocumentStatus(BaseModel):
+    id: str
+    state: Literal["waiting", "translating", "done", "failed"]
+    done: int = Field(description="Segments (paragraphs, messages) that are translated.")
+    total: int
+    name: str | None = Field(None, description="Of the translated file.")
+    error: str | None = None
+
+
+class LibreFile(BaseModel):
+    translatedFileUrl: str  # noqa: N815
+
+
+class LibreSuggestRequest(Keyed):
+    q: Text = Field(min_length=1)
+    s: Text = Field(min_length=1, description="A better translation.")
+    source: Language
+    target: Language
 
 
 class LibreResponse(BaseModel):

@@ -7,13 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException
 
+from dragoman.decode.glossary import NO_TERMS, Glossary
 from dragoman.decode.hypotheses import OnStep
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.decode.translator import Part, Request
+from dragoman.documents.document import Document, Options
+from dragoman.documents.formats import Format
+from dragoman.documents.inline import Said
+from dragoman.documents.segment import Segment
+from dragoman.documents.translating import (
+    WINDOW,
+    Rounds,
+    Sentence,
+    as_said,
+    sample,
+    translating,
+)
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
@@ -21,13 +35,15 @@ from dragoman.inspect.sentence import inspect_sentence
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
-from dragoman.serve.batcher import Batcher, Line
+from dragoman.serve.batcher import Batcher, BusyError, Line
 from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
 from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
+_AT_ONCE = 64  # sentences of a document
+_SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
 _SHORT = 300  # characters: splitting them takes milliseconds, and so does handing them to a thread
 _SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
 _SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
@@ -49,6 +65,10 @@ class Limits:
     max_work: int = 150_000
     stuck_after_s: float = 10.0
     cache_texts: int = 0  # translations that are kept for whoever asks the same again
+    max_file_bytes: int = 10 * 2**20
+    max_file_characters: int = 300_000
+    documents: int = 50  # kept at a time, waiting and done
+    document_s: float = 3600.0  # for which one is kept
 
 
 class _Text(NamedTuple):
@@ -71,8 +91,12 @@ class Service:
         device: str = "auto",
         engine: str = "auto",
         keys: Mapping[str, Key] | None = None,
+        suggestions: Path | None = None,
     ):
-        """`api_key` is a key without limits; `keys` are others by name, each with its own."""
+        """`api_key` is a key without limits; `keys` are others by name, each with its own.
+
+        `suggestions`: a folder for what clients suggest; None: suggestions are refused.
+        """
         self.keys = Keys({**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})})
         thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self.models = thread.submit(Models.load, folders, device, engine).result()
@@ -82,6 +106,20 @@ class Service:
         self.stopping = False
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
+        self.suggestions = suggestions
+
+    def suggest(self, text: str, better: str, source: str, target: str) -> None:
+        """Keep a translation that a client likes better, as a pair that `dragoman train` takes."""
+        if self.suggestions is None:
+            raise HTTPException(403, "this service takes no suggestions.")
+        self._check_size([text, better])
+        self.models.route(text, source, target)  # refuses languages that there are not
+        file = self.suggestions / f"suggestions.{source}-{target}.tsv"
+        if file.exists() and file.stat().st_size > _SUGGESTED_BYTES:
+            raise HTTPException(403, "no more suggestions are taken.")
+        pair = (" ".join(side.split()) for side in (text, better))
+        with open(file, "a", encoding="utf-8", newline="\n") as kept:
+            kept.write("\t".join(pair) + "\n")
 
     @property
     def unready(self) -> str:
@@ -106,12 +144,13 @@ class Service:
         beam: int | None = None,
         nbest: int = 1,
         alignments: bool = False,
+        glossary: Glossary = NO_TERMS,
         client: str = "",
         max_characters: int = 0,
     ) -> list[schemas.Translated]:
         """Each text as it is in the cache, or translated; the size of all is checked first."""
         self._check_size(texts, max_characters)
-        asked = (source, target, beam, nbest, alignments)
+        asked = (source, target, beam, nbest, alignments, glossary)
         answers = {text: self._remembered((text, *asked)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
         if missing:
@@ -143,12 +182,12 @@ class Service:
         beam: int | None,
         nbest: int,
         alignments: bool,
+        glossary: Glossary,
         client: str,
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
-        planned = await self._aside(
-            texts, partial(self._split, texts, source, target, beam, nbest, alignments)
-        )
+        asked = Request(nbest=nbest, alignments=alignments, glossary=glossary)
+        planned = await self._aside(texts, partial(self._split, texts, source, target, beam, asked))
         lines = [
             Line(text.route.model.translator, text.request, part, work)
             for text in planned
@@ -166,6 +205,91 @@ class Service:
                 sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
             answers.append(_translated(text.route, sentences, text.gaps, alignments))
         return answers
+
+    async def translate_markup(
+        self,
+        texts: Sequence[str],
+        format_: Format,
+        source: str,
+        target: str,
+        *,
+        glossary: Glossary = NO_TERMS,
+        client: str = "",
+        max_characters: int = 0,
+    ) -> list[tuple[str, Route]]:
+        """Each text as a document of a format, and how it was translated."""
+        self._check_size(texts, max_characters)
+        answers = []
+        for text in texts:
+            read_text = partial(format_.read, text.encode(), Options(to=target))
+            document = await self._aside([text], read_text)
+            route = self.route_document(document, source, target)
+            translated = await self.translate_document(document, route, glossary, client)
+            answers.append((translated.decode(), route))
+        return answers
+
+    def route_document(self, document: Document, source: str, target: str) -> Route:
+        return self.models.route(sample(document.segments), source, target)
+
+    async def translate_document(
+        self,
+        document: Document,
+        route: Route,
+        glossary: Glossary = NO_TERMS,
+        client: str = "",
+        on_done: Callable[[int], None] = lambda count: None,
+    ) -> bytes:
+        """A document by its model. Others have their turns between its sentences."""
+        run = asyncio.get_running_loop().run_in_executor
+        if route.note:
+            return await run(self._splitting, document.write, document.segments)
+        request = _request(route, None, Request(glossary=glossary))
+        translated: list[Segment] = []
+        for start in range(0, len(document.segments), WINDOW):
+            window = document.segments[start : start + WINDOW]
+            rounds = translating(window)
+            asked, done = await run(self._splitting, _advanced, rounds, None)
+            while done is None:
+                said = await self._say(route, request, asked, client)
+                asked, done = await run(self._splitting, _advanced, rounds, said)
+            translated += done
+            on_done(len(window))
+        return await run(self._splitting, document.write, translated)
+
+    async def _say(
+        self, route: Route, request: Request, asked: Sequence[Sentence], client: str
+    ) -> list[Said]:
+        """Sentences some at a time, so that a long document leaves room in the queue."""
+        translator = route.model.translator
+        answers: list[Said] = [Said("")] * len(asked)
+        for linked in (False, True):
+            rows = [row for row, sentence in enumerate(asked) if sentence.linked is linked]
+            with_links = linked and translator.engine.has_attention
+            wanted = replace(request, alignments=with_links)
+            for start in range(0, len(rows), _AT_ONCE):
+                chunk = rows[start : start + _AT_ONCE]
+                texts = [asked[row].text for row in chunk]
+                parts = translator.split(texts, wanted)
+                plain = replace(wanted, to="", source_language="", glossary=NO_TERMS)
+                work = translator.search_work(parts, plain)
+                lines = [
+                    Line(translator, plain, part, cost)
+                    for part, cost in zip(parts, work, strict=True)
+                ]
+                found = await self._patiently(lines, client)
+                for row, translation in zip(
+                    chunk, translator.join(texts, parts, found), strict=True
+                ):
+                    answers[row] = as_said(translation)
+        return answers
+
+    async def _patiently(self, lines: list[Line], client: str) -> list[tuple[Candidate, ...]]:
+        """A document waits where a sentence would be refused."""
+        while True:
+            try:
+                return await self.batcher.translate(lines, client, self.limits.max_work)
+            except BusyError as busy:
+                await asyncio.sleep(busy.retry_after_s)
 
     async def attention(
         self, text: str, source: str, target: str, translation: str | None, client: str = ""
@@ -214,8 +338,7 @@ class Service:
         source: str,
         target: str,
         beam: int | None,
-        nbest: int,
-        alignments: bool,
+        asked: Request,
     ) -> list[_Text]:
         """Texts in the parts that the model takes.
 
@@ -226,7 +349,7 @@ class Service:
         for text in texts:
             route = self.models.route(text, source, target)
             translator = route.model.translator
-            request = _request(route, beam, nbest, alignments)
+            request = _request(route, beam, asked)
             if route.note:
                 planned.append(_Text(route, request, [text], [], [], []))
                 continue
@@ -234,10 +357,10 @@ class Service:
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
             self._check_work(total + translator.least_work(sentences, request))
-            # A part knows its languages by now. Without them in the request, parts of all languages
-            # share a search.
+            # A part knows its languages and its terms by now. Without them in the request, parts of
+            # all languages share a search.
             parts = translator.split(sentences, request)
-            request = replace(request, to="", source_language="")
+            request = replace(request, to="", source_language="", glossary=NO_TERMS)
             work = translator.search_work(parts, request)
             total += sum(work)
             self._check_work(total)
@@ -250,7 +373,7 @@ class Service:
         """How to look inside, and the work of it. What would show too many numbers is refused."""
         route = self.models.route(text, source, target)
         translator = route.model.translator
-        request = _request(route, None, 1, False)
+        request = _request(route, None, Request())
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
         read = len(part.ids)
         if translation is None:
@@ -317,14 +440,23 @@ def _explanation(
     return explanation_payload(explain(translator, text, translation, request))
 
 
-def _request(route: Route, beam: int | None, nbest: int, alignments: bool) -> Request:
+def _advanced(
+    rounds: Rounds, said: list[Said] | None
+) -> tuple[list[Sentence], list[Segment] | None]:
+    """The next sentences to translate, or all segments: a StopIteration cannot leave a thread."""
+    try:
+        return (next(rounds) if said is None else rounds.send(said)), None
+    except StopIteration as end:
+        return [], end.value
+
+
+def _request(route: Route, beam: int | None, asked: Request) -> Request:
     settings = route.model.translator.config.decoding
-    return Request(
+    return replace(
+        asked,
         to=route.target,
         source_language=route.source if route.model.sources else "",
         decoding=replace(settings, beam=beam) if beam is not None else settings,
-        nbest=nbest,
-        alignments=alignments,
     )
 
 

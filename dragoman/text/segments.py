@@ -97,3 +97,24 @@ def _ends(before: str, after: str) -> bool:
     return not before.endswith(".") or (
         len(last) > 1 and not last.isdigit() and last not in _ABBREVIATIONS
     )
+
+
+def is_in_capitals(text: str) -> bool:
+    """Whether a sentence is shouted: several words, no small letter, not all of them short.
+
+    >>> is_in_capitals("WHERE IS MY BAG?"), is_in_capitals("NATO"), is_in_capitals("UN, EU, USA")
+    (True, False, False)
+    """
+    words = [word for word in text.split() if any(c.isalpha() for c in word)]
+    return text.isupper() and len(words) > 1 and any(len(word) > 3 for word in words)
+
+
+def sentence_case(text: str) -> str:
+    """Small letters, and a capital to begin with.
+
+    >>> sentence_case("¿DÓNDE ESTÁ?")
+    '¿Dónde está?'
+    """
+    small = text.lower()
+    first = next((i for i, c in enumerate(small) if c.isalpha()), 0)
+    return small[:first] + small[first : first + 1].upper() + small[first + 1 :]

@@ -20,7 +20,7 @@ from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabula
 
 SETTINGS: dict[str, Any] = {
     **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
-    "training.max_steps": 4,
+    "training.max_steps": 4, "training.optimiser": "adam",
     "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1,
     "training.average": 9,
     "training.micro_batch_tokens": 200, "data.valid_size": 7,

@@ -111,6 +111,28 @@ def test_a_sentence_is_typed_translated_and_looked_into(open_page, address, tmp_
     assert all(url.startswith(address) for url in asked)
 
 
+def test_a_dropped_file_is_translated_with_the_glossary_and_fetched(open_page, address) -> None:
+    page, _ = open_page(address, quiet=False)  # Chromium reports the refusal of the last file
+    page.locator("#terms input").nth(0).fill("zwei")
+    page.locator("#terms input").nth(1).fill("nine")
+    sync_api.expect(page.locator("#terms tbody tr")).to_have_count(2)
+    page.locator("#source").fill("eins zwei")
+    sync_api.expect(page.locator("#output")).to_contain_text("nine")
+    dropped = page.evaluate_handle(
+        "() => { const files = new DataTransfer();"
+        " files.items.add(new File(['<p>drei <b>vier</b></p>'], 'a.html')); return files; }"
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": dropped})
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "a.en.html"
+    assert download.value.path().read_text() == "<p>three <b>four</b></p>"
+    page.locator("#file").set_input_files(
+        [{"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF"}]
+    )
+    sync_api.expect(page.locator("#documents .wrong")).to_contain_text("of no format")
+
+
 def test_the_keyboard_is_enough(open_page, address) -> None:
     page, _ = open_page(address)
     page.keyboard.type("eins zwei")

@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.bulk.job import Worker
 from dragoman.bulk.run import progress
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle import Bundle, bundled_models, read_bundle, write_bundle
 from dragoman.cli.translate import arriving
 from dragoman.config import replace
 from dragoman.errors import ConfigError
@@ -572,7 +572,7 @@ def test_evaluate_takes_the_packages_model_where_none_is_named(dragoman, tmp_pat
     source, target = write_corpus(tmp_path, "s", [("Guten Morgen.", "Good morning.")])
     answer = dragoman("evaluate", source, target, "--to", "en")
     assert answer.code == 0, answer.err
-    assert answer.out.startswith("tatoeba  BLEU")
+    assert answer.out.startswith(f"{bundled_models()[0]}  BLEU")
 
 
 def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_path) -> None:

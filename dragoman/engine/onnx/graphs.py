@@ -14,6 +14,7 @@ import numpy as np
 
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
+from dragoman.engine.interface import alignment_layer
 from dragoman.engine.onnx.blocks import Blocks, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
@@ -217,7 +218,7 @@ def _decoder(g: Blocks) -> str:
         )
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
-        if i == attention_layer(config):
+        if i == alignment_layer(config.decoder_layers):
             # (B, w, S)
             g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)
             g.output("attention", FLOAT, ["B", "w", "S"])
@@ -239,11 +240,6 @@ def _decoder(g: Blocks) -> str:
         stream.add(to_memory(stream.x, i))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
     return stream.x
-
-
-def attention_layer(config: ModelConfig) -> int:
-    """The layer that speaks for alignment: the last but one aligns best (Garg et al. 2019)."""
-    return max(0, config.decoder_layers - 2)
 
 
 def _memory_shape(config: ModelConfig, name: str) -> list[int | str]:

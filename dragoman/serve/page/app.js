@@ -71,6 +71,7 @@ async function translate() {
   try {
     const question = { text, source: $("from").value, nbest: 4, alignments: state.models.every((model) => model.alignments) };
     if ($("to").value) question.target = $("to").value;
+    if (termsGiven().length) question.glossary = termsGiven();
     const { translations: [result] } = await call("v1/translate", question, asked.signal);
     show(result);
     const time = `${Math.round(performance.now() - started)} ms`;
@@ -207,6 +208,8 @@ function listen() {
     localStorage.setItem("theme", document.documentElement.dataset.theme);
   });
   addEventListener("resize", fit);
+  listenForFiles();
+  showTerms();
 }
 
 async function begin() {

@@ -277,7 +277,7 @@ def test_libretranslates_mistakes_are_400(client) -> None:
         {},
         {"q": "x"},
         {"q": "x", "target": "xx"},
-        {"q": "x", "target": "en", "format": "html"},
+        {"q": "x", "target": "en", "format": "docx"},
     ):
         answer = client.post("/translate", json=wrong)
         assert answer.status_code == 400

@@ -1,0 +1,219 @@
+"""Documents on real files and under fire.
+
+python benchmarks/documents.py identity FOLDER ... [--listed]
+python benchmarks/documents.py placeholders --count 10000
+python benchmarks/documents.py html --corpora corpora
+python benchmarks/documents.py tags --corpora corpora
+
+identity: files come back as they were if the translator returns its input (inside archives: each
+member). --listed: only those of documents.txt, which stand in the source packages that it names.
+placeholders: random texts full of codes, through a translator that drops, doubles, moves
+and invents words. html: BLEU of sentences with tags in them, tags left out, beside the same
+sentences without. tags: how often a tag on one word ends up on the translation of that word, which
+a small dictionary knows.
+"""
+
+import argparse
+import io
+import random
+import re
+import sys
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import sacrebleu
+
+import dragoman
+from dragoman.decode.translator import Request
+from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.formats import BY_ENDING
+from dragoman.documents.inline import Said
+from dragoman.documents.protect import within
+from dragoman.documents.segment import same_structure, written
+from dragoman.documents.translating import translate_segments, translating
+from dragoman.text.parallel import read_lines
+
+LIST = Path(__file__).with_suffix(".txt")
+LARGEST = 2_000_000  # bytes
+MOST_OF_A_KIND = 300
+CODES = [
+    "%s", "%d", "%(name)s", "%1$s", "{0}", "{name}", "{}", "{{x}}", "${HOME}", "$t(key)", "v1.2.3",
+    '<x id="1"/>', "https://example.org/a?b=c", "ada@example.org", "report.docx", "10.0.0.1",
+    "{n, plural, one {# file} other {# files}}",
+]  # fmt: skip
+WORDS = ["The", "dog", "sleeps", "in", "our", "old", "house.", "Really?", "Yes,", "why", "once"]
+# English to German: forms that a translation of the word may have
+DICTIONARY = {
+    "house": "Haus Hauses Häuser", "dog": "Hund Hundes", "book": "Buch Buches", "car": "Auto Wagen",
+    "school": "Schule", "money": "Geld", "friend": "Freund Freundin", "mother": "Mutter",
+    "father": "Vater", "today": "heute Heute", "tomorrow": "morgen Morgen", "always": "immer",
+    "yesterday": "gestern Gestern", "never": "nie niemals", "letter": "Brief", "city": "Stadt",
+    "question": "Frage", "door": "Tür", "window": "Fenster", "train": "Zug", "doctor": "Arzt",
+    "Tom": "Tom", "now": "jetzt", "here": "hier Hier", "children": "Kinder Kindern", "cat": "Katze",
+    "time": "Zeit", "three": "drei", "year": "Jahr", "very": "sehr", "new": "neu neue neuen neues",
+}  # fmt: skip
+
+
+def identity(folders: list[Path], listed: bool) -> None:
+    outcomes: Counter[tuple[str, str]] = Counter()
+    for folder in folders:
+        lines = LIST.read_text().splitlines() if listed else []
+        named = [folder / line for line in lines if line and not line.startswith("#")]
+        for path in named or sorted(folder.rglob("*")):
+            format_ = BY_ENDING.get(path.suffix.lower())
+            if format_ is None or not path.is_file() or path.stat().st_size > LARGEST:
+                continue
+            if sum(n for (name, _), n in outcomes.items() if name == format_.name) > MOST_OF_A_KIND:
+                continue
+            raw = path.read_bytes()
+            try:
+                document = format_.read(raw, Options(everything=True))
+                after = document.write(document.segments)
+                outcome = "equal" if contents(raw) == contents(after) else "DIFFERENT"
+            except DocumentError as error:
+                outcome = "refused"
+                if format_.name != "android":  # most files of this ending are others
+                    print(f"{path}: {error}")
+            outcomes[format_.name, outcome] += 1
+            if outcome == "DIFFERENT":
+                print(f"{path} came back different")
+    for (name, outcome), count in sorted(outcomes.items()):
+        print(f"{name}: {count} {outcome}")
+    total = sum(count for (_, outcome), count in outcomes.items() if outcome == "equal")
+    print(f"{total} files came back equal")
+    if any(outcome == "DIFFERENT" for _, outcome in outcomes):
+        sys.exit(1)
+
+
+def contents(raw: bytes) -> object:
+    if not raw.startswith(b"PK"):
+        return raw
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return [(info.filename, archive.read(info)) for info in archive.infolist()]
+
+
+def marked(draw: random.Random) -> str:
+    """Words, codes and nested tags in any order."""
+    parts: list[str] = []
+    opened: list[str] = []
+    for _ in range(draw.randint(1, 16)):
+        kind = draw.choice(["word", "word", "code", "open", "close"])
+        if kind == "word":
+            parts.append(draw.choice(WORDS) + " ")
+        elif kind == "code":
+            parts.append(draw.choice(CODES) + draw.choice(["", " "]))
+        elif kind == "open":
+            opened.append(draw.choice(["b", "i", "a"]))
+            parts.append(f"<{opened[-1]}>")
+        elif opened:
+            parts.append(f"</{opened.pop()}>")
+    return "".join([*parts, *(f"</{name}>" for name in reversed(opened))])
+
+
+def placeholders(count: int) -> None:
+    draw = random.Random(1)
+
+    def scrambled(text: str) -> Said:
+        words = [word for word in text.split() for _ in range(draw.choice([0, 1, 1, 1, 2]))]
+        draw.shuffle(words)
+        words += draw.choices(["neu", "%s", "{0}", "<b>", "X47"], k=draw.randrange(3))
+        read = max(1, len(text.split()))
+        return Said(" ".join(words), tuple((draw.randrange(read), t) for t in range(len(words))))
+
+    wrong = 0
+    for _ in range(count):
+        text = marked(draw)
+        rounds = translating([(text,)])
+        try:
+            asked = next(rounds)
+            while True:
+                asked = rounds.send([scrambled(sentence.text) for sentence in asked])
+        except StopIteration as end:
+            (after,) = end.value
+        balanced = re.sub(r"<(/?)[bia]>", r"<\1>", written(after)).count("<>") == text.count(
+            "</b>"
+        ) + text.count("</i>") + text.count("</a>")
+        wrong += not (same_structure(within((text,)), after) and balanced)
+    print(f"{count:,} texts, {wrong} with a code lost, gained, altered or in another element")
+    sys.exit(bool(wrong))
+
+
+def html(corpora: Path, count: int) -> None:
+    draw = random.Random(1)
+    sources = list(read_lines(str(corpora / "flores" / "dev.en.gz")))[:count]
+    references = list(read_lines(str(corpora / "flores" / "dev.de.gz")))[:count]
+    request = Request(to="de", source_language="en")
+    translator = dragoman.load()
+    start = time.process_time()
+    plain = translator(sources, request)
+    between = time.process_time()
+    segments = [(tagged(source, draw),) for source in sources]
+    found = translate_segments(translator, segments, request)
+    texts = [re.sub(r"<[^<>]*>", "", written(segment)) for segment in found]
+    end = time.process_time()
+    bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, texts)]
+    same = sum(a == b for a, b in zip(plain, texts, strict=True))
+    print(
+        f"{len(sources)} sentences of FLORES dev, en-de: BLEU {bleus[0]:.2f} without tags, "
+        f"{bleus[1]:.2f} with; {same} equal; {between - start:.1f} s and {end - between:.1f} s"
+    )
+
+
+def tagged(source: str, draw: random.Random) -> str:
+    """A link around some words, and often another element in it or beside it."""
+    words = source.split()
+    start = draw.randrange(len(words))
+    end = min(len(words), start + draw.randint(1, 4))
+    words[start] = f'<a href="x">{words[start]}'
+    words[end - 1] += "</a>"
+    if end < len(words):
+        words[end] = f"<em>{words[end]}</em>"
+    return " ".join(words)
+
+
+def tags(corpora: Path, count: int) -> None:
+    sources = list(read_lines(str(corpora / "tatoeba" / "de-en" / "test.en.gz")))
+    cases = []
+    for source in sources:
+        for word in DICTIONARY:
+            if len(re.findall(rf"\b{word}\b", source)) == 1 and len(source.split()) > 3:
+                cases.append((source, word))
+    cases = cases[:: max(1, len(cases) // count)][:count]
+    segments = [(re.sub(rf"\b{word}\b", f"<b>{word}</b>", source),) for source, word in cases]
+    found = translate_segments(dragoman.load(), segments, Request(to="de", source_language="en"))
+    right = known = 0
+    for (_, word), segment in zip(cases, found, strict=True):
+        text = written(segment)
+        forms = "|".join(DICTIONARY[word].split())
+        if len(re.findall(rf"\b(?:{forms})\b", text)) != 1:
+            continue
+        known += 1
+        right += bool(re.search(rf"<b>(?:{forms})</b>", text))
+    print(f"{known} tags on words with a known translation, {right} on it ({right / known:.1%})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["identity", "placeholders", "html", "tags"])
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--listed", action="store_true")
+    parser.add_argument("--corpora", type=Path, default=Path("corpora"))
+    parser.add_argument("--count", type=int, default=500)
+    arguments = parser.parse_args()
+    match arguments.what:
+        case "identity":
+            identity(arguments.folders, arguments.listed)
+        case "placeholders":
+            placeholders(arguments.count)
+        case "html":
+            html(arguments.corpora, arguments.count)
+        case "tags":
+            tags(arguments.corpora, arguments.count)
+
+
+if __name__ == "__main__":
+    main()

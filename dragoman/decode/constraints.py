@@ -1,0 +1,236 @@
+"""Beam search whose hypotheses must hold given phrases: dynamic beam allocation (Post and Vilar
+2018).
+
+    N sentences, R rows (live hypotheses of all sentences), k free candidates a row, c tokens that
+    bring a row's phrases on, B banks.
+
+Besides the k best tokens, each row considers those that begin or go on with a phrase that it still
+lacks. Hypotheses of a sentence fall into banks by how many tokens of phrases they have. The beam is
+shared evenly between the banks that have candidates, so a hypothesis that has just begun a phrase
+need not beat those that have not. Only a hypothesis with all its phrases may end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
+from dragoman.engine.interface import Engine
+from dragoman.text.subword import WORD_START
+from dragoman.text.vocabulary import Vocabulary
+
+
+class Phrase(NamedTuple):
+    """One of these token sequences; `open_ended`: the last word may go on."""
+
+    ways: tuple[tuple[int, ...], ...]
+    open_ended: bool = False
+
+
+Phrases = tuple[Phrase, ...]
+
+
+class _Progress(NamedTuple):
+    """How far a hypothesis has come: which phrases it has, and what it may be in the middle of, as
+    (phrase, way, tokens)."""
+
+    met: frozenset[int] = frozenset()
+    begun: tuple[tuple[int, int, int], ...] = ()
+    at_end: bool = False  # the last token completed a phrase whose last word must not go on
+
+
+class _Demands:
+    """The phrases of one sentence."""
+
+    def __init__(self, phrases: Phrases):
+        self.phrases = phrases
+        self._next: dict[_Progress, dict[int, _Progress]] = {}
+
+    def has_all(self, progress: _Progress) -> bool:
+        return len(progress.met) == len(self.phrases)
+
+    def bank(self, progress: _Progress) -> int:
+        done = sum(max(map(len, self.phrases[i].ways)) for i in progress.met)
+        return done + max((count for _, _, count in progress.begun), default=0)
+
+    def next(self, progress: _Progress) -> dict[int, _Progress]:
+        """The tokens that bring a hypothesis on, and how far each brings it."""
+        if progress not in self._next:
+            self._next[progress] = self._steps(progress)
+        return self._next[progress]
+
+    def _steps(self, progress: _Progress) -> dict[int, _Progress]:
+        begun: dict[int, list[tuple[int, int, int]]] = {}
+        fresh = [
+            (i, way, 0)
+            for i, phrase in enumerate(self.phrases)
+            if i not in progress.met
+            for way in range(len(phrase.ways))
+        ]
+        # What goes on with a phrase comes first: it may begin another one too.
+        for i, way, count in (*progress.begun, *fresh):
+            token = self.phrases[i].ways[way][count]
+            places = begun.setdefault(token, [])
+            if not count and any(place[2] > 1 for place in places):
+                continue
+            places.append((i, way, count + 1))
+        return {token: self._after(progress, places) for token, places in begun.items()}
+
+    def _after(self, progress: _Progress, places: list[tuple[int, int, int]]) -> _Progress:
+        for i, way, count in places:
+            if count == len(self.phrases[i].ways[way]):
+                return _Progress(progress.met | {i}, (), not self.phrases[i].open_ended)
+        return _Progress(progress.met, tuple(places))
+
+
+@dataclass
+class _Tokens:
+    """Which tokens go on with a word."""
+
+    vocabulary: Vocabulary
+
+    @cached_property
+    def continuing(self) -> np.ndarray:
+        return np.array(
+            [
+                not piece.startswith(WORD_START) and piece[:1].isalnum()
+                for piece in self.vocabulary.pieces
+            ]
+        )
+
+
+def constrained_search(
+    engine: Engine,
+    sources: Sequence[Sequence[int]],
+    phrases: Sequence[Phrases],
+    settings: DecodingConfig,
+    *,
+    nbest: int = 1,
+    attention: bool = False,
+    on_step: OnStep | None = None,
+) -> list[list[Hypothesis]]:
+    """For each sentence its `nbest` hypotheses with all phrases, best first."""
+    attention = attention or settings.coverage_penalty > 0
+    require_attention(engine, attention)
+    beam = max(settings.beam, nbest)
+    eos = engine.target.eos
+    continuing = _Tokens(engine.target).continuing
+    demands = [_Demands(of_one) for of_one in phrases]
+    limits = Limits(engine, sources, settings, None)
+    finished = Finished(len(sources), limits, settings, beam, nbest)
+    state = engine.start(sources)
+    rows = Rows.first(np.arange(len(sources)))
+    progress = [_Progress() for _ in sources]
+    parents = np.arange(len(sources))
+    last = np.full(len(sources), engine.target.bos)
+    number = 0
+    while len(rows.sentences):
+        if on_step is not None:
+            on_step()
+        of_row = [demands[s] for s in rows.sentences]
+        ahead = [of.next(p) for of, p in zip(of_row, progress, strict=True)]
+        wanted, gains = _wanted(of_row, ahead)  # (R, c)
+        step = engine.step(
+            state, parents, last, 2 * beam + 1, attention=attention, also=np.maximum(wanted, 0),
+            forbid=limits.forbidden(rows, np.full(len(rows.sentences), -1)),
+        )  # fmt: skip
+        assert step.tokens is not None
+        assert step.also is not None
+        state = step.state
+        complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
+        at_end = np.array([p.at_end for p in progress])
+        lost = np.array(
+            [of.bank(p._replace(begun=())) for of, p in zip(of_row, progress, strict=True)]
+        )
+        free = step.log_probs.copy()  # (R, k)
+        free[(step.tokens == eos) & ~complete[:, None]] = -np.inf
+        free[continuing[step.tokens] & at_end[:, None]] = -np.inf
+        # what is wanted is counted there
+        free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
+        asked = np.where(wanted >= 0, step.also, -np.inf)
+        asked[continuing[wanted] & at_end[:, None]] = -np.inf
+        tokens = np.concatenate([step.tokens, wanted], axis=1)  # (R, k+c)
+        log_probs = np.concatenate([free, asked], axis=1)
+        banks = np.concatenate([np.repeat(lost[:, None], free.shape[1], axis=1), gains], axis=1)
+        picked = _pick(rows, tokens, log_probs, banks, eos, beam)
+        grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
+        ended = picked.tokens == eos
+        finished.add(grown, ended)
+        # At the largest length hypotheses count as they stand: then only those with most phrases.
+        at_limit = number + 1 >= limits.longest[grown.sentences]
+        lives = ~ended & (~at_limit | (picked.banks == _most(picked.banks, grown.sentences)))
+        alive = lives & ~finished.full(grown, lives, number + 1)[grown.sentences]
+        parents, last = picked.parents[alive], picked.tokens[alive]
+        progress = [
+            ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
+            for row, token in zip(parents.tolist(), last.tolist(), strict=True)
+        ]
+        rows = grown.only(alive)
+        number += 1
+    return finished.best()
+
+
+def _wanted(
+    of_row: Sequence[_Demands], ahead: Sequence[dict[int, _Progress]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that bring each row on (-1: no more of them), and the banks that they lead to.
+    (R, c) each"""
+    most = max(1, *map(len, ahead)) if ahead else 1
+    tokens = np.full((len(ahead), most), -1)
+    banks = np.zeros((len(ahead), most), dtype=int)
+    for row, (of, steps) in enumerate(zip(of_row, ahead, strict=True)):
+        for place, (token, after) in enumerate(steps.items()):
+            tokens[row, place] = token
+            banks[row, place] = of.bank(after)
+    return tokens, banks
+
+
+class _Picked(NamedTuple):
+    parents: np.ndarray  # (C,)
+    tokens: np.ndarray  # (C,)
+    log_probs: np.ndarray  # (C,)
+    banks: np.ndarray  # (C,)
+
+
+def _most(banks: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """For each candidate the highest bank of its sentence. (C,)"""
+    highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
+    np.maximum.at(highest, sentences, banks)
+    most: np.ndarray = highest[sentences]
+    return most
+
+
+def _pick(
+    rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, banks: np.ndarray, eos: int, beam: int
+) -> _Picked:
+    """The best of each bank, then the second of each, and so on, until the beam is full; of ends
+    those among the best `beam` of their bank."""
+    width = tokens.shape[1]
+    totals = (rows.totals[:, None] + log_probs).ravel()  # (R*(k+c),)
+    candidates = np.flatnonzero(np.isfinite(totals))
+    sentences = rows.sentences[candidates // width]
+    bank = banks.ravel()[candidates]
+    ends = tokens.ravel()[candidates] == eos
+    order = np.lexsort((-totals[candidates], bank, sentences))
+    candidates, sentences, bank, ends = (a[order] for a in (candidates, sentences, bank, ends))
+    group = sentences * (1 + bank.max(initial=0)) + bank
+    rank = np.arange(len(order)) - np.searchsorted(group, group)  # in its bank
+    finishing = ends & (rank < beam)
+    others = np.flatnonzero(~ends)
+    # the rank among those of the bank that live on
+    living = np.arange(len(others)) - np.searchsorted(group[others], group[others])
+    turn = others[np.lexsort((-bank[others], living, sentences[others]))]
+    place = np.arange(len(turn)) - np.searchsorted(sentences[turn], sentences[turn])
+    chosen = np.concatenate([np.flatnonzero(finishing), turn[place < beam]])
+    chosen = candidates[chosen]
+    chosen = chosen[np.lexsort((-totals[chosen], rows.sentences[chosen // width]))]
+    return _Picked(
+        chosen // width,
+        tokens.ravel()[chosen],
+        log_probs.ravel()[chosen],
+        banks.ravel()[chosen],
+    )

@@ -1,0 +1,1 @@
+"""Files and markup around a translator: what is text is translated, all else stays as it is."""

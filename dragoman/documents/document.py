@@ -1,0 +1,182 @@
+"""A file as segments, and the way back.
+
+Every text format is a function that finds spans: from where to where in the text there is something
+to translate, and as which segment. Writing puts translations into these places. All else is copied,
+so it cannot change; a segment that comes back unchanged leaves its span as it was, too.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from dragoman.documents.segment import Code, Segment, has_words, written
+from dragoman.errors import DragomanError
+
+
+class DocumentError(DragomanError):
+    """A file cannot be read as what it claims to be, or its translation not be written in its
+    encoding."""
+
+    longest = 1000
+
+
+class Span(NamedTuple):
+    """A place in a text, what is to be translated there, and how that is written.
+
+    `inner` are places inside the codes of the segment, such as the title of a link. Each is counted
+    from the beginning of its code.
+    """
+
+    start: int
+    end: int
+    segment: Segment
+    write: Callable[[Segment], str] = written
+    inner: tuple[tuple[str, "Span"], ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What some formats want to know.
+
+    `everything`: translate again what has a translation (po, xliff). `columns`: of a table, by
+    name or number; none: all. `to`: the target language's code, for formats that state it.
+    """
+
+    everything: bool = False
+    columns: tuple[str, ...] = ()
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    segments: list[Segment]
+    write: Callable[[Sequence[Segment]], bytes]
+
+
+FindSpans = Callable[[str, Options], Iterable[Span]]
+
+
+def of_text(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
+    """Spans with something to translate, in order, and all segments of these."""
+    kept = [span for span in spans if has_words(span.segment) or span.inner]
+    kept.sort(key=lambda span: span.start)
+    for before, after in pairwise(kept):
+        assert before.end <= after.start, "spans do not overlap"
+    return kept, [segment for span in kept for segment in _segments(span)]
+
+
+def _segments(span: Span) -> list[Segment]:
+    return [span.segment, *(segment for _, inner in span.inner for segment in _segments(inner))]
+
+
+def spliced(text: str, spans: Sequence[Span], translated: Iterable[Segment]) -> str:
+    """The text with translations in the place of its spans."""
+    given = iter(translated)
+    return _with(text, [(s.start, s.end, _filled(text[s.start : s.end], s, given)) for s in spans])
+
+
+def _with(text: str, places: Iterable[tuple[int, int, str]]) -> str:
+    pieces = []
+    at = 0
+    for start, end, new in places:
+        pieces += [text[at:start], new]
+        at = end
+    return "".join(pieces) + text[at:]
+
+
+def _filled(text: str, span: Span, given: Iterator[Segment]) -> str:
+    """What stands in a span's place: what was there, if all of it came back unchanged."""
+    segment = next(given)
+    places: dict[str, dict[int, tuple[int, int, str]]] = {}
+    for raw, inner in span.inner:
+        said = _filled(raw[inner.start : inner.end], inner, given)
+        # the same code may stand in a segment twice, and has the same translations then
+        places.setdefault(raw, {})[inner.start] = (inner.start, inner.end, said)
+    changed = {raw: _with(raw, sorted(of_raw.values())) for raw, of_raw in places.items()}
+    after = tuple(
+        item._replace(raw=changed.get(item.raw, item.raw)) if isinstance(item, Code) else item
+        for item in segment
+    )
+    return text if written(after) == written(span.segment) else span.write(after)
+
+
+def text_document(
+    raw: bytes, find: FindSpans, options: Options, escape: Callable[[str], str] | None = None
+) -> Document:
+    """`escape` writes a character that the file's encoding does not have."""
+    text, encoding = decoded(raw)
+    spans, segments = of_text(find(text, options))
+
+    def write(translated: Sequence[Segment]) -> bytes:
+        return encoded(spliced(text, spans, translated), encoding, escape)
+
+    return Document(segments, write)
+
+
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_DECLARED = re.compile(
+    rb"""<\?xml[^>]*?encoding=["']([\w.:-]+)|<meta[^>]*?charset=["']?([\w.:-]+)"""
+    rb"""|"Content-Type:[^"]*?charset=([\w.:-]+)""",
+    re.I,
+)
+_HEAD = 4096  # bytes in which an encoding is declared
+
+
+def decoded(raw: bytes) -> tuple[str, str]:
+    """A file's text and its encoding: told by its first bytes, declared, UTF-8, or Latin-1.
+
+    >>> decoded("é".encode("latin-1"))
+    ('é', 'latin-1')
+    """
+    for bom, encoding in _BOMS.items():
+        if raw.startswith(bom):
+            try:
+                return raw.decode(encoding), encoding  # a UTF-16 text keeps its mark as a character
+            except UnicodeDecodeError:
+                raise DocumentError(f"it begins like {encoding}, and is not.") from None
+    if found := _DECLARED.search(raw[:_HEAD]):
+        name = next(filter(None, found.groups())).decode()
+        try:
+            return raw.decode(name), name
+        except (LookupError, UnicodeDecodeError):
+            pass  # declarations are often wrong
+    try:
+        return raw.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        if b"\0" in raw:
+            raise DocumentError("it is not a text file: it has zero bytes.") from None
+        return raw.decode("latin-1"), "latin-1"
+
+
+def encoded(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        if escape is None:
+            raise DocumentError(
+                f"it is written in {encoding}, which has no {text[error.start]!r}: convert it to "
+                f"UTF-8 first."
+            ) from None
+    out = bytearray()
+    for character in text:
+        try:
+            out += character.encode(encoding)
+        except UnicodeEncodeError:
+            out += escape(character).encode(encoding)
+    return bytes(out)
+
+
+def as_reference(character: str) -> str:
+    """A character of HTML or XML by its number.
+
+    >>> as_reference("ß")
+    '&#223;'
+    """
+    return f"&#{ord(character)};"

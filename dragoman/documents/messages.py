@@ -1,0 +1,282 @@
+"""Message files: JSON, YAML, Java's properties and Fluent. Also notebooks, whose Markdown stands in
+JSON."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from dragoman.documents import markdown
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    Options,
+    Span,
+    text_document,
+)
+from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.errors import needs_package
+from dragoman.untrusted import parsed_json
+
+# JSON and notebooks
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.S)
+
+
+class _JsonString(NamedTuple):
+    path: tuple[str | int, ...]
+    start: int  # of its text, behind the quotation mark
+    end: int
+    value: str
+
+
+def _json_strings(text: str) -> Iterator[_JsonString]:
+    """Every string that is a value, and the way to it. The text has been parsed before, so it is
+    JSON."""
+    path: list[str | int] = []
+    key = ""
+    in_object: list[bool] = []
+    expects_key = False
+    for token in _JSON_TOKEN.finditer(text):
+        match token[0]:
+            case "{" | "[":
+                in_object.append(token[0] == "{")
+                path.append("" if in_object[-1] else 0)
+                expects_key = in_object[-1]
+            case "}" | "]":
+                in_object.pop()
+                path.pop()
+                expects_key = False
+            case ",":
+                expects_key = in_object[-1]
+                if not in_object[-1]:
+                    path[-1] = int(path[-1]) + 1
+            case ":":
+                path[-1] = key
+                expects_key = False
+            case quoted:
+                value = json.loads(quoted, strict=False)
+                if expects_key:
+                    key = value
+                else:
+                    yield _JsonString(tuple(path), token.start() + 1, token.end() - 1, value)
+
+
+def _checked_json(text: str) -> Any:
+    try:
+        return parsed_json(text.removeprefix("\ufeff").encode())
+    except ValueError as error:
+        raise DocumentError(f"it is not JSON ({error}).") from None
+
+
+def _json_writer(text: str) -> Callable[[str], str]:
+    """Other characters than ASCII by number, if the file has them so."""
+    by_number = text.isascii() and r"\u" in text
+    return lambda value: json.dumps(value, ensure_ascii=by_number)[1:-1]
+
+
+def read_json(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _json_spans, options)
+
+
+def _json_spans(text: str, options: Options) -> Iterator[Span]:
+    _checked_json(text)
+    quoted = _json_writer(text)
+    for string in _json_strings(text):
+        # "@key" describes another message in Flutter's files, "$schema" is an address
+        if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
+            yield Span(string.start, string.end, (string.value,), lambda s: quoted(written(s)))
+
+
+def read_notebook(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _notebook_spans, options)
+
+
+def _notebook_spans(text: str, options: Options) -> Iterator[Span]:
+    """The Markdown cells of a Jupyter notebook."""
+    if not isinstance(_checked_json(text), dict):
+        raise DocumentError("it is no notebook.")
+    cells: dict[int, list[_JsonString]] = {}
+    kinds: dict[int, str] = {}
+    for string in _json_strings(text):
+        match string.path:
+            case ("cells", int(number), "cell_type"):
+                kinds[number] = string.value
+            case ("cells", int(number), "source", *_):
+                cells.setdefault(number, []).append(string)
+    quoted = _json_writer(text)
+    for number, lines in cells.items():
+        if kinds.get(number) != "markdown":
+            continue
+        between = text[lines[0].end : lines[1].start] if len(lines) > 1 else ""
+        cell = "".join(line.value for line in lines)
+        inner = tuple((cell, span) for span in markdown.find_spans(cell))
+        yield Span(
+            lines[0].start,
+            lines[-1].end,
+            (Code(cell, Kind.MARK),),
+            _cell_writer(quoted, between),
+            inner,
+        )
+
+
+def _cell_writer(quoted: Callable[[str], str], between: str) -> Callable[[Segment], str]:
+    """As one string, or as one for each line."""
+
+    def write(segment: Segment) -> str:
+        cell = written(segment)
+        if not between:
+            return quoted(cell)
+        return between.join(map(quoted, cell.splitlines(keepends=True)))
+
+    return write
+
+
+# YAML
+
+
+_YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
+
+
+def read_yaml(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _yaml_spans, options)
+
+
+def _yaml_spans(text: str, options: Options) -> Iterator[Span]:
+    with needs_package("yaml", "documents"):
+        import yaml
+    offset = len(text) - len(text.removeprefix("\ufeff"))
+    try:
+        trees = list(yaml.compose_all(text[offset:], yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise DocumentError(f"it is not YAML ({getattr(error, 'problem', error)}{line}).") from None
+    except RecursionError:
+        raise DocumentError("it is nested too deeply.") from None
+    seen: set[int] = set()  # what is written once and named again
+    stack = [tree for tree in trees if tree is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            stack += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            stack += node.value
+        elif node.tag == "tag:yaml.org,2002:str":
+            start, end = node.start_mark.index + offset, node.end_mark.index + offset
+            properties = _YAML_PROPERTIES.match(text, start, end)
+            start = properties.end() if properties else start
+            yield _scalar(text[start:end], node.value, node.style, start, end)
+
+
+def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
+    def write(segment: Segment) -> str:
+        said = written(segment)
+        if style in ("|", ">"):
+            return _block(raw, said, style)
+        if style == "'" and "\n" not in said:
+            return "'" + said.replace("'", "''") + "'"
+        plain = style is None and re.fullmatch(r"[^\W\d_][^:#\n\\\"'{}\[\],&*!|>%@`]*", said)
+        return said if plain else json.dumps(said, ensure_ascii=False)
+
+    return Span(start, end, (value,), write)
+
+
+def _block(raw: str, said: str, style: str) -> str:
+    """A text in lines of its own; where it is folded, an empty line stands for a line's end."""
+    head, _, rest = raw.partition("\n")
+    body = rest.rstrip()
+    blank = re.match(r"[\r\n]*([ \t]*)", body)
+    indent = blank[1] if blank else "  "
+    lines = said.rstrip("\n").split("\n")
+    joined = ("\n\n" if style == ">" else "\n").join(
+        indent + line if line else "" for line in lines
+    )
+    return f"{head}\n{joined}{rest[len(body) :]}"
+
+
+# Java's properties
+
+_PROPERTY = re.compile(
+    r"^[ \t\f]*(?![#!])(?:[^\s:=\\]|\\.)+[ \t\f]*[:=]?[ \t\f]*"
+    r"(?P<value>(?:[^\\\r\n]|\\\r\n|\\[\s\S])*)$",
+    re.M,
+)
+_JAVA_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|\r\n[ \t]*|\n[ \t]*|.)", re.S)
+_JAVA_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def read_properties(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _property_spans, options, _java_number)
+
+
+def _java_number(character: str) -> str:
+    """
+    >>> _java_number("ü")
+    '\\\\u00fc'
+    """
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+
+def _property_spans(text: str, options: Options) -> Iterator[Span]:
+    by_number = text.isascii()  # older versions of Java read nothing else
+
+    def quoted(value: str) -> str:
+        value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+        value = value.replace("\r", "\\r")
+        if not by_number:
+            return value
+        return "".join(c if c.isascii() else _java_number(c) for c in value)
+
+    for found in _PROPERTY.finditer(text):
+        value = _JAVA_ESCAPE.sub(_java_meaning, found["value"])
+        yield Span(*found.span("value"), (value,), lambda s: written(s, quoted))
+
+
+def _java_meaning(found: re.Match[str]) -> str:
+    what = found[1]
+    if what[0] in "\r\n":
+        return ""
+    if len(what) > 1:
+        return chr(int(what[1:], 16))
+    return _JAVA_MEANINGS.get(what, what)
+
+
+# Fluent
+
+_FLUENT = re.compile(
+    r"^(?:-?[A-Za-z][\w-]*|[ \t]+\.[A-Za-z][\w-]*)[ \t]*=[ \t]*"
+    r"(?P<value>[^\r\n]*(?:\r?\n(?:[ \t]+(?![.\s])[^\r\n]*|[ \t]*\}[ \t]*|[ \t]*(?=\r?\n[ \t])))*)",
+    re.M,
+)
+_VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M)
+_PLACEABLE = re.compile(r"(\{[^{}]*\})")
+
+
+def read_fluent(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _fluent_spans, options)
+
+
+def _fluent_spans(text: str, options: Options) -> Iterator[Span]:
+    """Messages, attributes, and the variants of those that choose."""
+    for found in _FLUENT.finditer(text):
+        if "->" not in found["value"]:
+            yield _fluent_span(*found.span("value"), found["value"])
+            continue
+        move = found.start("value")
+        for variant in _VARIANT.finditer(found["value"]):
+            start, end = variant.span("value")
+            yield _fluent_span(start + move, end + move, variant["value"])
+
+
+def _fluent_span(start: int, end: int, raw: str) -> Span:
+    """Without white space at its ends; lines of one text are one."""
+    core = raw.strip()
+    start += raw.index(core)
+    parts = _PLACEABLE.split(re.sub(r"[ \t]*\r?\n\s*", " ", core))
+    items = [Code(part) if _PLACEABLE.fullmatch(part) else part for part in parts]
+    return Span(start, start + len(core), made(items))

@@ -1,0 +1,294 @@
+"""The paragraphs of office documents, as spans of their XML.
+
+In Office Open XML all text stands in runs, each with its own formatting:
+
+    <w:r><w:rPr><w:b/></w:rPr><w:t>bold</w:t></w:r>
+
+A paragraph's most common formatting is its plain text; runs of another formatting are elements.
+When a translation is written, each stretch of text gets a run of its formatting again. In
+OpenDocument text and elements are mixed as in HTML.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dragoman.documents.document import Span
+from dragoman.documents.segment import Code, Kind, Segment, made
+from dragoman.documents.segment import written as plainly_written
+from dragoman.documents.xml import Element, Text, escape, parsed
+
+RUN = "run"
+# What begins or ends with white space needs to say that it is meant.
+_PRESERVE = ' xml:space="preserve"'
+# Word cuts a paragraph into runs for its own purposes, such as what was typed in one sitting.
+_REVISION = re.compile(r'\s+w:rsid\w*="[^"]*"')
+_NOISE = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"])
+_BREAKING = frozenset(["w:br", "w:tab", "w:cr", "a:br", "text:line-break", "text:tab"])
+_LINKS = frozenset(["w:hyperlink", "w:smartTag", "w:sdt", "w:sdtContent", "w:ins", "w:fldSimple"])
+
+
+class _Names(NamedTuple):
+    """How a format calls a paragraph, its properties, a run, its properties and its text."""
+
+    paragraph: str
+    properties: str
+    run: str
+    formatting: str
+    text: str
+
+
+_WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t")
+_POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t")
+
+
+def word_spans(text: str) -> Iterator[Span]:
+    return _runs(text, parsed(text), _WORD)
+
+
+def powerpoint_spans(text: str) -> Iterator[Span]:
+    return _runs(text, parsed(text), _POWERPOINT)
+
+
+def excel_spans(text: str) -> Iterator[Span]:
+    """Strings, shared or in their cells. Numbers, formulas and names are none."""
+    for element in parsed(text).walk():
+        if element.name in ("si", "is", "text"):
+            yield from _paragraph(text, element, _Names(element.name, "", "r", "rPr", "t"))
+
+
+def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
+    """Every paragraph that is in no other one; those inside another are reached through it."""
+    for child in root.elements:
+        if child.name == names.paragraph:
+            yield from _paragraph(text, child, names)
+        else:
+            yield from _runs(text, child, names)
+
+
+_Shape = tuple[str, str]
+"""What stands before and behind the text of a run."""
+
+
+class _Piece(NamedTuple):
+    """A part of a paragraph. `opening` and `closing` go around its text, if it has any; `inner` are
+    the paragraphs in it, as in a text box, counted from the beginning of its code."""
+
+    start: int
+    end: int
+    item: str | Code
+    opening: str = ""
+    closing: str = ""
+    inner: tuple[Span, ...] = ()
+
+
+def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
+    pieces = list(_pieces(text, paragraph, names))
+    first = next((i for i, piece in enumerate(pieces) if isinstance(piece.item, str)), None)
+    if first is None:  # nothing but pictures and text boxes
+        for child in paragraph.elements:
+            yield from _runs(text, child, names)
+        return
+    sizes: Counter[_Shape] = Counter()
+    for piece in pieces:
+        if isinstance(piece.item, str):
+            sizes[piece.opening, piece.closing] += len(piece.item)
+    ((usual, _),) = sizes.most_common(1)
+    items: list[str | Code] = []
+    before = usual
+    for piece in pieces:
+        here = (piece.opening, piece.closing) if isinstance(piece.item, str) else usual
+        items += [*_change(before, here, usual), piece.item]
+        before = here
+    items += _change(before, usual, usual)
+    inner = tuple(
+        (piece.item.raw, span)
+        for piece in pieces
+        for span in piece.inner
+        if isinstance(piece.item, Code)
+    )
+    yield Span(pieces[0].start, pieces[-1].end, made(items), _writer(usual), inner)
+
+
+def _change(before: _Shape, here: _Shape, usual: _Shape) -> list[Code]:
+    """The end of a run that is not the usual one, and the beginning of another."""
+    if before == here:
+        return []
+    ends = [Code(before[1], Kind.CLOSE, RUN)] if before != usual else []
+    return [*ends, Code(here[0], Kind.OPEN, RUN)] if here != usual else ends
+
+
+def _inside(text: str, element: Element, names: _Names, origin: int) -> tuple[Span, ...]:
+    """The paragraphs in an element, counted from an origin."""
+    return tuple(
+        span._replace(start=span.start - origin, end=span.end - origin)
+        for span in _runs(text, element, names)
+    )
+
+
+def _pieces(text: str, parent: Element, names: _Names) -> Iterator[_Piece]:
+    """What stands in a paragraph, in order. Text of an element that is no run has no formatting."""
+    for child in parent.elements:
+        raw = text[child.start : child.end]
+        if child.name in (names.properties, names.formatting, "rPh", "phoneticPr", "a:endParaRPr"):
+            continue
+        if child.name == names.run:
+            yield from _run(text, child, names)
+        elif child.name == names.text:
+            opening = _preserved(text[child.start : child.inner])
+            closing = text[child.outer : child.end] or f"</{child.name}>"
+            yield _Piece(child.start, child.end, child.shown, opening, closing)
+        elif child.name in _LINKS and not _has_paragraphs(child, names):
+            inside = list(_pieces(text, child, names))
+            if not inside:
+                yield _Piece(child.start, child.end, Code(raw, Kind.MARK))
+                continue
+            start, end = inside[0].start, inside[-1].end
+            yield _Piece(child.start, start, Code(text[child.start : start], Kind.OPEN, child.name))
+            yield from inside
+            yield _Piece(end, child.end, Code(text[end : child.end], Kind.CLOSE, child.name))
+        elif child.name not in _NOISE:
+            kind = Kind.BREAK if child.name in _BREAKING else Kind.MARK
+            inner = _inside(text, child, names, child.start)
+            yield _Piece(child.start, child.end, Code(raw, kind), inner=inner)
+
+
+def _has_paragraphs(element: Element, names: _Names) -> bool:
+    return any(inner.name == names.paragraph for inner in element.walk())
+
+
+def _run(text: str, run: Element, names: _Names) -> Iterator[_Piece]:
+    """A run's texts, with what makes a run of them again; all else in it as codes, each in a run
+    of its own."""
+    formatting = run.first(names.formatting)
+    shape = text[formatting.start : formatting.end] if formatting else ""
+    begin = _REVISION.sub("", text[run.start : run.inner]) + shape
+    end = text[run.outer : run.end]
+    at = run.start
+    content = [child for child in run.elements if child is not formatting]
+    for place, child in enumerate(content):
+        stop = run.end if place == len(content) - 1 else child.end
+        if child.name == names.text:
+            opening = begin + _preserved(text[child.start : child.inner])
+            yield _Piece(at, stop, child.shown, opening, f"</{child.name}>{end}")
+        elif child.name == "w:noBreakHyphen":
+            opening = f"{begin}<{names.text}{_PRESERVE}>"
+            yield _Piece(at, stop, "\u2011", opening, f"</{names.text}>{end}")
+        elif child.name not in _NOISE:
+            kind = Kind.BREAK if child.name in _BREAKING else Kind.MARK
+            raw = begin + text[child.start : child.end] + end
+            inner = _inside(text, child, names, child.start - len(begin))
+            yield _Piece(at, stop, Code(raw, kind), inner=inner)
+        at = stop
+
+
+def _preserved(tag: str) -> str:
+    """
+    >>> _preserved("<w:t>")
+    '<w:t xml:space="preserve">'
+    """
+    tag = tag.removesuffix("/>").removesuffix(">").rstrip()
+    # DrawingML keeps white space without being asked, and its schema has no such attribute.
+    return f"{tag}>" if tag.startswith("<a:t") or "xml:space" in tag else f"{tag}{_PRESERVE}>"
+
+
+def _writer(usual: _Shape) -> Callable[[Segment], str]:
+    """Text outside of all runs gets a run of the usual formatting."""
+
+    def write(segment: Segment) -> str:
+        pieces: list[str] = []
+        now, inside = usual, False
+
+        def end_text() -> None:
+            nonlocal inside
+            if inside:
+                pieces.append(now[1])
+            inside = False
+
+        for position, item in enumerate(segment):
+            if isinstance(item, str) or item.in_text:
+                if not inside:
+                    pieces.append(now[0])
+                inside = True
+                pieces.append(escape(item if isinstance(item, str) else item.raw))
+                continue
+            end_text()
+            if item.name != RUN:
+                pieces.append(item.raw)
+            elif item.kind is Kind.OPEN:
+                now = item.raw, _closing_of(segment, position)
+            else:
+                now = usual
+        end_text()
+        return "".join(pieces)
+
+    return write
+
+
+def _closing_of(segment: Segment, position: int) -> str:
+    """The end of the run that begins here. Runs are never in runs."""
+    return next(
+        item.raw
+        for item in segment[position:]
+        if isinstance(item, Code) and item.kind is Kind.CLOSE and item.name == RUN
+    )
+
+
+_ODF_PARAGRAPHS = frozenset(["text:p", "text:h"])
+_ODF_INLINE = frozenset(["text:span", "text:a", "text:ruby", "text:ruby-base", "text:meta"])
+_ODF_SILENT = frozenset(["text:tracked-changes", "office:scripts", "office:settings"])
+
+
+def opendocument_spans(text: str) -> Iterator[Span]:
+    return _odf_in(text, parsed(text))
+
+
+def _odf_in(text: str, parent: Element) -> Iterator[Span]:
+    for child in parent.elements:
+        if child.name in _ODF_PARAGRAPHS:
+            yield from _odf_paragraph(text, child)
+        elif child.name not in _ODF_SILENT:
+            yield from _odf_in(text, child)
+
+
+def _odf_paragraph(text: str, paragraph: Element) -> Iterator[Span]:
+    segment = made(_odf_items(text, paragraph))
+    if not any(isinstance(item, str) and item.strip() for item in segment):
+        yield from _odf_in(text, paragraph)
+        return
+    inner = []
+    for element in _outermost(paragraph):
+        raw = text[element.start : element.end]
+        for span in _odf_in(text, element):
+            moved = span._replace(start=span.start - element.start, end=span.end - element.start)
+            inner.append((raw, moved))
+    yield Span(
+        paragraph.inner,
+        paragraph.outer,
+        segment,
+        lambda said: plainly_written(said, escape),
+        tuple(inner),
+    )
+
+
+def _outermost(parent: Element) -> Iterator[Element]:
+    """The elements in a paragraph that are codes as a whole."""
+    for child in parent.elements:
+        if child.name in _ODF_INLINE:
+            yield from _outermost(child)
+        else:
+            yield child
+
+
+def _odf_items(text: str, parent: Element) -> Iterator[str | Code]:
+    for child in parent.children:
+        if isinstance(child, Text):
+            yield re.sub(r"[ \t\r\n]+", " ", child.shown)
+        elif child.name in _ODF_INLINE and child.children:
+            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
+            yield from _odf_items(text, child)
+            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
+        else:
+            kind = Kind.BREAK if child.name in _BREAKING else Kind.MARK
+            yield Code(text[child.start : child.end], kind)

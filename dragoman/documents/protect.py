@@ -1,0 +1,179 @@
+r"""What must not change, found in plain text: placeholders, URLs, versions, file names, and so on.
+
+    >>> [getattr(item, "raw", item) for item in protected("Send %s to ada@example.org.")]
+    ['Send ', '%s', ' to ', 'ada@example.org', '.']
+
+The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
+name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
+bound: else a hostile text would take quadratic time.
+"""
+
+import re
+from collections.abc import Iterator
+
+from dragoman.documents.segment import Code, Kind, Segment, made
+
+_CONVERSION = (
+    r"%(?:\d+\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    r"(?:hh|h|ll|l|L|q|z|j|t)?[diouxXeEfFgGcsSaApn@]"
+)
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ENDINGS = (
+    "avi|bash|bat|bin|bmp|bz2|c|cc|cfg|cmd|com|conf|cpp|crt|cs|css|csv|dat|db|deb|desktop|dll|dmg"
+    "|doc|docx|dtd|env|epub|exe|flac|ftl|gem|gif|git|go|gz|h|hpp|htm|html|ico|ics|img|ini|ipynb|iso"
+    "|jar|java|jpeg|jpg|js|json|jsx|key|kt|lock|log|lua|m4a|md|mkv|mov|mp3|mp4|msi|odp|ods|odt|ogg"
+    "|pdf|pem|php|pl|png|po|pot|ppt|pptx|properties|ps1|py|pyc|rar|rb|rpm|rs|rst|rtf|service|sh|so"
+    "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
+    "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
+)
+_PATTERNS = {
+    "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,2000})?/?>|<!--.{0,200}?-->",
+    "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
+    "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
+    r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
+    rf"|(?<![\w@])www\.{_HOST}(?:\.{_HOST})+(?:/[^\s<>\"'`]*[\w/#=&+~-])?",
+    "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}(?![\w@])",
+    "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
+    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
+    "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
+    "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
+    r"|%[A-Z][A-Z0-9_]*%",
+    "variable": r"\$[A-Za-z_]\w*(?:\.\w+)*",
+    "code": r"`[^`\n]{1,500}`",
+    "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
+    "mac": r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b",
+    "ipv6": r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4})?(?![\w:])"
+    r"|(?<![\w:])::1(?![\w:])",
+    "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
+    "isbn": r"\b97[89][- ]?(?:\d[- ]?){9}[\dX]\b",
+    "version": r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
+    r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
+    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
+    r"(?:/(?!\w))?",
+    "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=[^\s,;]*\w)?",
+    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))(?!\w)",
+    "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
+    "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
+}
+_ANY = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _PATTERNS.items()))
+_TAG_NAME = re.compile(r"</?([\w:.-]+)")
+VOID = frozenset(
+    [
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"),
+        *("track", "wbr"),
+    ]
+)
+# Between two of these there is no room for a word: they are one code.
+_GLUE = re.compile(r"[^\w\s]*")
+
+
+_ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:\s*offset:\d+)?")
+_BRANCH = re.compile(r"\s*(?:=\d+|\w+)\s*\{")
+
+
+def protected(text: str) -> Segment:
+    """A text as a segment. Tags become elements, everything else that is protected a word.
+
+    The branches of an ICU plural or select are texts of their own.
+    """
+    items: list[str | Code] = []
+    start = 0
+    while choice := _ICU.search(text, start):
+        found, end = _choice(text, choice)
+        if not found:  # it has no end: then this is no such message, nor is what is in it
+            break
+        items += [*_simple(text[start : choice.start()]), *found]
+        start = end
+    return made([*items, *_simple(text[start:])])
+
+
+def _choice(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
+    """An ICU plural or select: its skeleton as breaks, its branches as segments; where it ends."""
+    items: list[str | Code] = []
+    start, at = choice.start(), choice.end()
+    while branch := _BRANCH.match(text, at):
+        depth, at = 1, branch.end()
+        while at < len(text) and depth:
+            depth += (text[at] == "{") - (text[at] == "}")
+            at += 1
+        if depth:
+            return [], 0
+        items.append(_word(text[start : branch.end()], Kind.BREAK))
+        start = at - 1
+        for item in _simple(text[branch.end() : start]):
+            items += _numbers(item) if isinstance(item, str) else [item]
+    end = re.compile(r"\s*\}").match(text, at)
+    if not items or end is None:
+        return [], 0
+    return [*items, _word(text[start : end.end()], Kind.BREAK)], end.end()
+
+
+def _numbers(text: str) -> list[str | Code]:
+    """In a plural, # stands for the number."""
+    return [_word(part) if part == "#" else part for part in re.split("(#)", text) if part]
+
+
+def _simple(text: str) -> Segment:
+    items: list[str | Code] = []
+    start = 0
+    for code, at, end in _found(text):
+        before = text[start:at]
+        last = items[-1] if items else None
+        if (
+            isinstance(last, Code)
+            and last.kind is code.kind is Kind.WORD
+            and _GLUE.fullmatch(before)
+        ):
+            items[-1] = _word(last.raw + before + code.raw)
+        else:
+            items += [before, code] if before else [code]
+        start = end
+    return (*items, text[start:])
+
+
+def _found(text: str) -> Iterator[tuple[Code, int, int]]:
+    for match in _ANY.finditer(text):
+        code = _tag(match[0]) if match.lastgroup == "tag" else _word(match[0])
+        yield code, match.start(), match.end()
+
+
+def _word(raw: str, kind: Kind = Kind.WORD) -> Code:
+    return Code(raw, kind, in_text=True)
+
+
+def _tag(raw: str) -> Code:
+    name = _TAG_NAME.match(raw)
+    if name is None:
+        return _word(raw, Kind.MARK)
+    if raw.endswith("/>"):
+        return _word(raw)
+    if name[1].lower() in VOID:
+        return _word(raw, Kind.BREAK if name[1].lower() in ("br", "hr") else Kind.MARK)
+    kind = Kind.CLOSE if raw.startswith("</") else Kind.OPEN
+    return Code(raw, kind, name[1].lower(), in_text=True)
+
+
+def within(segment: Segment) -> Segment:
+    """A segment of a reader with what is protected in its texts found too.
+
+    Elements of the reader and tags in its texts may overlap: `made` then sees to it that all are
+    nested.
+    """
+    items: list[str | Code] = []
+    for item in segment:
+        if isinstance(item, str):
+            items += protected(item)
+        else:
+            items.append(item)
+    return made(items)
+
+
+def gains(before: str, after: str) -> bool:
+    """Whether a translation holds a placeholder, a tag or an address that its source does not.
+
+    >>> gains("five files", "{n} fichiers")
+    True
+    """
+    known = {code.raw for code, *_ in _found(before)}
+    return any(code.raw not in known for code, *_ in _found(after))

@@ -1,0 +1,74 @@
+"""Tables: csv with any delimiter, and tsv."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from dragoman.documents.document import Document, DocumentError, Options, Span, text_document
+from dragoman.documents.segment import Segment, written
+
+
+def read_csv(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _csv_spans, options)
+
+
+def read_tsv(raw: bytes, options: Options) -> Document:
+    return text_document(raw, lambda text, asked: _cells(text, "\t", asked.columns), options)
+
+
+def _csv_spans(text: str, options: Options) -> Iterator[Span]:
+    first = text.partition("\n")[0]
+    return _cells(text, max(",;\t|", key=first.count), options.columns)
+
+
+def _cells(text: str, delimiter: str, columns: tuple[str, ...]) -> Iterator[Span]:
+    """The cells below the first row, in all columns or in those asked for."""
+    cell = re.compile(rf'(?P<quoted>"(?:[^"]|"")*")|(?P<bare>[^{re.escape(delimiter)}\r\n]*)', re.S)
+    wanted: set[int] = set()
+    names: list[str] = []
+    row = column = 0
+    at = len(text) - len(text.removeprefix("\ufeff"))
+    while at < len(text):
+        found = cell.match(text, at)
+        assert found is not None, "a cell may be empty"
+        raw = found[0]
+        value = raw[1:-1].replace('""', '"') if found["quoted"] else raw
+        at = found.end()
+        if row == 0:
+            names.append(value)
+        elif not columns or column in wanted:
+            inner = (found.start() + 1, at - 1) if found["quoted"] else (found.start(), at)
+            yield Span(*inner, (value,), _cell_quoted(bool(found["quoted"]), delimiter))
+        if text.startswith(delimiter, at):
+            column += 1
+            at += 1
+            continue
+        line_end = re.compile(r"\r\n|\r|\n").match(text, at)
+        if line_end is None and at < len(text):
+            raise DocumentError(f"row {row + 1} has text behind a quotation mark.")
+        if row == 0:
+            wanted = _numbers_of(columns, names)
+        at = line_end.end() if line_end else at
+        row, column = row + 1, 0
+
+
+def _numbers_of(columns: tuple[str, ...], names: list[str]) -> set[int]:
+    wanted = set()
+    for name in columns:
+        if name in names:
+            wanted.add(names.index(name))
+        elif name.isdigit() and 1 <= int(name) <= len(names):
+            wanted.add(int(name) - 1)
+        else:
+            raise DocumentError(f"it has no column {name!r}; there are {', '.join(names)}.")
+    return wanted
+
+
+def _cell_quoted(quoted: bool, delimiter: str) -> Callable[[Segment], str]:
+    def write(segment: Segment) -> str:
+        said = written(segment)
+        inner = said.replace('"', '""')
+        if quoted:
+            return inner
+        return f'"{inner}"' if any(c in said for c in f'{delimiter}"\r\n') else said
+
+    return write

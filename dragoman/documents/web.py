@@ -1,0 +1,225 @@
+"""HTML, also inside EPUB and Markdown: blocks are segments, inline elements are codes.
+
+Python's own parser reads it, as forgiving as a browser; it tells where each tag stands, and only
+text and a few attributes are replaced. Nothing is translated in `script`, `style`, `pre`, `code`
+and the like, nor where `translate="no"` or class `notranslate` say so.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+
+from dragoman.documents.document import Document, Options, Span, as_reference, text_document
+from dragoman.documents.protect import VOID
+from dragoman.documents.segment import Code, Kind, Segment, has_words, made, written
+
+INLINE = frozenset(
+    [
+        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em"),
+        *("font", "i", "img", "ins", "label", "mark", "nobr", "q", "rp", "rt", "ruby", "s"),
+        *("small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr"),
+    ]
+)
+# One word of the sentence around it: never translated, and never taken out of its sentence.
+KEPT = frozenset(["code", "kbd", "samp", "var", "math", "svg"])
+SILENT = frozenset(
+    ["script", "style", "pre", "textarea", "noscript", "template", "object", "iframe", "canvas"]
+)
+BREAKS = frozenset(["br"])
+ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label", "summary", "label"])
+_CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
+_BLANK = re.compile(r"[ \t\r\n\f]+")
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+
+
+def escape(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def read(raw: bytes, options: Options) -> Document:
+    return text_document(raw, find_spans, options, as_reference)
+
+
+def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+    reader = _Reader(text)
+    reader.feed(text)
+    reader.close()
+    reader.end_block(len(text))
+    yield from reader.spans
+
+
+class _Reader(HTMLParser):
+    """Collects what stands between two ends of blocks."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=False)
+        self.text = text
+        self.spans: list[Span] = []
+        self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._block: list[tuple[int, int, str | Code]] = []  # places in the text, and the items
+        self._inner: list[Span] = []  # attributes of inline elements
+        # elements that keep their content: how deep we are in the outermost one, its name, where
+        # it begins
+        self._depth = 0
+        self._silent = ""
+        self._silent_start = 0
+        self._kept = False
+
+    def _here(self) -> int:
+        line, column = self.getpos()
+        return self._line_starts[line - 1] + column
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        raw = self.get_starttag_text() or ""
+        start = self._here()
+        if self._silent:
+            self._depth += tag == self._silent
+            return
+        given = dict(attrs)
+        self._attributes(tag, given, raw, start)
+        refused = given.get("translate") == "no" or "notranslate" in (given.get("class") or "")
+        if (refused or tag in SILENT or tag in KEPT) and tag not in VOID:
+            self._silent, self._depth = tag, 1
+            self._silent_start = start
+            self._kept = tag in KEPT or (refused and tag in INLINE)
+            if not self._kept:
+                self.end_block(start)
+            return
+        self._tag(tag, raw, start, Kind.MARK if tag in VOID else Kind.OPEN)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if not self._silent:
+            raw = self.get_starttag_text() or ""
+            self._attributes(tag, dict(attrs), raw, self._here())
+            self._tag(tag, raw, self._here(), Kind.MARK)
+
+    def handle_endtag(self, tag: str) -> None:
+        start = self._here()
+        end = self.text.find(">", start) + 1 or len(self.text)
+        if self._silent:
+            if tag != self._silent:
+                return
+            self._depth -= 1
+            if self._depth:
+                return
+            self._silent = ""
+            if self._kept:
+                self._add(self._silent_start, end, Code(self.text[self._silent_start : end]))
+            return
+        self._tag(tag, self.text[start:end], start, Kind.CLOSE)
+
+    def _tag(self, tag: str, raw: str, start: int, kind: Kind) -> None:
+        if tag in BREAKS:
+            self._add(start, start + len(raw), Code(raw, Kind.BREAK))
+        elif tag in INLINE:
+            self._add(start, start + len(raw), Code(raw, kind, tag))
+        else:
+            self.end_block(start)
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            start = self._here()
+            self._add(start, start + len(data), data)
+
+    def handle_entityref(self, name: str) -> None:
+        self._reference(f"&{name}")
+
+    def handle_charref(self, name: str) -> None:
+        self._reference(f"&#{name}")
+
+    def _reference(self, raw: str) -> None:
+        start = self._here()
+        if self.text.startswith(";", start + len(raw)):
+            raw += ";"
+        if not self._silent:
+            self._add(start, start + len(raw), html.unescape(raw))
+
+    def handle_comment(self, data: str) -> None:
+        self._as_mark(self.text.find("-->", self._here()) + 3)
+
+    def handle_decl(self, decl: str) -> None:
+        self.end_block(self._here())
+
+    def handle_pi(self, data: str) -> None:
+        self.end_block(self._here())
+
+    def unknown_decl(self, data: str) -> None:
+        self.end_block(self._here())
+
+    def _as_mark(self, end: int) -> None:
+        start = self._here()
+        if not self._silent and end > start:
+            self._add(start, end, Code(self.text[start:end], Kind.MARK))
+
+    def _add(self, start: int, end: int, item: str | Code) -> None:
+        # What the parser left out (a stray "<", say) must not be lost between two items.
+        if self._block and self._block[-1][1] < start:
+            last = self._block[-1][1]
+            self._block.append((last, start, Code(self.text[last:start], Kind.MARK)))
+        self._block.append((start, end, item))
+
+    def end_block(self, at: int) -> None:
+        """What came since the last end is a segment, without the marks and breaks around it."""
+        block, self._block = self._block, []
+        inner, self._inner = self._inner, []
+        first, last = 0, len(block)
+        while first < last and _is_outside(block[first][2]):
+            first += 1
+        while last > first and _is_outside(block[last - 1][2]):
+            last -= 1
+        block = block[first:last]
+        segment = made(i if isinstance(i, Code) else _BLANK.sub(" ", i) for _, _, i in block)
+        if not has_words(segment):
+            self.spans += inner
+            return
+        start, end = block[0][0], block[-1][1]
+        self.spans += [span for span in inner if not start <= span.start < end]
+        within = [
+            (item.raw, span._replace(start=span.start - place, end=span.end - place))
+            for place, stop, item in block
+            for span in inner
+            if isinstance(item, Code) and place <= span.start < stop
+        ]
+        write = _write_like(self.text[start:end])
+        self.spans.append(Span(start, end, segment, write, tuple(within)))
+
+    def _attributes(self, tag: str, given: dict[str, str | None], raw: str, start: int) -> None:
+        """Attributes that people read."""
+        shown = set(ATTRIBUTES)
+        if tag == "meta" and (given.get("name") or given.get("property") or "") in _CONTENT:
+            shown.add("content")
+        if tag == "input" and given.get("type") in ("submit", "button", "reset"):
+            shown.add("value")
+        values = {found[1].lower(): found for found in _ATTRIBUTE.finditer(raw)}
+        for name, found in values.items():
+            if name not in shown:
+                continue
+            group = 2 if found[2] else 3
+            segment = (html.unescape(found[group]),)
+            place = found.span(group)
+            span = Span(start + place[0], start + place[1], segment, _written_attribute)
+            if has_words(segment):
+                (self._inner if tag in INLINE else self.spans).append(span)
+
+
+def _written_attribute(segment: Segment) -> str:
+    return written(segment, html.escape)
+
+
+def _is_outside(item: str | Code) -> bool:
+    """At the end of a block: no part of what is translated."""
+    if isinstance(item, str):
+        return not item.strip()
+    return item.kind in (Kind.MARK, Kind.BREAK)
+
+
+def _write_like(raw: str) -> Callable[[Segment], str]:
+    """White space at the ends as it was."""
+    before = raw[: len(raw) - len(raw.lstrip())]
+    after = raw[len(raw.rstrip()) :]
+
+    def write(segment: Segment) -> str:
+        return before + written(segment, escape).strip() + after
+
+    return write

@@ -1,0 +1,154 @@
+"""Messages in XML: XLIFF 1.2 and 2.0, and the string resources of Android."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    Options,
+    Span,
+    as_reference,
+    text_document,
+)
+from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.xml import Element, Text, escape, parsed
+
+# XLIFF's inline elements. A pair encloses text; the others stand for codes of the original file.
+_PAIRS = frozenset(["g", "pc", "mrk"])
+_BEGINS = frozenset(["bpt", "bx", "sc"])
+_ENDS = frozenset(["ept", "ex", "ec"])
+
+
+def read_xliff(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _xliff_spans, options, as_reference)
+
+
+def _xliff_spans(text: str, options: Options) -> Iterator[Span]:
+    root = parsed(text)
+    if _local(root.name) != "xliff":
+        raise DocumentError(f"it is no XLIFF: its root element is {root.name}.")
+    for element in root.walk():
+        source = _child(element, "source")
+        if _local(element.name) not in ("trans-unit", "segment") or source is None:
+            continue
+        if "no" in (element.attributes.get("translate"), root.attributes.get("translate")):
+            continue
+        target = _child(element, "target")
+        if target is not None and target.shown.strip() and not options.everything:
+            continue
+        segment = made(_inline(text, source, _xliff_code))
+        prefix = source.name.removesuffix("source")
+        # what a machine said is to be looked at by somebody; XLIFF 2 says so of the segment
+        state = ' state="needs-review-translation"' if _local(element.name) == "trans-unit" else ""
+        if target is None:
+            before, after = f"<{prefix}target{state}>", f"</{prefix}target>"
+            yield Span(source.end, source.end, segment, _between(before, after))
+        elif target.inner == target.end:  # <target/>
+            before, after = f"<{prefix}target{state}>", f"</{prefix}target>"
+            yield Span(target.start, target.end, segment, _between(before, after))
+        else:
+            yield Span(target.inner, target.outer, segment, _between("", ""))
+
+
+def _between(before: str, after: str) -> Callable[[Segment], str]:
+    def write(segment: Segment) -> str:
+        return before + written(segment, escape) + after
+
+    return write
+
+
+def _local(name: str) -> str:
+    """
+    >>> _local("xlf:source")
+    'source'
+    """
+    return name.rpartition(":")[2]
+
+
+def _child(element: Element, local: str) -> Element | None:
+    return next((child for child in element.elements if _local(child.name) == local), None)
+
+
+def _inline(
+    text: str, element: Element, code_of: Callable[[str, Element], Code | None]
+) -> Iterator[str | Code]:
+    """The content of an element. One that `code_of` does not know encloses text."""
+    for child in element.children:
+        if isinstance(child, Text):
+            yield child.shown
+        elif code := code_of(text, child):
+            yield code
+        else:
+            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
+            yield from _inline(text, child, code_of)
+            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
+
+
+def _xliff_code(text: str, element: Element) -> Code | None:
+    name = _local(element.name)
+    raw = text[element.start : element.end]
+    given = element.attributes
+    number = given.get("rid") or given.get("startRef") or given.get("id", "")
+    if name in _BEGINS:
+        return Code(raw, Kind.OPEN, f"code {number}")
+    if name in _ENDS:
+        return Code(raw, Kind.CLOSE, f"code {number}")
+    protected = name == "mrk" and given.get("mtype", given.get("translate")) in ("protected", "no")
+    return None if name in _PAIRS and not protected and element.children else Code(raw)
+
+
+def read_android(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _android_spans, options, as_reference)
+
+
+def _android_spans(text: str, options: Options) -> Iterator[Span]:
+    root = parsed(text)
+    if root.name != "resources":
+        raise DocumentError(f"it is no file of Android strings: its root element is {root.name}.")
+    for group in root.elements:
+        entries = [group] if group.name == "string" else [*group.elements]
+        if group.name not in ("string", "plurals", "string-array"):
+            continue
+        if group.attributes.get("translatable") == "false":
+            continue
+        for entry in entries:
+            items = [
+                _unescaped(item) if isinstance(item, str) else item
+                for item in _inline(text, entry, _android_code)
+            ]
+            yield Span(entry.inner, entry.outer, made(items), _write_android)
+
+
+def _android_code(text: str, element: Element) -> Code | None:
+    kept = element.name.endswith(":g") or not element.children
+    return Code(text[element.start : element.end]) if kept else None
+
+
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.S)
+_MEANINGS = {"n": "\n", "t": "\t"}
+
+
+def _unescaped(text: str) -> str:
+    r"""
+    >>> _unescaped("it\\'s")
+    "it's"
+    """
+
+    def meaning(found: re.Match[str]) -> str:
+        what = found[1]
+        if len(what) > 1:
+            return chr(int(what[1:], 16))
+        return _MEANINGS.get(what, what)
+
+    return _ESCAPE.sub(meaning, re.sub(r"\s+", " ", text))
+
+
+def _write_android(segment: Segment) -> str:
+    def quoted(text: str) -> str:
+        for character, meaning in (("\\", "\\"), ("'", "'"), ('"', '"'), ("\n", "n"), ("\t", "t")):
+            text = text.replace(character, f"\\{meaning}")
+        return escape(text)
+
+    said = written(segment, quoted)
+    return f"\\{said}" if said[:1] in ("@", "?") else said

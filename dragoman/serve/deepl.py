@@ -1,0 +1,318 @@
+"""An API compatible with DeepL's version 2: /v2/translate, glossaries, documents, languages, usage.
+The official clients work unchanged, with our address for their server.
+
+A key comes as `Authorization: DeepL-Auth-Key KEY`. Errors are `{"message": …}`.
+"""
+
+import csv
+import io
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from json import JSONDecodeError
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
+
+from dragoman.decode.glossary import NO_TERMS, Glossary
+from dragoman.documents.document import Document, Options
+from dragoman.documents.formats import BY_NAME, Format
+from dragoman.documents.segment import Code, made, written
+from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
+from dragoman.serve.models import NAMES
+from dragoman.serve.requests import admit, characters_allowed, client_address, service_of
+from dragoman.text.languages import AUTO
+
+# DeepL documents its API; ours documents its own.
+router = APIRouter(prefix="/v2", tags=["DeepL"], include_in_schema=False)
+MOST_TEXTS = 50
+MOST_GLOSSARIES = 1000
+_ACCEPTED = frozenset(
+    ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
+)
+_STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A glossary that a client left here."""
+
+    key: str
+    name: str
+    source: str
+    target: str
+    entries: str  # lines of source TAB target
+    created: str
+    glossary: Glossary
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "glossary_id": self.key,
+            "name": self.name,
+            "ready": True,
+            "source_lang": self.source,
+            "target_lang": self.target,
+            "creation_time": self.created,
+            "entry_count": len(self.glossary.terms),
+        }
+
+
+def _require_key(request: Request) -> None:
+    given = request.headers.get("authorization", "").removeprefix("DeepL-Auth-Key ")
+    admit(request, given.encode("latin-1"), 403)
+
+
+async def _fields(request: Request) -> dict[str, Any]:
+    """A body of JSON or a form; a field that comes several times is a list."""
+    if request.headers.get("content-type", "").startswith("application/json"):
+        try:
+            body = await request.json()
+        except (JSONDecodeError, UnicodeDecodeError, RecursionError):
+            raise HTTPException(400, "the body is not JSON.") from None
+        if not isinstance(body, dict):
+            raise HTTPException(400, "the body is no JSON object.")
+        return body
+    form = await request.form(max_files=0, max_fields=200)
+    fields = {name: form.getlist(name) for name in form}
+    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
+
+
+def _text(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = fields.get(name, default)
+    if value is None:
+        value = default
+    if not isinstance(value, str) or len(value) > 2**20:
+        raise HTTPException(400, f"{name}: a text is wanted.")
+    return value
+
+
+def _names(fields: Mapping[str, Any], name: str) -> list[str]:
+    """A list of names, or a text with commas between them."""
+    given = fields.get(name) or []
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
+        raise HTTPException(400, f"{name}: a list of names is wanted.")
+    return [entry.strip() for entry in names if entry.strip()]
+
+
+def _xml(ignored: list[str]) -> Format:
+    """A text with any tags; what stands in ignored ones is kept as it is."""
+    names = "|".join(map(re.escape, ignored))
+    kept = re.compile(rf"(<(?:{names})(?:\s[^<>]*)?>[^<>]*</(?:{names})>)") if names else None
+
+    def read(raw: bytes, options: Options) -> Document:
+        text = raw.decode()
+        parts = kept.split(text) if kept else [text]
+        segment = made(Code(part, in_text=True) if i % 2 else part for i, part in enumerate(parts))
+        return Document([segment], lambda translated: written(translated[0]).encode())
+
+    return Format("xml", (), read)
+
+
+def _code(given: str) -> str:
+    """
+    >>> _code("EN-GB")
+    'en'
+    """
+    return given.partition("-")[0].lower()
+
+
+def _glossaries(request: Request) -> dict[str, _Kept]:
+    """Those of this process, by their keys."""
+    state = request.app.state
+    if not hasattr(state, "glossaries"):
+        state.glossaries = {}
+    kept: dict[str, _Kept] = state.glossaries
+    return kept
+
+
+def _kept(request: Request, key: str) -> _Kept:
+    if key not in _glossaries(request):
+        raise HTTPException(404, "there is no such glossary.")
+    return _glossaries(request)[key]
+
+
+def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
+    key = _text(fields, "glossary_id", "")
+    return _kept(request, key).glossary if key else NO_TERMS
+
+
+@router.post("/translate")
+async def translate(request: Request) -> Response:
+    """Translate texts; with tag_handling they are HTML or XML. Formality and the like change
+    nothing, and `ignored` in the answer names them."""
+    _require_key(request)
+    fields = await _fields(request)
+    texts = fields.get("text")
+    texts = [texts] if isinstance(texts, str) else texts
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise HTTPException(400, "text: a text or a list of texts is wanted.")
+    if not 1 <= len(texts) <= MOST_TEXTS:
+        raise HTTPException(400, f"text: from 1 to {MOST_TEXTS} texts are taken.")
+    source = _code(_text(fields, "source_lang", "")) or AUTO
+    target = _code(_text(fields, "target_lang"))
+    glossary, client = _glossary(request, fields), client_address(request)
+    allowed = characters_allowed(request)
+    service = service_of(request)
+    if handling := _text(fields, "tag_handling", ""):
+        format_ = BY_NAME["html"] if handling == "html" else _xml(_names(fields, "ignore_tags"))
+        marked = await service.translate_markup(
+            texts,
+            format_,
+            source,
+            target,
+            glossary=glossary,
+            client=client,
+            max_characters=allowed,
+        )
+        answers = [(text, route.source) for text, route in marked]
+    else:
+        found = await service.translate(
+            texts, source, target, glossary=glossary, client=client, max_characters=allowed
+        )
+        answers = [(entry.text, entry.source) for entry in found]
+    shown = [
+        {"detected_source_language": s.upper(), "text": t, "billed_characters": len(text)}
+        for (t, s), text in zip(answers, texts, strict=True)
+    ]
+    answer: dict[str, Any] = {"translations": shown}
+    if ignored := sorted(set(fields) - _ACCEPTED):
+        answer["ignored"] = ignored
+    return JSONResponse(answer)
+
+
+@router.get("/languages")
+async def languages(request: Request) -> Response:
+    """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
+    _require_key(request)
+    kind = request.query_params.get("type") or _text(await _fields(request), "type", "source")
+    pairs = service_of(request).models.languages
+    codes = [code for code, targets in pairs.items() if targets]
+    if kind == "target":
+        codes = sorted({target for targets in pairs.values() for target in targets})
+    return JSONResponse(
+        [
+            {"language": code.upper(), "name": NAMES.get(code, code), "supports_formality": False}
+            for code in codes
+        ]
+    )
+
+
+@router.get("/usage")
+async def usage(request: Request) -> Response:
+    """Characters since the service began; there is no limit to all of them together."""
+    _require_key(request)
+    return JSONResponse(
+        {
+            "character_count": service_of(request).metrics.characters,
+            "character_limit": 10**12,
+        }
+    )
+
+
+@router.post("/glossaries")
+async def create_glossary(request: Request) -> Response:
+    """Kept as long as the service runs."""
+    _require_key(request)
+    fields = await _fields(request)
+    if len(_glossaries(request)) >= MOST_GLOSSARIES:
+        raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
+    entries = _text(fields, "entries")
+    if _text(fields, "entries_format", "tsv") == "csv":
+        rows = csv.reader(io.StringIO(entries))
+        entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
+    kept = _Kept(
+        secrets.token_hex(16),
+        _text(fields, "name", ""),
+        _code(_text(fields, "source_lang")),
+        _code(_text(fields, "target_lang")),
+        entries,
+        datetime.now(UTC).isoformat(),
+        Glossary.parse(entries),
+    )
+    _glossaries(request)[kept.key] = kept
+    return JSONResponse(kept.shown(), 201)
+
+
+@router.get("/glossaries")
+async def list_glossaries(request: Request) -> Response:
+    _require_key(request)
+    return JSONResponse({"glossaries": [kept.shown() for kept in _glossaries(request).values()]})
+
+
+@router.get("/glossary-language-pairs")
+async def glossary_pairs(request: Request) -> Response:
+    _require_key(request)
+    pairs = service_of(request).models.languages
+    return JSONResponse(
+        {
+            "supported_languages": [
+                {"source_lang": source, "target_lang": target}
+                for source, targets in pairs.items()
+                for target in targets
+            ]
+        }
+    )
+
+
+@router.get("/glossaries/{key}")
+async def get_glossary(request: Request, key: str) -> Response:
+    _require_key(request)
+    return JSONResponse(_kept(request, key).shown())
+
+
+@router.get("/glossaries/{key}/entries")
+async def glossary_entries(request: Request, key: str) -> Response:
+    _require_key(request)
+    return Response(_kept(request, key).entries, media_type="text/tab-separated-values")
+
+
+@router.delete("/glossaries/{key}")
+async def delete_glossary(request: Request, key: str) -> Response:
+    _require_key(request)
+    del _glossaries(request)[_kept(request, key).key]
+    return Response(status_code=204)
+
+
+@router.post("/document")
+async def upload(request: Request) -> Response:
+    _require_key(request)
+    sent = await read_upload(request)
+    job = jobs_of(request).begin(
+        _text(sent.fields, "filename", sent.name),
+        sent.raw,
+        _code(_text(sent.fields, "source_lang", "")) or AUTO,
+        _code(_text(sent.fields, "target_lang")),
+        _glossary(request, sent.fields),
+        client_address(request),
+        characters_allowed(request),
+    )
+    return JSONResponse({"document_id": job.key, "document_key": job.key})
+
+
+async def _asked(request: Request, key: str) -> Job:
+    _require_key(request)
+    fields = await _fields(request)
+    job = jobs_of(request)[key]
+    if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):
+        raise HTTPException(404, "there is no such document, or not any more.")
+    return job
+
+
+@router.post("/document/{key}")
+async def document_status(request: Request, key: str) -> Response:
+    job = await _asked(request, key)
+    answer: dict[str, Any] = {"document_id": job.key, "status": _STATES[job.state]}
+    if job.state == "done":
+        answer["billed_characters"] = job.characters
+    if job.error:
+        answer["message"] = answer["error_message"] = job.error
+    return JSONResponse(answer)
+
+
+@router.post("/document/{key}/result")
+async def document_result(request: Request, key: str) -> Response:
+    return as_file(await _asked(request, key))

@@ -1,0 +1,418 @@
+"""Every format: an unchanged translation leaves the file as it was, another changes its text
+alone."""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Callable
+
+import docx
+import odf.opendocument
+import odf.text
+import openpyxl
+import polib
+import pptx
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of
+from dragoman.documents.segment import written
+
+HTML = """<!DOCTYPE html>
+<html><head><title>A &amp; B</title><style>p { color: red }</style>
+<meta name="description" content="About dogs"></head>
+<body><p>One <b>two</b>,<br>three&nbsp;<a href="x" title="Go there">four</a>.</p>
+<pre>kept as is</pre><p translate="no">kept too</p><script>var a = "kept";</script>
+<ul><li>five<li>six <code>x = 1</code></ul><img src="a.png" alt="A picture">
+<input placeholder="Your name"><input type=submit value="Send">loose < text</body></html>
+"""
+MARKDOWN = """---
+title: kept
+---
+# One *two*
+
+> three
+> four `kept` [five](http://kept.example)
+
+| six | seven |
+|-----|-------|
+| eight | `kept` |
+
+```
+kept
+```
+
+- nine **ten**
+<div>eleven</div>
+"""
+SRT = (
+    "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>One two</i>\r\nthree.\r\n\r\n"
+    "2\r\n00:00:03,000 --> 00:00:04,000\r\n- Four?\r\n- Five!\r\n"
+)
+VTT = "WEBVTT\n\nNOTE kept\n\n00:01.000 --> 00:02.000 align:start\n<v Ann>One two\n"
+PO = """# kept
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+#, c-format
+msgid "one %s"
+msgstr ""
+
+msgid "done"
+msgstr "kept"
+
+msgid "file"
+msgid_plural "files"
+msgstr[0] ""
+msgstr[1] ""
+"""
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2"><file><body>
+<trans-unit id="1"><source>One <g id="1">two</g> <x id="2"/></source></trans-unit>
+<trans-unit id="2"><source>done</source><target>kept</target></trans-unit>
+<trans-unit id="3"><source>three</source><target/></trans-unit>
+</body></file></xliff>
+"""
+XLIFF2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0"><file id="f">
+<unit id="1"><segment><source>One <pc id="1">two</pc><ph id="2"/></source></segment></unit>
+</file></xliff>
+"""
+ANDROID = """<resources>
+    <string name="a">It\\'s <b>one</b> %1$s</string>
+    <string name="b" translatable="false">kept</string>
+    <plurals name="c"><item quantity="one">%d day</item>
+        <item quantity="other">%d days</item></plurals>
+</resources>
+"""
+JSON = '{"a": "one", "b": {"kept": ["two", 3, null]}, "@a": {"description": "kept"}}\n'
+YAML = """a: one two
+b: 'it''s'
+c: "x \\n y"
+d: |
+  line one
+  line two
+e: [three, 4, true]
+kept: &x five
+f: *x
+"""
+PROPERTIES = "# kept\na = one two\nb: three \\\n   four\nc=\\u00fcber\nkept=\n"
+FLUENT = """a = One { $kept }
+b =
+    two
+    three
+    .title = four
+c = { $n ->
+    [one] five
+   *[other] { $n } six
+}
+"""
+CSV = 'kept,text\n1,one\n2,"two, ""three"""\n'
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# One\n", "\n", "two **three**"]},
+            {"cell_type": "code", "source": ["kept = 1"], "outputs": []},
+            {"cell_type": "markdown", "source": "four"},
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    },
+    indent=1,
+)
+TEXT = "One two.\n\n  three\n\tfour\r\n\r\n" + "\n".join(["word " * 12 + "and", "so it goes on."])
+
+
+def saved(save: Callable[[io.BytesIO], object]) -> bytes:
+    out = io.BytesIO()
+    save(out)
+    return out.getvalue()
+
+
+def docx_file() -> bytes:
+    document = docx.Document()
+    document.add_heading("One", 1)
+    paragraph = document.add_paragraph("two ")
+    paragraph.add_run("three").bold = True
+    paragraph.add_run(" four")
+    document.add_table(1, 1).cell(0, 0).text = "five"
+    document.sections[0].header.paragraphs[0].text = "six"
+    return saved(document.save)
+
+
+def pptx_file() -> bytes:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    slide.shapes.title.text = "One"
+    run = slide.placeholders[1].text_frame.paragraphs[0].add_run()
+    run.text = "two"
+    run.font.bold = True
+    return saved(deck.save)
+
+
+def xlsx_file() -> bytes:
+    book = openpyxl.Workbook()
+    book.active["A1"] = "one two"
+    book.active["B1"] = 42
+    book.active["C1"] = "=SUM(B1:B1)"
+    return saved(book.save)
+
+
+def odt_file() -> bytes:
+    document = odf.opendocument.OpenDocumentText()
+    paragraph = odf.text.P(text="one ")
+    paragraph.addElement(odf.text.Span(text="two"))
+    paragraph.addText(" three")
+    document.text.addElement(odf.text.H(outlinelevel=1, text="four"))
+    document.text.addElement(paragraph)
+    return saved(document.write)
+
+
+def epub_file() -> bytes:
+    page = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">
+<body><p>One <i>two</i>&#160;three</p></body></html>"""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as book:
+        book.writestr("mimetype", "application/epub+zip")
+        book.writestr("OEBPS/one.xhtml", page)
+        book.writestr("OEBPS/kept.css", "p {}")
+    return out.getvalue()
+
+
+FILES: dict[str, bytes] = {
+    "a.html": HTML.encode(), "a.md": MARKDOWN.encode(), "a.srt": SRT.encode(),
+    "a.vtt": VTT.encode(),
+    "a.po": PO.encode(), "a.xlf": XLIFF.encode(), "b.xlf": XLIFF2.encode(),
+    "a.xml": ANDROID.encode(), "a.json": JSON.encode(), "a.yaml": YAML.encode(),
+    "a.properties": PROPERTIES.encode(), "a.ftl": FLUENT.encode(), "a.csv": CSV.encode(),
+    "a.tsv": CSV.replace(",", "\t").encode(), "a.ipynb": NOTEBOOK.encode(), "a.txt": TEXT.encode(),
+    "a.docx": docx_file(), "a.pptx": pptx_file(), "a.xlsx": xlsx_file(), "a.odt": odt_file(),
+    "a.epub": epub_file(),
+}  # fmt: skip
+
+
+def read(name: str, raw: bytes | None = None, **options):
+    return format_of(name).read(FILES[name] if raw is None else raw, Options(**options))
+
+
+def upper(document) -> bytes:
+    """As if a translator had said everything loudly."""
+    return document.write(
+        [
+            tuple(item.upper() if isinstance(item, str) else item for item in segment)
+            for segment in document.segments
+        ]
+    )
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_unchanged_translation_leaves_the_file(name: str) -> None:
+    for everything in (False, True):
+        document = read(name, everything=everything)
+        assert document.segments
+        after = document.write(document.segments)
+        if zipfile.is_zipfile(io.BytesIO(FILES[name])):
+            assert members(after) == members(FILES[name])
+            assert list(members(after)) == list(members(FILES[name]))
+        else:
+            assert after == FILES[name]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_marked_as_kept_is_kept_and_the_file_reads_again(name: str) -> None:
+    after = upper(read(name))
+    assert after != FILES[name]
+    if not zipfile.is_zipfile(io.BytesIO(after)):
+        assert b"KEPT" not in after
+        assert after.count(b"kept") == FILES[name].count(b"kept")
+    read(name, after)
+
+
+def test_every_ending_has_one_format_and_every_format_a_test() -> None:
+    tested = {format_of(name).name for name in FILES}
+    assert {"ods", "odp"} == set(BY_NAME) - tested  # read as odt is
+    assert len(BY_ENDING) == sum(len(format_.endings) for format_ in BY_NAME.values())
+    with pytest.raises(DocumentError, match=r"a\.pdf is of no format .* \.docx"):
+        format_of("a.pdf")
+
+
+def test_html_is_translated_where_people_read_it() -> None:
+    after = upper(read("a.html")).decode()
+    assert '<p>ONE <b>TWO</b>,<br>THREE\xa0<a href="x" title="GO THERE">FOUR</a>.</p>' in after
+    assert 'content="ABOUT DOGS"' in after
+    assert 'alt="A PICTURE"' in after
+    assert 'placeholder="YOUR NAME"' in after
+    assert 'value="SEND"' in after
+    assert "<li>SIX <code>x = 1</code>" in after
+    assert "LOOSE &lt; TEXT" in after
+
+
+def test_text_that_looks_like_markup_stays_text() -> None:
+    document = read("a.html", b"<p>write &lt;script&gt; here</p>")
+    assert upper(document) == b"<p>WRITE &lt;SCRIPT&gt; HERE</p>"
+    from dragoman.documents.protect import within
+
+    segments = [within(segment) for segment in document.segments]
+    assert document.write([("new ", *segments[0][1:])]) == b"<p>new &lt;script&gt; here</p>"
+
+
+def test_runs_of_a_paragraph_keep_their_formatting() -> None:
+    after = docx.Document(io.BytesIO(upper(read("a.docx"))))
+    runs = [(run.text, bool(run.bold)) for run in after.paragraphs[1].runs]
+    assert runs == [("TWO ", False), ("THREE", True), (" FOUR", False)]
+    assert after.tables[0].cell(0, 0).text == "FIVE"
+    assert after.sections[0].header.paragraphs[0].text == "SIX"
+
+
+def test_a_run_that_moves_takes_its_formatting_along() -> None:
+    document = read("a.docx")
+    place = next(i for i, segment in enumerate(document.segments) if len(segment) > 1)
+    two, opening, three, closing, four = document.segments[place]
+    segments = list(document.segments)
+    segments[place] = (opening, three, closing, four, two.strip())
+    after = docx.Document(io.BytesIO(document.write(segments)))
+    runs = [(run.text, bool(run.bold)) for run in after.paragraphs[1].runs]
+    assert runs == [("three", True), (" fourtwo", False)]
+
+
+def test_other_libraries_read_what_was_written() -> None:
+    assert pptx.Presentation(io.BytesIO(upper(read("a.pptx")))).slides[0].shapes.title.text == "ONE"
+    sheet = openpyxl.load_workbook(io.BytesIO(upper(read("a.xlsx")))).active
+    assert [cell.value for cell in sheet[1]] == ["ONE TWO", 42, "=SUM(B1:B1)"]
+    text = odf.opendocument.load(io.BytesIO(upper(read("a.odt")))).text
+    assert str(text) == "FOURONE TWO THREE"
+    assert yaml.safe_load(upper(read("a.yaml"))) == {
+        "a": "ONE TWO", "b": "IT'S", "c": "X \n Y", "d": "LINE ONE\nLINE TWO\n",
+        "e": ["THREE", 4, True], "kept": "FIVE", "f": "FIVE",
+    }  # fmt: skip
+    assert json.loads(upper(read("a.json")))["b"] == {"kept": ["TWO", 3, None]}
+    rows = list(csv.reader(io.StringIO(upper(read("a.csv")).decode())))
+    assert rows == [["kept", "text"], ["1", "ONE"], ["2", 'TWO, "THREE"']]
+    cells = json.loads(upper(read("a.ipynb")))["cells"]
+    assert [cell["source"] for cell in cells] == [
+        ["# ONE\n", "\n", "TWO **THREE**"], ["kept = 1"], "FOUR",
+    ]  # fmt: skip
+
+
+def test_a_machines_messages_are_fuzzy_and_others_are_kept() -> None:
+    after = polib.pofile(upper(read("a.po")).decode())
+    by_id = {entry.msgid: entry for entry in after}
+    assert by_id["one %s"].msgstr == "ONE %S"
+    assert by_id["one %s"].fuzzy
+    assert (by_id["done"].msgstr, by_id["done"].fuzzy) == ("kept", False)
+    assert by_id["file"].msgstr_plural == {0: "FILE", 1: "FILES"}
+    again = polib.pofile(upper(read("a.po", everything=True)).decode())
+    assert again.find("done").msgstr == "DONE"
+
+
+def test_xliff_gets_targets_where_it_has_none() -> None:
+    after = upper(read("a.xlf")).decode()
+    review = ' state="needs-review-translation"'
+    assert f'<target{review}>ONE <g id="1">TWO</g> <x id="2"/></target>' in after
+    assert "<target>kept</target>" in after
+    assert f"<target{review}>THREE</target>" in after
+    assert '<target>ONE <pc id="1">TWO</pc><ph id="2"/></target>' in upper(read("b.xlf")).decode()
+
+
+def test_columns_are_chosen_by_name_or_number() -> None:
+    raw = b"id,name,text\nx,one,two\n"
+    assert upper(read("a.csv", raw, columns=("text",))) == b"id,name,text\nx,one,TWO\n"
+    assert upper(read("a.csv", raw, columns=("2",))) == b"id,name,text\nx,ONE,two\n"
+    with pytest.raises(DocumentError, match="no column 'title'; there are id, name, text"):
+        read("a.csv", raw, columns=("title",))
+
+
+def test_wrapped_paragraphs_are_one_text_and_wrapped_again() -> None:
+    lines = [" ".join(["word"] * 12), " ".join(["word"] * 12), "end."]
+    document = read("a.txt", "\n".join(lines).encode())
+    (segment,) = document.segments
+    assert written(segment).count("\n") == 0
+    after = document.write([(" ".join(["longer"] * 25),)]).decode().split("\n")
+    assert max(map(len, after)) <= len(lines[0])
+    assert " ".join(after).split() == ["longer"] * 25
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_the_encoding_stays(encoding: str) -> None:
+    raw = "grüße\n".encode(encoding)
+    after = upper(read("a.txt", raw))
+    assert after.decode(encoding) == "GRÜSSE\n"
+
+
+def test_a_letter_that_the_encoding_lacks_is_written_by_number_or_refused() -> None:
+    html = '<meta charset="iso-8859-1"><p>übung</p>'.encode("latin-1")
+    document = read("a.html", html)
+    assert b"&#322;" in document.write([("ł",)])
+    with pytest.raises(DocumentError, match="latin-1, which has no 'ł'"):
+        read("a.txt", "übung".encode("latin-1")).write([("ł",)])
+
+
+@given(st.text(max_size=200))
+def test_any_text_comes_back_as_it_was(text: str) -> None:
+    raw = text.encode("utf-8", "ignore")
+    for name in ("a.txt", "a.html", "a.md", "a.srt", "a.po", "a.properties", "a.ftl", "a.tsv"):
+        try:
+            document = read(name, raw)
+        except DocumentError:
+            continue
+        assert document.write(document.segments) == raw
+
+
+def packed(content: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in content.items():
+            archive.writestr(name, raw)
+    return out.getvalue()
+
+
+def test_hostile_archives_are_refused_in_one_line(monkeypatch) -> None:
+    from dragoman.documents import archive
+
+    monkeypatch.setattr(archive, "MOST_BYTES", 2**20)
+    bomb = packed({"word/document.xml": b"<a>" + b" " * 2**21})
+    entity = b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><w:p><w:r><w:t>&x;</w:t></w:r></w:p>'
+    for raw, why in (
+        (bomb, "unpacks to more than"),
+        (b"PK\3\4 no zip", "damaged"),
+        (packed({"other.xml": b"<a/>"}), "none of the files"),
+        (packed({"word/document.xml": entity}), "declares entities"),
+        (packed({"word/document.xml": b"<a>" * 1000}), "nested more than"),
+        (packed({"word/document.xml": b"<a><b></a>"}), "not well-formed"),
+    ):
+        with pytest.raises(DocumentError, match=why):
+            read("a.docx", raw)
+
+
+def test_macros_are_left_alone() -> None:
+    content = members(FILES["a.docx"]) | {"word/vbaProject.bin": b"\0macro\0"}
+    assert members(upper(read("a.docx", packed(content))))["word/vbaProject.bin"] == b"\0macro\0"
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "why"),
+    [
+        ("a.json", b"{", "not JSON"),
+        ("a.json", b"[" * 10_000, "nested too deeply|not JSON"),
+        ("a.yaml", b"a: [", "not YAML"),
+        ("a.yaml", b"[" * 10_000, "nested too deeply"),
+        ("a.xlf", b"<html/>", "no XLIFF"),
+        ("a.xml", b"<html/>", "no file of Android strings"),
+        ("a.txt", b"\0\xff\xff", "zero bytes"),
+        ("a.csv", b'a\n"b"c\n', "row 2"),
+        ("a.ipynb", b"[]", "no notebook"),
+    ],
+)
+def test_damaged_files_are_refused_in_one_line(name: str, raw: bytes, why: str) -> None:
+    with pytest.raises(DocumentError, match=why):
+        read(name, raw)

@@ -1,0 +1,197 @@
+"""Whatever a translator says: every code comes back, once, in its element."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.documents.inline import Said
+from dragoman.documents.protect import gains, protected, within
+from dragoman.documents.segment import Code, Kind, codes, made, same_structure, trimmed, written
+from dragoman.documents.translating import Sentence, translating
+
+PLACEHOLDERS = [
+    "%s", "%d", "%(name)s", "%1$s", "%.2f", "%%", "{0}", "{name}", "{}", "{{x}}", "${HOME}",
+    "$t(key.sub)", "%{count}", '<x id="1"/>', "https://example.org/a?b=c", "ada@example.org",
+    "v1.2.3", "report.docx", "10.0.0.1", "&nbsp;", "snake_case", "--force", "978-3-16-148410-0",
+]  # fmt: skip
+TAGS = ["b", "i", 'a href="x"', 'span class="y"']
+WORDS = ["The", "dog", "sleeps", "in", "our", "old", "house.", "Really?", "Yes,", "why"]
+
+
+def drive(segments, say):
+    """Run the rounds with a translator of our own."""
+    rounds = translating(segments)
+    try:
+        asked = next(rounds)
+        while True:
+            asked = rounds.send([say(sentence) for sentence in asked])
+    except StopIteration as end:
+        return end.value
+
+
+def identical(sentence: Sentence) -> Said:
+    count = len(sentence.text.split())
+    return Said(sentence.text, tuple((i, i) for i in range(count)))
+
+
+def scrambler(seed: int):
+    """Drops, doubles, moves and invents words, and links them at random."""
+    draw = random.Random(seed)
+
+    def say(sentence: Sentence) -> Said:
+        words = sentence.text.split()
+        said = [word for word in words for _ in range(draw.choice([0, 1, 1, 1, 2]))]
+        draw.shuffle(said)
+        said += draw.choices(
+            ["neu", "%s", "{0}", "<b>", "X47", "4817", "&amp;"], k=draw.randrange(3)
+        )
+        links = tuple((draw.randrange(len(words)), t) for t in range(len(said)))
+        return Said(" ".join(said), links if draw.random() < 0.8 else ())
+
+    return say
+
+
+@st.composite
+def marked_texts(draw) -> str:
+    """Words, placeholders and nested tags in any order, with and without white space."""
+    parts: list[str] = []
+    opened: list[str] = []
+    for _ in range(draw(st.integers(1, 14))):
+        kind = draw(st.sampled_from(["word", "word", "placeholder", "open", "close", "glue"]))
+        if kind == "word":
+            parts.append(draw(st.sampled_from(WORDS)) + " ")
+        elif kind == "placeholder":
+            placeholder = draw(st.sampled_from(PLACEHOLDERS))
+            # A file name that touches a letter is another word.
+            blanks = [" "] if placeholder == "report.docx" else ["", " "]
+            before = " " if placeholder == "report.docx" else ""
+            parts.append(before + placeholder + draw(st.sampled_from(blanks)))
+        elif kind == "open":
+            opened.append(draw(st.sampled_from(TAGS)))
+            parts.append(f"<{opened[-1]}>")
+        elif kind == "close" and opened:
+            parts.append(f"</{opened.pop().split()[0]}>")
+        elif kind == "glue":
+            parts.append(draw(st.sampled_from([",", "/", "-", "(", ")", "<br>"])))
+    parts += [f"</{tag.split()[0]}>" for tag in reversed(opened)]
+    return "".join(parts)
+
+
+@given(marked_texts(), st.integers(0, 10_000))
+def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> None:
+    (after,) = drive([(text,)], scrambler(seed))
+    before = within((text,))
+    assert same_structure(before, after)
+    # by an independent look at the text: as many of each, and tags balanced
+    shown = written(after)
+    for placeholder in ("%(name)s", "{name}", "https://example.org/a?b=c", "report.docx", "{{x}}"):
+        assert shown.count(placeholder) == text.count(placeholder)
+    for name in ("b", "i", "a", "span"):
+        assert len(re.findall(rf"<{name}[ >]", shown)) == len(re.findall(rf"<{name}[ >]", text))
+        assert shown.count(f"</{name}>") == text.count(f"</{name}>")
+    stack: list[str] = []
+    for closing, name in re.findall(r"<(/?)(b|i|a|span)[ >]", shown):
+        if closing:
+            assert stack.pop() == name
+        else:
+            stack.append(name)
+    assert not stack
+
+
+@given(marked_texts())
+def test_what_comes_back_unchanged_is_unchanged(text: str) -> None:
+    (after,) = drive([(text,)], identical)
+    assert written(after) == text
+
+
+def test_tags_follow_the_words_that_they_belong_to() -> None:
+    def say(sentence: Sentence) -> Said:
+        assert sentence.linked
+        assert sentence.text == "I really like green apples."
+        return Said("Ich mag grüne Äpfel wirklich.", ((0, 0), (2, 1), (3, 2), (4, 3), (1, 4)))
+
+    (after,) = drive([("I <em>really</em> like <a href='x'>green apples</a>.",)], say)
+    assert written(after) == "Ich mag <a href='x'>grüne Äpfel</a> <em>wirklich</em>."
+
+
+def test_placeholders_without_numbers_keep_their_order() -> None:
+    def backwards(sentence: Sentence) -> Said:
+        words = sentence.text.split()
+        return Said(" ".join(reversed(words)))
+
+    (after,) = drive([("copied %s to %d",)], backwards)
+    assert written(after).index("%s") < written(after).index("%d")
+    (after,) = drive([("copied %1$s to %2$d",)], backwards)
+    assert written(after) == "%2$d to %1$s copied"
+
+
+def test_plurals_are_translated_branch_by_branch() -> None:
+    def upper(sentence: Sentence) -> Said:
+        return Said(sentence.text.upper())
+
+    (after,) = drive([("{n, plural, one {# file} other {# files}} left",)], upper)
+    assert written(after) == "{n, plural, one {# FILE} other {# FILES}} LEFT"
+
+
+def test_a_lost_stand_in_is_tried_again_and_then_done_without() -> None:
+    asked: list[str] = []
+
+    def forgetful(sentence: Sentence) -> Said:
+        asked.append(sentence.text)
+        return Said(re.sub(r"\b(?:X47|4817)\b", "", sentence.text).upper())
+
+    (after,) = drive([("open {file} now",)], forgetful)
+    assert asked == ["open X47 now", "open 4817 now", "open", "now"]
+    assert written(after) == "OPEN {file} NOW"
+
+
+def test_a_stand_in_is_none_that_the_text_has_already() -> None:
+    asked: list[str] = []
+
+    def note(sentence: Sentence) -> Said:
+        asked.append(sentence.text)
+        return Said(sentence.text)
+
+    drive([("X47 is at {place}",)], note)
+    assert asked == ["X47 is at X60"]
+
+
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_every_kind_of_placeholder_is_found(placeholder: str) -> None:
+    found = [code.raw for code in codes(protected(f"see {placeholder} here"))]
+    assert found == [placeholder]
+
+
+def test_ordinary_text_has_no_codes() -> None:
+    for text in (
+        '100 % sicher, 50 %, and/or 1/2; he said: "No!"',
+        "It cost $5, at 10:30, e.g. on 3.5. or 2.5 km.",
+        "U.S.A. (C) A & B, x < y > z",
+    ):
+        assert protected(text) == (text,)
+
+
+def test_a_translation_that_invents_a_placeholder_is_not_taken() -> None:
+    assert gains("five files", "{n} Dateien")
+    assert not gains("{n} files", "{n} Dateien")
+    (after,) = drive([("five files",)], lambda sentence: Said("%s Dateien"))
+    assert written(after) == "five files"
+
+
+def test_hostile_texts_take_no_quadratic_time() -> None:
+    """Each is read in well under a second; in quadratic time it would be minutes."""
+    for unit in ("<!--", "{{", "a_", "/a", "{a,plural,x{", "%(", "&a", "a@a.", "<a "):
+        assert written(protected(unit * 20_000)) == unit * 20_000
+    deep = "<b>" * 3000 + "word" + "</b>" * 3000
+    (after,) = drive([(deep,)], lambda sentence: Said("Wort"))
+    assert written(after) == deep.replace("word", "Wort")
+
+
+def test_elements_are_nested_whatever_the_markup() -> None:
+    opening, closing = Code("<b>", Kind.OPEN, "b"), Code("</i>", Kind.CLOSE, "i")
+    assert [code.kind for code in codes(made([opening, "x", closing]))] == [Kind.MARK, Kind.MARK]
+    before, inner, after = trimmed(made([" ", Code("<br>", Kind.MARK), " a ", "b "]))
+    assert (written(before), inner, after) == (" <br> ", ("a b",), (" ",))
