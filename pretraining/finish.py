@@ -92,17 +92,12 @@ def main(corpora: Path, model: Path, out: Path) -> None:
 def test_sets(corpora: Path) -> Iterator[tuple[str, str, str, tuple[Path, Path]]]:
     """Name, source and target language, files."""
     for source, target in permutations(LANGUAGES, 2):
-        files = tuple(
-            corpora / "flores" / f"devtest.{language}.gz" for language in (source, target)
-        )
+        files = tuple(corpora / "flores" / f"devtest.{x}.gz" for x in (source, target))
         yield f"FLORES {source}→{target}", source, target, (files[0], files[1])
+    for source, target in permutations(LANGUAGES, 2):
         if "en" in (source, target):
-            yield (
-                f"Tatoeba {source}→{target}",
-                source,
-                target,
-                tatoeba_files(corpora, "test", source, target),
-            )
+            files = tatoeba_files(corpora, "test", source, target)
+            yield f"Tatoeba {source}→{target}", source, target, files
 
 
 def with_search_settings(model: Path) -> None:
