@@ -38,11 +38,11 @@ sys.path.insert(0, str(ROOT))  # the checkout's own dragoman, installed or not
 
 from dragoman.bundle import Bundle, bundled_models, read_bundle  # noqa: E402
 from dragoman.config import DecodingConfig, TextConfig, make_config  # noqa: E402
-from dragoman.convert.ctranslate2 import to_ctranslate2  # noqa: E402
+from dragoman.convert.to_ctranslate2 import to_ctranslate2  # noqa: E402
 from dragoman.convert.to_onnx import to_onnx  # noqa: E402
 from dragoman.decode.parallel import search_batches  # noqa: E402
 from dragoman.decode.search import beam_search  # noqa: E402
-from dragoman.decode.translator import Request, load  # noqa: E402
+from dragoman.decode.translator import Request, Translator  # noqa: E402
 from dragoman.engine.onnx.kernels import describe_kernels  # noqa: E402
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores  # noqa: E402
 from dragoman.plain_weights import plain_weights  # noqa: E402
@@ -268,7 +268,7 @@ def _keep_to(cores: int) -> None:
 
 
 def _dragoman_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
-    translator = load(model, "cpu", "onnx")
+    translator = Translator.load(model, "cpu", "onnx")
     decoding = replace(translator.config.decoding, beam=beam)
     request = Request(to=_target(translator.codec), source_language="de", decoding=decoding)
     return _lines_per_second(lambda some: translator(some, request), lines, repeat)
@@ -416,7 +416,7 @@ def cold_start(given: argparse.Namespace) -> None:
 
 def memory(given: argparse.Namespace) -> None:
     """Resident memory of one process, before and after more and more lines."""
-    translator = load(given.model, "cpu", "onnx")
+    translator = Translator.load(given.model, "cpu", "onnx")
     request = Request(to=_target(translator.codec), source_language="de")
     cells = []
     lines = german_lines(10_000)

@@ -8,13 +8,15 @@
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
+    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, added when it is read
 
 Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
 file are checked before anything is made of it, then what it says, then whether all files go
 together. The graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them.
 Those that older bundles list are never opened.
 
-A model is named by its folder, or by the name of one that comes with the package (`pretrained/`).
+A model is named by its folder, or by the name of one that comes with the package (`pretrained/`);
+`hub` adds the names of the Hugging Face hub.
 """
 
 import hashlib
@@ -32,6 +34,7 @@ from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.int8 import SCALES, dequantise, misfit
+from dragoman.low_rank import adapted
 from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -50,7 +53,8 @@ OUTPUT_MATRICES = (
 )
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
-_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST} | CODEC_FILES
+ADAPTER = "adapter.safetensors"
+_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER} | CODEC_FILES
 _ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
 _MIB = 2**20
 _LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB, LANGUAGES_FILE: _MIB}  # bytes
@@ -71,6 +75,8 @@ class Bundle:
     shortlist: Shortlist | None = None
     # "onnx": what it was made for, and what runs it where nobody asks for another
     engine: str = "auto"
+    # what is to be stored beside the weights; those that were read have it added already
+    adapter: Mapping[str, np.ndarray] | None = None
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -141,6 +147,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
+        **({ADAPTER: safetensors.numpy.save(dict(bundle.adapter))} if bundle.adapter else {}),
     }
     facts = {
         name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
@@ -176,6 +183,8 @@ def read_bundle(folder: str | Path) -> Bundle:
             _verified(folder / _WEIGHTS, manifest.files[_WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
+        if ADAPTER in files:
+            weights = adapted(weights, read_tensors(files[ADAPTER]))
         shortlist = None
         if SHORTLIST in files:
             shortlist = Shortlist.from_tensors(
@@ -188,6 +197,16 @@ def read_bundle(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: {error}") from None
     except MemoryError:
         raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """A bundle's card, without the rest of it."""
+    files = read_manifest(folder).files
+    try:
+        facts = files.get(CARD)
+        return _card(_verified(folder / CARD, facts, _LARGEST[CARD]) if facts else b"{}")
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_tensors(raw: bytes) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from data import LANGUAGES, write
 
 from dragoman.config import make_config
-from dragoman.decode.translator import Request, load
+from dragoman.decode.translator import Request, Translator
 from dragoman.text.parallel import MADE
 
 CONFIG = Path(__file__).parent / "config.toml"
@@ -25,7 +25,7 @@ WORDS = range(3, 41)  # of a sentence
 
 
 def main(corpora: Path, model: str) -> None:
-    translator = load(model)
+    translator = Translator.load(model)
     # The plain search: what repairs a translation for a reader only costs time here.
     plain = replace(make_config(file=CONFIG).decoding, by_sentence=False, keep_numbers=False)
     for source, target in permutations(LANGUAGES, 2):

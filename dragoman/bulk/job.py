@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from dragoman.bulk.shards import Shard
-from dragoman.bundle import model_folders, read_manifest
+from dragoman.bundle import read_manifest
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Request, Translator
 from dragoman.errors import BundleError, DragomanError
+from dragoman.hub import model_folders
 from dragoman.version import __version__
 
 RETRIES = 3

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli import (
+    adapt,
     attend,
     check,
     compare,
@@ -23,7 +24,9 @@ from dragoman.cli import (
     embed,
     evaluate,
     explain,
+    extend,
     info,
+    models,
     prepare,
     score,
     serve,
@@ -45,6 +48,8 @@ app = typer.Typer(
 )
 app.command("train")(train.command)
 app.command("prepare")(prepare.command)
+app.command("adapt")(adapt.command)
+app.command("extend")(extend.command)
 app.command("translate")(translate.command)
 app.command("synthesize")(synthesize.command)
 app.command("attend")(attend.command)
@@ -58,6 +63,7 @@ app.command("check")(check.command)
 app.command("compare")(compare.command)
 app.command("info")(info.command)
 app.add_typer(convert.app, name="convert")
+app.add_typer(models.app, name="models")
 
 
 def _show_version(wanted: bool) -> None:

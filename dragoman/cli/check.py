@@ -14,12 +14,15 @@ from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
-from dragoman.text.parallel import Pair, read_pairs, unpacked_name
+from dragoman.text.parallel import Pair, holds_both_sides, read_pairs, unpacked_name
 
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="Source sentences, or one .tsv file.")
+        str,
+        typer.Argument(
+            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
+        ),
     ],
     target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
     against: Annotated[
@@ -79,7 +82,7 @@ class _Parting:
 
 def _two(files: str) -> tuple[str, str]:
     source, comma, target = files.partition(",")
-    if not comma and not unpacked_name(source).endswith(".tsv"):
+    if not comma and not holds_both_sides(source):
         raise ConfigError(f"--against {files!r} is not of the form SRC,TGT.")
     return source, target
 

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.cli.options import From, To
 from dragoman.errors import ConversionError, needs_torch
+from dragoman.hub import model_folder
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import Pair, language_of, read_pairs
 
@@ -17,6 +19,8 @@ app = typer.Typer(help="Convert models to and from other systems.", no_args_is_h
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
+Onnx = Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")]
+Int8 = Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")]
 
 
 @app.command("to-onnx")
@@ -44,7 +48,7 @@ def to_onnx(
     from dragoman.convert.to_onnx import to_onnx
 
     folder = _new(model, out)
-    bundle = read_bundle(model)
+    bundle = read_bundle(model_folder(model))
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist, bundle.codec.languages)))
         bundle = replace(bundle, shortlist=learned)
@@ -58,9 +62,9 @@ def to_ctranslate2(model: In, out: Out) -> None:
 
     Example: `dragoman convert to-ctranslate2 runs/demo runs/demo.ct2`
     """
-    from dragoman.convert.ctranslate2 import to_ctranslate2
+    from dragoman.convert.to_ctranslate2 import to_ctranslate2
 
-    to_ctranslate2(read_bundle(model), _new(model, out))
+    to_ctranslate2(read_bundle(model_folder(model)), _new(model, out))
     _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
@@ -72,7 +76,7 @@ def to_huggingface(model: In, out: Out) -> None:
     """
     with needs_torch():
         from dragoman.convert.to_huggingface import to_huggingface
-    to_huggingface(read_bundle(model), _new(model, out))
+    to_huggingface(read_bundle(model_folder(model)), _new(model, out))
     _tell(
         out,
         f"AutoModelForSeq2SeqLM.from_pretrained({out!r}) and "
@@ -84,18 +88,77 @@ def to_huggingface(model: In, out: Out) -> None:
 def from_huggingface(
     model: In,
     out: Out,
-    onnx: Annotated[
-        bool, typer.Option(help="Make the bundle for the ONNX engine, as to-onnx does.")
-    ] = True,
-    int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits.")] = False,
+    onnx: Onnx = True,
+    int8: Int8 = False,
 ) -> None:
-    """Make a bundle from a MarianMT folder, such as an OPUS-MT translator, or from our own export.
+    """Make a bundle of a MarianMT folder (OPUS-MT), of M2M-100 or NLLB, or of our own export.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
     """
     from dragoman.convert.from_huggingface import from_huggingface
 
-    bundle = from_huggingface(Path(model))
+    _write(model, out, from_huggingface(Path(model)), onnx, int8)
+
+
+@app.command("from-ctranslate2")
+def from_ctranslate2(
+    model: In,
+    out: Out,
+    pieces: Annotated[
+        str,
+        typer.Option(metavar="SPM[,SPM]", help="SentencePiece models, where IN holds none."),
+    ] = "",
+    from_: From = "",
+    to: To = "",
+    source_end: Annotated[
+        bool,
+        typer.Option("--source-end", help="Sources end with </s>, although config.json says no."),
+    ] = False,
+    onnx: Onnx = True,
+    int8: Int8 = False,
+) -> None:
+    """Make a bundle of a CTranslate2 folder; weights may be in float32, float16, int8 or int16.
+
+    Example: `dragoman convert from-ctranslate2 opus.ct2 runs/opus --pieces source.spm,target.spm`
+    """
+    from dragoman.convert.from_ctranslate2 import from_ctranslate2
+
+    named = [name for name in pieces.split(",") if name]
+    languages = Languages((from_,) if from_ else (), (to,) if to else ())
+    _write(model, out, from_ctranslate2(Path(model), named, languages, source_end), onnx, int8)
+
+
+@app.command("from-argos")
+def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> None:
+    """Make a bundle of an Argos package, an .argosmodel or the folder that it was unpacked to.
+
+    Example: `dragoman convert from-argos translate-de_en.argosmodel runs/de-en --int8`
+    """
+    from dragoman.convert.from_ctranslate2 import from_argos
+
+    _write(model, out, from_argos(Path(model)), onnx, int8)
+
+
+@app.command("from-marian")
+def from_marian(
+    model: In,
+    out: Out,
+    from_: From = "",
+    to: To = "",
+    onnx: Onnx = True,
+    int8: Int8 = False,
+) -> None:
+    """Make a bundle of what Marian trained: a folder with decoder.yml, model.npz, vocabularies.
+
+    Example: `dragoman convert from-marian opus-2020 runs/opus-2020 --from de --to en --int8`
+    """
+    from dragoman.convert.from_marian import from_marian
+
+    _write(model, out, from_marian(Path(model), from_, to), onnx, int8)
+
+
+def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:
+    """The bundle of another system's model, for the ONNX engine where that is wanted."""
     if onnx or int8:
         from dragoman.convert.to_onnx import to_onnx
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import model_folders
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -20,6 +19,7 @@ from dragoman.cli.options import (
 )
 from dragoman.decode.translator import Request
 from dragoman.errors import CorpusError, escaped
+from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 

@@ -14,6 +14,7 @@ from dragoman.bundle import CARD, Bundle, bundled_models, parameters_by_part, re
 from dragoman.cli.options import Json
 from dragoman.config import Config, describe_settings, make_config, model_summary
 from dragoman.errors import BundleError, ConfigError, escaped
+from dragoman.hub import model_folder
 from dragoman.presets import PRESETS
 from dragoman.settings import aliases_of, leaves, to_tree
 from dragoman.version import __version__
@@ -121,7 +122,7 @@ def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, A
 
 
 def _model(name: str) -> dict[str, Any]:
-    bundle = read_bundle(name)
+    bundle = read_bundle(model_folder(name))
     try:
         return _facts(name, bundle)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

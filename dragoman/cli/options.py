@@ -15,7 +15,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Folder or name of a model; default: the bundled one. Commas join an ensemble.",
+        help="Folder or name of a model (bundled, or on the Hugging Face hub); default: a bundled "
+        "one. Commas join an ensemble.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

@@ -46,6 +46,7 @@ def command(
     from dragoman.bundle import read_bundle
     from dragoman.data.prepare import name_languages, prepare
     from dragoman.files import storage_errors
+    from dragoman.hub import model_folder
 
     if not out:
         raise typer.BadParameter("give a folder for the data.", param_hint="--out")
@@ -62,7 +63,9 @@ def command(
             "nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file."
         )
     started = time.monotonic()
-    codec = read_bundle(settings.training.init).codec if settings.training.init else None
+    codec = (
+        read_bundle(model_folder(settings.training.init)).codec if settings.training.init else None
+    )
     with storage_errors(f"preparing the data in {out}"):
         data = prepare(settings, Path(out), codec)
     for note in data.notes:

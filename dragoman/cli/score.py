@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, Json, Model, To, load_model
+from dragoman.cli.options import Device, EngineName, From, Json, Model, To, load_model
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.text.parallel import read_pairs
 
@@ -22,6 +22,7 @@ def command(
         str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")
     ] = "",
     model: Model = "",
+    from_: From = "",
     to: To = "",
     json_: Json = False,
     engine: EngineName = "auto",
@@ -37,7 +38,7 @@ def command(
     pieces = 0
     while window := list(islice(pairs, WINDOW_LINES)):
         scored = translator.score(
-            [pair.source for pair in window], [pair.target for pair in window], to
+            [pair.source for pair in window], [pair.target for pair in window], to, from_
         )
         for log_probs in scored:
             total, pieces = total + float(log_probs.sum()), pieces + len(log_probs)

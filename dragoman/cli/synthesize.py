@@ -7,7 +7,7 @@ import typer
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.synthetic import KINDS, PairLine
-from dragoman.bundle import model_folders, read_bundle
+from dragoman.bundle import read_bundle
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -29,6 +29,7 @@ from dragoman.cli.options import (
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import WINDOW_LINES, Request
 from dragoman.errors import ConfigError
+from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 

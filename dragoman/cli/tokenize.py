@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import model_folders, read_bundle
-from dragoman.cli.options import Json, Model, To
+from dragoman.bundle import read_bundle
+from dragoman.cli.options import From, Json, Model, To
 from dragoman.errors import ConfigError, escaped
+from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 
@@ -17,6 +18,7 @@ def command(
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to tokenize.")
     ] = None,
     model: Model = "",
+    from_: From = "",
     to: To = "",
     input_: Annotated[
         str, typer.Option("--input", "-i", help="File of lines to tokenize (.gz, .bz2).")
@@ -33,11 +35,13 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    codec = read_bundle(model_folders(model, target=to)[0]).codec
+    codec = read_bundle(model_folders(model, from_, to)[0]).codec
     vocabulary = codec.target if target else codec.source
     into = to or codec.languages.default_target()
     for text in texts or read_lines(input_ or "-"):
-        (numbers,) = codec.encode_target([text]) if target else codec.encode_source([text], into)
+        (numbers,) = (
+            codec.encode_target([text]) if target else codec.encode_source([text], into, from_)
+        )
         pieces = [vocabulary.pieces[number] for number in numbers]
         if json_:
             entry = {"text": text, "pieces": pieces, "ids": numbers}

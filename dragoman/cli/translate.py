@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from dragoman.bundle import Bundle, model_folders, read_bundle
+from dragoman.bundle import Bundle, read_bundle
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -45,7 +45,9 @@ from dragoman.documents.translating import sample as sample_text
 from dragoman.documents.translating import settled, translate_document
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically, writing
-from dragoman.text.parallel import read_lines
+from dragoman.hub import model_folders
+from dragoman.text.memory import EXACT, Match, Memory
+from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 from dragoman.untrusted import read_regular
 
 LARGEST_FILE = 2**28  # bytes of a document
@@ -85,6 +87,14 @@ def command(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="F",
+            help="What was translated before (.tmx, .xliff, .po, .tsv): exact matches are taken "
+            "over, near ones shown behind a TAB.",
+        ),
+    ] = "",
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",
@@ -133,10 +143,11 @@ def command(
     options = Options(all_, tuple(column or ()), to)
     # What the language is detected from, if it must choose the model.
     text = sample_text(_read_document(files[0], options).segments) if files else (texts or [""])[0]
+    if workers and memory:
+        raise ConfigError("--memory and --workers do not go together.")
     # From a file into a file, work is done in shards: a job that was interrupted goes on.
-    in_shards = bool(workers) or (
-        not format_ and _is_file(input_) and (_is_file(output) or _is_new(output))
-    )
+    from_file_to_file = _is_file(input_) and (_is_file(output) or _is_new(output))
+    in_shards = bool(workers) or (from_file_to_file and not format_ and not memory)
     translator = (
         read_bundle(model_folders(model, from_, to)[0])
         if in_shards
@@ -151,8 +162,9 @@ def command(
         alignments=alignments,
         sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
         glossary=_glossary(glossary),
+        memory=_memory(memory, from_, to),
     )
-    show = Shown(nbest, alignments, json_)
+    show = Shown(nbest, alignments, json_, matches=bool(memory))
     if isinstance(translator, Bundle):
         # Only here, as below: importing rich takes longer than translating a line.
         from dragoman.bulk.job import Job
@@ -333,6 +345,7 @@ class Shown:
     alignments: bool
     as_json: bool
     terminal: bool = False
+    matches: bool = False
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
@@ -342,8 +355,28 @@ class Shown:
             text = escaped(candidate.text) if self.terminal else candidate.text
             columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
             columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
+            columns += [_shown_match(translation.match)] * self.matches
             rows.append("\t".join(columns) + "\n")
         return "".join(rows)
+
+
+def _shown_match(match: Match | None) -> str:
+    """
+    >>> _shown_match(Match("Datei öffnen", "Open file", 0.75))
+    '75% Datei öffnen = Open file'
+    """
+    if match is None:
+        return ""
+    near = f"{match.similarity:.0%} {match.source} = {match.target}"
+    return "exact" if match.similarity == EXACT else escaped(near)
+
+
+def _memory(name: str, source: str, target: str) -> Memory | None:
+    if not name:
+        return None
+    if not holds_both_sides(name):
+        raise ConfigError(f"--memory {name}: give a .tmx, .xliff, .po or .tsv file.")
+    return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
 
 
 def _as_json(translation: Translation) -> dict[str, object]:
@@ -357,10 +390,12 @@ def _as_json(translation: Translation) -> dict[str, object]:
         }
 
     note = {"note": translation.note} if translation.note else {}
+    match = {"match": translation.match._asdict()} if translation.match else {}
     return {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
         **note,
+        **match,
     }
 
 

@@ -1,35 +1,42 @@
-"""A MarianMT folder, such as the OPUS-MT translators, as a bundle; or what `to_huggingface` wrote.
+"""A translator from Hugging Face as a bundle: MarianMT (the OPUS-MT models), M2M-100, NLLB.
 
-It holds `config.json`, `source.spm`, `target.spm`, `vocab.json`, and weights in `model.safetensors`
-or `pytorch_model.bin`; the latter is the one pickle that dragoman ever reads, and of it tensors
-alone.
+What `to_huggingface` wrote is read back too: MarianMT, or Pegasus if norms stand before sublayers.
+
+Such a folder holds `config.json`, SentencePiece models, a vocabulary, and weights in
+`model.safetensors` or `pytorch_model.bin`. The latter is the one pickle that dragoman ever reads,
+and of it tensors alone. Without it, no torch is needed.
+
+MarianMT normalises after the sublayer and adds sinusoids; its source may begin with `>>fra<<`.
+M2M-100 and NLLB normalise before it. Their positions are sinusoids of other wavelengths that begin
+at 2, so they are kept as a table. Source and target begin with the name of their language.
 
 Anybody may have written such a folder. Sizes that `config.json` names are compared with the weights
-before anything of these sizes is made, and links may lead into a Hugging Face cache only.
+before anything of these sizes is made.
 """
 
 import io
 import math
-import os
+import re
 import warnings
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.bundle import LARGEST_VOCABULARY, Bundle, read_tensors
+from dragoman.bundle import Bundle, read_tensors
 from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
+from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.plain_weights import Shape, check_plain_weights, sinusoids
-from dragoman.text.codec import Codec
+from dragoman.plain_weights import check_plain_weights, sinusoids
+from dragoman.text.codec import M2M, MARIAN, NLLB, UNUSED, Codec, Framing
 from dragoman.text.languages import LANGUAGES_FILE, Languages
-from dragoman.text.subword import BytePairs, MarianPieces
-from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
+from dragoman.text.subword import BytePairs
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-_MUST_BE = {  # settings of older folders that change the model
+MUST_BE = {  # settings of older folders that change the model
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
@@ -37,60 +44,127 @@ _MUST_BE = {  # settings of older folders that change the model
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-_SAFETENSORS, _PICKLE = "model.safetensors", "pytorch_model.bin"
-_EMBEDDINGS, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-
-
-# how `transformers` calls what we can read, and how people do
-_TYPES = {"marian": "MarianMT", "pegasus": "Pegasus"}
+SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+CONFIG, SEARCH, VOCABULARY = "config.json", "generation_config.json", "vocab.json"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+SPECIAL_TOKENS, SHARED_SPM = "special_tokens_map.json", "sentencepiece.bpe.model"
+SMALL_FILES = (
+    CONFIG, SEARCH, VOCABULARY, TOKENIZER, TOKENIZER_CONFIG, SPECIAL_TOKENS,
+    SHARED_SPM, "source.spm", "target.spm", LANGUAGES_FILE,
+)  # fmt: skip
+EMBEDDINGS, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 _LARGEST_LANGUAGES = 2**16  # bytes
+FIRST_POSITION = 2  # of M2M-100: those before it belong to <s> and <pad>
+FAMILIES = (
+    "mul aav afa alv art bat bnt cau ccs cel cpf cpp cus dra euq fiu gem gmq gmw grk iir inc ine "
+    "itc jpx map mkh nic phi poz roa sal sem sit sla sqp taw trk urj zle zls zlw"
+)
+"""Codes of ISO 639-5, which name many languages at once."""
+_NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+_M2M_TAG = re.compile(r"__([a-z]{2,3})__")
+M2M_LANGUAGES = (
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
+    "ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr "
+    "ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk "
+    "ur uz vi wo xh yi yo zh zu"
+)
+"""The languages of M2M-100, in the order of their ids; its folders need not name them."""
+
+
+class Kind(NamedTuple):
+    """A kind of model, by `model_type`."""
+
+    name: str  # as people say it
+    settings: dict[str, Any]  # of ours
+    codec: Callable[[TheirFolder, dict[str, Any], int], Codec]
+    order: Callable[[int], np.ndarray]  # our feature i is theirs of number order[i]
 
 
 def from_huggingface(folder: Path) -> Bundle:
+    theirs = TheirFolder(folder)
     try:
-        return _read_folder(folder)
+        return _read_folder(theirs)
     except (ConfigError, BundleError) as error:
         raise ConversionError(f"{folder}: {error}") from None
 
 
-def _read_folder(folder: Path) -> Bundle:
-    settings = _read_json(folder, "config.json")
-    # where newer folders keep what concerns search
-    if (folder / "generation_config.json").exists():
-        settings = _read_json(folder, "generation_config.json") | settings
-    _refuse_what_we_cannot(folder, settings)
+def check_settings(theirs: TheirFolder) -> dict[str, Any]:
+    """The settings of a folder, refused unless they are those of a model that we have."""
+    # newer folders keep what concerns search in a file of its own
+    settings = theirs.settings(SEARCH) | theirs.read_json(CONFIG)
+    if settings.get("model_type") not in list(KINDS):
+        raise ConversionError(
+            f"{theirs.path} holds a model of type {settings.get('model_type')!r}; dragoman reads "
+            f"{', '.join(KINDS)}."
+        )
+    kind = KINDS[settings["model_type"]]
+    for name, wanted in MUST_BE.items() if kind.name != "Pegasus" else ():
+        if settings.get(name, wanted) != wanted:
+            raise ConversionError(
+                f"{theirs.path}: dragoman does not support a {kind.name} with "
+                f"{name}={settings[name]}."
+            )
+    for name in ("attention_heads", "ffn_dim"):
+        both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
+        if both[0] != both[1]:
+            raise ConversionError(
+                f"{theirs.path}: encoder and decoder differ in {name}, {both[0]} and {both[1]}."
+            )
+    if settings.get("activation_function") not in list(ACTIVATIONS):
+        raise ConversionError(
+            f"{theirs.path}: activation {settings.get('activation_function')!r} is unknown."
+        )
+    return settings
+
+
+def _read_folder(theirs: TheirFolder) -> Bundle:
+    settings = check_settings(theirs)
+    kind = KINDS[settings["model_type"]]
     scaled = bool(settings.get("scale_embedding"))
-    config = _config(settings, tied="all" if scaled else "none")
-    theirs = _weights(folder, config)
-    pieces = _pieces(folder, settings, len(theirs[_EMBEDDINGS]))
-    weights = layers_from_marian(theirs, config.model)
-    words = theirs[_EMBEDDINGS][:, interleaved(config.model.width)]
+    named = kind.settings | {"model.tied": "all" if scaled else "none"}
+    config = _config(settings, named)
+    found = _weights(theirs, config)
+    count = len(found[EMBEDDINGS])
+    if settings.get("vocab_size") != count:
+        raise ConversionError(
+            f"{theirs.path}: vocab_size is {settings.get('vocab_size')}, but there are {count} "
+            f"embeddings."
+        )
+    codec = kind.codec(theirs, settings, count)
+    order = kind.order(config.model.width)
+    weights = layers_from_marian(found, config.model, order)
+    words = found[EMBEDDINGS][:, order]
     weights["source_embedding.words.weight"] = words
     if not scaled:  # we always multiply by √D
         smaller = words / np.float32(config.model.width**0.5)
         weights |= {f"{side}_embedding.words.weight": smaller for side in ("source", "target")}
         weights["output.weight"] = words
-    if _BIAS in theirs and theirs[_BIAS].any():
-        weights["output.bias"] = theirs[_BIAS][0]
-        config = _config(settings, tied="all" if scaled else "none", output_bias=True)
-    codec = _codec(folder, settings, pieces)
+    if config.model.positions.kind == "learned":
+        table = shifted_sinusoids(config.model.positions.max_length, config.model.width)
+        weights |= {f"{side}_embedding.positions.table": table for side in ("source", "target")}
+    if BIAS in found and found[BIAS].any():
+        weights["output.bias"] = found[BIAS][0]
+        config = _config(settings, named | {"model.output_bias": True})
     if isinstance(codec.source_segmenter, BytePairs):
-        config = replace(config, {"text.vocabulary": "bpe", "text.size": len(pieces)})
-    languages = codec.languages
+        config = replace(config, {"text.vocabulary": "bpe", "text.size": count})
+    codec.check_tags()
     card = {
-        "from": list(languages.sources),
-        "to": list(languages.targets),
-        "converted_from": f"{_TYPES[settings['model_type']]}, {folder.name}",
+        "from": list(codec.languages.sources),
+        "to": list(codec.languages.targets),
+        "converted_from": f"{kind.name}, {theirs.path.name}",
         "parameters": sum(array.size for array in weights.values()),
     }
     contiguous = {
         name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()
     }
-    check_plain_weights(contiguous, config.model, len(pieces), len(pieces), codec.shared)
+    check_plain_weights(contiguous, config.model, count, count, codec.shared)
     return Bundle(config, codec, contiguous, card)
 
 
-def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> Config:
+def _config(settings: dict[str, Any], named: dict[str, Any]) -> Config:
+    longest = settings.get("max_position_embeddings", 512)
+    if type(longest) is int and longest > 1:  # a table of positions must reach beyond training
+        named = {"data.max_length": min(256, longest - 1)} | named
     return make_config(
         "base",
         settings={
@@ -102,153 +176,165 @@ def _config(settings: dict[str, Any], tied: str, output_bias: bool = False) -> C
             "model.decoder_layers": settings.get("decoder_layers"),
             "model.activation": ACTIVATIONS[settings["activation_function"]],
             "model.dropout": settings.get("dropout", 0.1),
-            "model.norm": "post" if settings["model_type"] == "marian" else "pre",
-            "model.tied": tied,
-            "model.output_bias": output_bias,
+            "model.positions.max_length": longest,
             "decoding.beam": settings.get("num_beams", 4),
             "decoding.length_penalty": "power",
             "decoding.alpha": settings.get("length_penalty", 1.0),
-            "decoding.max_source_length": settings.get("max_position_embeddings", 512),
+            "decoding.max_source_length": longest,
+            **named,
         },
     )
 
 
-def _refuse_what_we_cannot(folder: Path, settings: dict[str, Any]) -> None:
-    if settings.get("model_type") not in list(_TYPES):
-        raise ConversionError(
-            f"{folder} holds a model of type {settings.get('model_type')!r}, not of type 'marian'."
-        )
-    marian = settings["model_type"] == "marian"
-    for name, wanted in _MUST_BE.items() if marian else ():
-        if settings.get(name, wanted) != wanted:
-            raise ConversionError(
-                f"{folder}: dragoman does not support a MarianMT with {name}={settings[name]}."
-            )
-    for name in ("attention_heads", "ffn_dim"):
-        both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
-        if both[0] != both[1]:
-            raise ConversionError(
-                f"{folder}: encoder and decoder differ in {name}, {both[0]} and {both[1]}."
-            )
-    if settings.get("activation_function") not in list(ACTIVATIONS):
-        raise ConversionError(
-            f"{folder}: activation {settings.get('activation_function')!r} is unknown."
-        )
+def shifted_sinusoids(length: int, width: int) -> np.ndarray:
+    """The positions of M2M-100: all sines, then all cosines, of wavelengths up to exactly 10000.
+    (length, D)"""
+    half = width // 2
+    rates = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
+    places = np.arange(FIRST_POSITION, FIRST_POSITION + length, dtype=np.float32)
+    angles = places[:, None] * rates.astype(np.float32)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _pieces(folder: Path, settings: dict[str, Any], count: int) -> list[str]:
-    """In the order of their ids; numbers that no piece has are kept free.
+def _marian_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
+    """Targets begin with `<pad>` in MarianMT, and with `<s>` in what we exported ourselves.
 
-    `count`: how many have an embedding.
+    There both sides have one SentencePiece model, and ids are its own numbers.
     """
-    if settings.get("vocab_size") != count:
+    pieces = numbered(theirs, theirs.read_json(VOCABULARY), count)
+    spm = theirs.read("source.spm"), theirs.read("target.spm")
+    if theirs.has(LANGUAGES_FILE):  # our own export
+        languages = Languages.from_bytes(theirs.read(LANGUAGES_FILE, _LARGEST_LANGUAGES))
+    else:
+        told = theirs.settings(TOKENIZER_CONFIG)
+        source, target = (told.get(key) or "" for key in ("source_lang", "target_lang"))
+        languages = marian_languages(pieces, source, target)
+    start = settings.get("decoder_start_token_id")
+    if start == settings.get("pad_token_id"):
+        return Codec.of_another_system(spm, (pieces, pieces), MARIAN, languages)
+    ours = BytePairs(spm[0])
+    same = spm[0] == spm[1] and ours.vocabulary.pieces == tuple(pieces)
+    if not same or start != ours.vocabulary.bos:
+        raise ConversionError(f"{theirs.path}: targets do not begin with <pad>, as MarianMT's do.")
+    return Codec(ours, ours, languages)
+
+
+def marian_languages(pieces: Sequence[str], source: str, target: str) -> Languages:
+    """From the tags, where a model has several targets; else what was told, which may be nothing,
+    or the name of a family."""
+    tags = tuple(piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<"))
+    sources, targets = (
+        (code,) if code and code not in FAMILIES.split() else () for code in (source, target)
+    )
+    return Languages(sources, tags if len(tags) > 1 else targets)
+
+
+def _m2m_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
+    """M2M-100 has a vocabulary, and languages behind it. That of NLLB is SentencePiece's, with
+    other special pieces, languages behind it, and a list of all in `tokenizer.json`."""
+    if settings.get("decoder_start_token_id") != settings.get("eos_token_id"):
+        raise ConversionError(f"{theirs.path}: targets do not begin with </s>, as M2M-100's do.")
+    spm = theirs.read(SHARED_SPM)
+    told = theirs.settings(SPECIAL_TOKENS, TOKENIZER_CONFIG)
+    tags = told.get("additional_special_tokens", told.get("extra_special_tokens", []))
+    names = [tag.get("content") if isinstance(tag, dict) else tag for tag in tags]
+    if theirs.has(VOCABULARY):
+        ids = theirs.read_json(VOCABULARY)
+        listed = [name for name in names if isinstance(name, str) and _M2M_TAG.fullmatch(name)]
+        for tag in listed or [f"__{code}__" for code in M2M_LANGUAGES.split()]:
+            ids.setdefault(tag, len(ids))
+    elif theirs.has(TOKENIZER):
+        ids = _numbers_of_tokenizer(theirs)
+    else:
+        raise ConversionError(f"{theirs.path} holds neither {VOCABULARY} nor {TOKENIZER}.")
+    pieces = numbered(theirs, ids, count)
+    framing, codes = named_languages(pieces)
+    if told.get("legacy_behaviour"):  # the language of a source stood behind it once
+        framing = Framing((), (*framing.after, *framing.before), framing.start)
+    languages = Languages(codes, codes)
+    return Codec.of_another_system((spm, spm), (pieces, pieces), framing, languages)
+
+
+def named_languages(pieces: Sequence[str]) -> tuple[Framing, tuple[str, ...]]:
+    """Whether the languages of a vocabulary are named as in M2M-100 or in NLLB, and their codes;
+    no code if neither."""
+    found = tuple(match[1] for piece in pieces if (match := _M2M_TAG.fullmatch(piece)))
+    if found:
+        return M2M, found
+    return NLLB, tuple(piece for piece in pieces if _NLLB_CODE.fullmatch(piece))
+
+
+def _numbers_of_tokenizer(theirs: TheirFolder) -> dict[str, Any]:
+    """The ids that `tokenizer.json` gives to pieces."""
+    told = theirs.read_json(TOKENIZER)
+    try:
+        ids = dict(told["model"]["vocab"])
+        return ids | {token["content"]: token["id"] for token in told["added_tokens"]}
+    except (KeyError, TypeError, ValueError) as error:
         raise ConversionError(
-            f"{folder}: vocab_size is {settings.get('vocab_size')}, but there are {count} "
-            f"embeddings."
-        )
-    pieces = [f"<free {i}>" for i in range(count)]
-    for piece, number in _read_json(folder, "vocab.json").items():
+            f"{theirs.path / TOKENIZER} lists no pieces ({type(error).__name__})."
+        ) from None
+
+
+def numbered(theirs: TheirFolder, ids: dict[str, Any], count: int) -> list[str]:
+    """The pieces in the order of their ids; numbers that no piece has are kept free. `count`: how
+    many have an embedding."""
+    pieces = [f"{UNUSED}{i}>" for i in range(count)]
+    for piece, number in ids.items():
         if type(number) is not int or not 0 <= number < count:
             raise ConversionError(
-                f"{folder / 'vocab.json'}: a piece has a number outside 0 to {count - 1}."
+                f"{theirs.path}: in its vocabulary, a piece has a number outside 0 to {count - 1}."
             )
         pieces[number] = piece
     return pieces
 
 
-def _codec(folder: Path, settings: dict[str, Any], pieces: list[str]) -> Codec:
-    """Targets begin with `<pad>` in MarianMT, and with `<s>` in what we exported ourselves.
-
-    There both sides have one SentencePiece model, and ids are its own numbers.
-    """
-    spm = [_read(folder, name, LARGEST_VOCABULARY) for name in ("source.spm", "target.spm")]
-    languages = _languages(folder, pieces)
-    start = settings.get("decoder_start_token_id")
-    if start == settings.get("pad_token_id"):
-        return Codec(MarianPieces(spm[0], pieces), MarianPieces(spm[1], pieces), languages)
-    ours = BytePairs(spm[0])
-    same = spm[0] == spm[1] and ours.vocabulary.pieces == tuple(pieces)
-    if not same or start != ours.vocabulary.bos:
-        raise ConversionError(f"{folder}: targets do not begin with <pad>, as MarianMT's do.")
-    return Codec(ours, ours, languages)
-
-
-def _languages(folder: Path, pieces: list[str]) -> Languages:
-    """From our own file if we exported the model, from the tags if it has several targets; else
-    from the tokenizer's settings, which may say nothing."""
-    if (folder / LANGUAGES_FILE).exists():
-        return Languages.from_bytes(_read(folder, LANGUAGES_FILE, _LARGEST_LANGUAGES))
-    tags = tuple(piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<"))
-    named = (
-        _read_json(folder, "tokenizer_config.json")
-        if (folder / "tokenizer_config.json").exists()
-        else {}
-    )
-    source, target = (named.get(key) or "" for key in ("source_lang", "target_lang"))
-    return Languages(
-        (source,) if source else (), tags if len(tags) > 1 else ((target,) if target else ())
-    )
-
-
-def _weights(folder: Path, config: Config) -> dict[str, np.ndarray]:
-    """Those of a MarianMT model of these sizes, in float32; any others are left in the file."""
-    there = [name for name in (_SAFETENSORS, _PICKLE) if (folder / name).exists()]
-    if not there:
-        raise ConversionError(f"{folder} holds neither {_SAFETENSORS} nor {_PICKLE}.")
-    name = there[0]
-    raw = _read(folder, name, memory_bytes() // 2)
-    found = read_tensors(raw) if name == _SAFETENSORS else _unpickled(folder, raw)
-    words = found.get(_EMBEDDINGS, found.get(_OUTPUT))
+def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
+    """Those of a model of these sizes, in float32; any others are left in the file."""
+    name = theirs.first(SAFETENSORS, PICKLE)
+    if name is None:
+        raise ConversionError(f"{theirs.path} holds neither {SAFETENSORS} nor {PICKLE}.")
+    raw = theirs.read_weights(name)
+    found = read_tensors(raw) if name == SAFETENSORS else _unpickled(theirs.path, raw)
+    words = found.get(EMBEDDINGS, found.get(OUTPUT))
     if words is None:
-        raise ConversionError(f"{folder}: weight {_EMBEDDINGS} is missing.")
+        raise ConversionError(f"{theirs.path}: weight {EMBEDDINGS} is missing.")
     wanted = {
-        _EMBEDDINGS: (len(words), config.model.width),
-        _BIAS: (1, len(words)),
+        EMBEDDINGS: (len(words), config.model.width),
+        BIAS: (1, len(words)),
         **layers_of_marian(config.model),
     }
     # A pickle may hold one small tensor under many names. Twice for half precision, thrice for
     # embeddings.
     if 4 * sum(map(math.prod, wanted.values())) > 6 * len(raw):
         raise ConversionError(
-            f"{folder}: {name} is too small for a model of the sizes that config.json names."
+            f"{theirs.path}: {name} is too small for a model of the sizes that {CONFIG} names."
         )
-    found = {_EMBEDDINGS: words, **found}
+    found = {EMBEDDINGS: words, **found}
     weights = {
-        name: _of_shape(folder, name, found.get(name), shape)
+        name: theirs.of_shape(name, found.get(name), shape)
         for name, shape in wanted.items()
-        if name != _BIAS
+        if name != BIAS
     }
-    if _BIAS in found:
-        weights[_BIAS] = _of_shape(folder, _BIAS, found[_BIAS], wanted[_BIAS])
-    for side in ("encoder", "decoder"):
-        _check_positions(
-            folder, found.get(f"model.{side}.embed_positions.weight"), config.model.width
-        )
+    if BIAS in found:
+        weights[BIAS] = theirs.of_shape(BIAS, found[BIAS], wanted[BIAS])
+    if config.model.positions.kind == "sinusoidal":
+        for side in ("encoder", "decoder"):
+            table = found.get(f"model.{side}.embed_positions.weight")
+            _check_positions(theirs.path, table, config.model.width)
     return weights
 
 
-def _of_shape(folder: Path, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
-    if array is None:
-        raise ConversionError(f"{folder}: weight {name} is missing.")
-    if array.shape != shape:
-        raise ConversionError(
-            f"{folder}: weight {name} has shape {array.shape}, but config.json says {shape}."
-        )
-    return array.astype(np.float32)
-
-
 def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a pickle.
-
-    Nothing else is made of it, and no tensor is larger than the file.
-    """
+    """The tensors of a pickle. Nothing else is made of it, and no tensor is larger than the
+    file."""
     with needs_torch():
         import torch
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise ConversionError(
-                    f"{folder / _PICKLE} is compressed, which PyTorch's files are not."
+                    f"{folder / PICKLE} is compressed, which PyTorch's files are not."
                 )
     except zipfile.BadZipFile:  # as PyTorch wrote it before 1.6
         pass
@@ -263,7 +349,7 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
             if isinstance(tensor, torch.Tensor)
         }
     except Exception as error:  # unpickling fails in as many ways as there are files
-        raise ConversionError(f"{folder / _PICKLE} cannot be read ({error}).") from None
+        raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None
     for name, tensor in plain.items():
         # One number, repeated by strides of 0, can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):
@@ -285,28 +371,13 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
         raise ConversionError(f"{folder}: its positions are not sinusoidal.")
 
 
-def _read(folder: Path, name: str, limit: int) -> bytes:
-    path = folder / name
-    if leads_out(path, folder) and not _in_cache(path, folder):
-        raise ConversionError(f"{path} is a link that leads out of the folder.")
-    try:
-        return read_regular(path, limit)
-    except OSError as error:
-        raise ConversionError(f"{path}: {error.strerror}.") from None
-
-
-def _in_cache(path: Path, folder: Path) -> bool:
-    """Whether a link leads to where Hugging Face's cache keeps files.
-
-    That is MODEL/snapshots/REVISION/x -> MODEL/blobs/y.
-    """
-    revisions = Path(os.path.realpath(folder)).parent
-    target = Path(os.path.realpath(path))
-    return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        return dict(parsed_json(_read(folder, name, LARGEST_VOCABULARY)))
-    except (ValueError, TypeError) as error:
-        raise ConversionError(f"{folder / name} cannot be read ({error}).") from None
+KINDS = {
+    "marian": Kind("MarianMT", {"model.norm": "post"}, _marian_codec, interleaved),
+    "pegasus": Kind("Pegasus", {"model.norm": "pre"}, _marian_codec, interleaved),
+    "m2m_100": Kind(
+        "M2M-100",
+        {"model.norm": "pre", "model.positions.kind": "learned"},
+        _m2m_codec,
+        np.arange,
+    ),
+}

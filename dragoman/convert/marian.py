@@ -1,5 +1,7 @@
 """MarianMT's names and order of features, and ours.
 
+M2M-100 and NLLB have the same names, and a norm behind each stack of layers.
+
 MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines
 in the second; here they take turns. A model does not care about the order of its features, so they
 are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
@@ -38,7 +40,7 @@ def interleaved(width: int) -> np.ndarray:
 
 def _parts(config: ModelConfig) -> Iterator[Part]:
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        if config.norm == "pre":  # Pegasus
+        if config.norm == "pre":  # Pegasus, M2M-100
             yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
@@ -68,10 +70,12 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
 
 
 def layers_from_marian(
-    theirs: Mapping[str, np.ndarray], config: ModelConfig
+    theirs: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Our weights from theirs, which have the shapes that `layers_of_marian` tells."""
-    order = interleaved(config.width)
+    """Our weights from theirs, which have the shapes that `layers_of_marian` tells.
+
+    Our feature i is theirs of number `order[i]`.
+    """
     ours = dict[str, list[np.ndarray]]()
     for part in _parts(config):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]

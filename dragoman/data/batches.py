@@ -203,7 +203,7 @@ class BatchPlan:
         sources, targets = self._source[pairs], self._target[pairs] + 1
         by_length = np.lexsort((sources, targets))
         pairs = pairs[by_length]
-        batches = _cut(targets[by_length], self._budget)
+        batches = cut(targets[by_length], self._budget)
         return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
 
     def epoch(self, epoch: int) -> Iterator[np.ndarray]:
@@ -239,10 +239,10 @@ class BatchPlan:
                 epoch, window, start = following.epoch, following.window, 0
 
 
-def _cut(lengths: np.ndarray, budget: int) -> list[slice]:
+def cut(lengths: np.ndarray, budget: int) -> list[slice]:
     """Neighbours grouped so that no group's sum passes the budget (unless one alone does).
 
-    >>> _cut(np.array([3, 3, 3, 9]), 6)
+    >>> cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     ends = np.cumsum(lengths)

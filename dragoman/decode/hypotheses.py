@@ -18,6 +18,10 @@ OnStep = Callable[[], None]
 search."""
 
 
+CERTAIN = 0.0
+"""The log-probability of a forced piece that a model never says by itself, such as a language."""
+
+
 LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
     "gnmt": lambda n, alpha: ((5.0 + n) / 6.0) ** alpha,
     "power": lambda n, alpha: n**alpha,

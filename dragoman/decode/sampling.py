@@ -7,7 +7,15 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import rng
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
+from dragoman.decode.hypotheses import (
+    CERTAIN,
+    Finished,
+    Hypothesis,
+    Limits,
+    OnStep,
+    Rows,
+    require_attention,
+)
 from dragoman.engine.interface import Engine
 
 
@@ -60,7 +68,9 @@ def sample(
         )
         tokens = np.where(forced >= 0, forced, drawn)
         everyone = np.arange(len(tokens))
-        grown = rows.extended(everyone, tokens, step.log_probs[everyone, tokens], step.attention)
+        log_probs = step.log_probs[everyone, tokens]
+        log_probs = np.where((forced >= 0) & np.isneginf(log_probs), CERTAIN, log_probs)
+        grown = rows.extended(everyone, tokens, log_probs, step.attention)
         ended = tokens == engine.target.eos
         finished.add(grown, ended)
         cut_off = ~ended & (grown.tokens.shape[1] >= limits.longest[grown.sentences])

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
+from dragoman.decode.hypotheses import (
+    CERTAIN,
+    Finished,
+    Hypothesis,
+    Limits,
+    OnStep,
+    Rows,
+    require_attention,
+)
 from dragoman.engine.interface import Engine, top_k
 
 
@@ -127,7 +135,7 @@ def _candidates(
     for row in np.flatnonzero(forced >= 0):
         value = log_probs[row, forced[row]]
         log_probs[row] = -np.inf
-        log_probs[row, forced[row]] = value
+        log_probs[row, forced[row]] = value if np.isfinite(value) else CERTAIN
     return top_k(log_probs, min(k, log_probs.shape[1]))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dragoman.text.codec import words_of_pieces
+from dragoman.text.memory import Match
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,23 @@ class Translation(str):
     source: str
     candidates: tuple[Candidate, ...]
     note: str
+    match: Match | None  # in a translation memory; an exact one is the candidate itself
 
     def __new__(
-        cls, source: str, candidates: tuple[Candidate, ...], note: str = ""
+        cls,
+        source: str,
+        candidates: tuple[Candidate, ...],
+        note: str = "",
+        match: Match | None = None,
     ) -> "Translation":
         self = super().__new__(cls, candidates[0].text)
-        self.source, self.candidates, self.note = source, candidates, note
+        self.source, self.candidates, self.note, self.match = source, candidates, note, match
         return self
 
-    def __getnewargs__(self) -> tuple[str, tuple[Candidate, ...], str]:  # type: ignore[override]
-        return self.source, self.candidates, self.note
+    def __getnewargs__(  # type: ignore[override]
+        self,
+    ) -> tuple[str, tuple[Candidate, ...], str, Match | None]:
+        return self.source, self.candidates, self.note, self.match
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypedDict, Unpack, overload
 
 import numpy as np
 
-from dragoman.bundle import UNFINISHED, Bundle, model_folders, read_bundle
+from dragoman.bundle import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config, DecodingConfig
 from dragoman.decode.constraints import Phrase
 from dragoman.decode.ensemble import Ensemble
@@ -36,9 +36,12 @@ from dragoman.decode.translation import (
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.hub import model_folders
 from dragoman.text.codec import Codec
+from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.languages import known_code, reason_to_keep
+from dragoman.text.memory import EXACT, Memory
 from dragoman.text.segments import (
     is_in_capitals,
     sentence_case,
@@ -85,6 +88,8 @@ class Request:
     demanding: bool = False
     observer: Observer | None = None
     on_step: OnStep | None = field(default=None, compare=False)
+    # what was translated before: exact matches are taken over, near ones are shown
+    memory: Memory | None = field(default=None, compare=False)
 
 
 class Options(TypedDict, total=False):
@@ -299,10 +304,10 @@ class Translator:
     def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
         """A lower bound of `search_work` for these lines, found without splitting them."""
         settings = self._settings(request)
+        source = request.source_language or next(iter(self.codec.languages.sources), "")
         to = request.to or self.codec.languages.default_target(request.source_language)
-        pieces = sum(
-            map(len, self.codec.encode_source([line for line in lines if line.strip()], to))
-        )
+        texts = [line for line in lines if line.strip()]
+        pieces = sum(map(len, self.codec.encode_source(texts, to, source)))
         return int(
             pieces * (1 + max(settings.beam, request.nbest) * min(1.0, settings.max_length_ratio))
         )
@@ -326,10 +331,16 @@ class Translator:
             numbers += (_STAND_INS + 1) * self.search_work([part], once)[0]
         return terms + numbers
 
+    def forced_pieces(self, text: str, request: Request = Request()) -> tuple[str, ...]:
+        """What the translation of a text must begin with in this model; no candidate shows it."""
+        ids = self.codec.forced_start(self._target(text, request))
+        return tuple(self.codec.target.pieces[i] for i in ids)
+
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
         request = self.check(request)
-        ids = self.codec.encode_source([text], self._target(text, request))[0]
+        to, source = self._target(text, request), self._source(text, request)
+        ids = self.codec.encode_source([text], to, source)[0]
         longest = self._longest(request)
         if len(ids) > longest:
             raise TranslationError(
@@ -388,16 +399,33 @@ class Translator:
             source = detect(text, languages.sources)[0].language
         return request.to or languages.default_target(source)
 
+    def _source(self, text: str, request: Request) -> str:
+        """The language of a text, where the model must be told it."""
+        if request.source_language or not self.codec.framing.names_source:
+            return request.source_language
+        known = [code for code in self.codec.languages.sources if code in DETECTED]
+        return detect(text, known)[0].language if known else ""
+
     def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        notes = [self._reason_to_keep(text, request) for text in lines]
+        memory = request.memory
+        matches = [memory.find(text) if memory and text.strip() else None for text in lines]
+        kept = dict[int, Translation]()  # by line: what the model is not asked for
+        for row, (text, match) in enumerate(zip(lines, matches, strict=True)):
+            if match and match.similarity == EXACT:
+                kept[row] = Translation(text, (Candidate(match.target, 0.0),), match=match)
+            elif note := self._reason_to_keep(text, request):
+                kept[row] = Translation(text, (Candidate(text, 0.0),), note, match)
         # To the model, a line that stays as it is looks empty.
-        read = ["" if note else text for text, note in zip(lines, notes, strict=True)]
+        read = ["" if row in kept else text for row, text in enumerate(lines)]
         parts = self._parts(read, request)
         found = self._found_once(parts, first, request)
         translations = self.join(lines, parts, found)
-        for row, note in enumerate(notes):
-            if note:
-                translations[row] = Translation(lines[row], (Candidate(lines[row], 0.0),), note)
+        for row, match in enumerate(matches):
+            if row in kept:
+                translations[row] = kept[row]
+            elif match:
+                made = translations[row]
+                translations[row] = Translation(made.source, made.candidates, made.note, match)
         return translations
 
     def _reason_to_keep(self, text: str, request: Request) -> str:
@@ -538,7 +566,7 @@ class Translator:
         for row in rows:
             for others in [stand_ins(parts[row].text, seed) for seed in range(_STAND_INS)]:
                 text = with_others(parts[row].text, others)
-                ids = self.codec.encode_source([text], parts[row].to)[0]
+                ids = self.codec.encode_source([text], parts[row].to, parts[row].source)[0]
                 if others and len(ids) <= self._longest(request):
                     tries.append((row, others, parts[row]._replace(ids=ids, text=text)))
         right: dict[int, str] = {}
@@ -559,29 +587,32 @@ class Translator:
         longest = self._longest(request)
         by_sentence = self._settings(request).by_sentence
 
-        def encode(texts: Sequence[str], to: str) -> list[list[int]]:
-            return self.codec.encode_source([self._quiet(text, request) for text in texts], to)
+        def encode(texts: Sequence[str], to: str, source: str) -> list[list[int]]:
+            read = [self._quiet(text, request) for text in texts]
+            return self.codec.encode_source(read, to, source)
 
-        rows_into: dict[str, list[int]] = {}
+        rows_of_pair: dict[tuple[str, str], list[int]] = {}
         for row, text in enumerate(lines):
             if text.strip():
-                rows_into.setdefault(self._target(text, request), []).append(row)
+                pair = self._target(text, request), self._source(text, request)
+                rows_of_pair.setdefault(pair, []).append(row)
         parts: list[Part] = []
-        for to, rows in rows_into.items():
-            for row, ids in zip(rows, encode([lines[row] for row in rows], to), strict=True):
+        for (to, source), rows in rows_of_pair.items():
+            encoded = encode([lines[row] for row in rows], to, source)
+            for row, ids in zip(rows, encoded, strict=True):
                 texts = split_sentences(lines[row])[0] if by_sentence else [lines[row]]
                 if len(texts) == 1 and len(ids) <= longest:
                     demands = request.glossary.demands(lines[row])
-                    parts.append(Part(row, 0, ids, to, lines[row], demands))
+                    parts.append(Part(row, 0, ids, to, lines[row], demands, source))
                     continue
-                fits = partial(self._fits, to=to, longest=longest)
+                fits = partial(self._fits, to=to, source=source, longest=longest)
                 fitting = [
                     part for text in texts for part in split_to_fit(text, fits) if part.strip()
                 ]
                 parts += [
-                    Part(row, number, part, to, text, request.glossary.demands(text))
+                    Part(row, number, part, to, text, request.glossary.demands(text), source)
                     for number, (part, text) in enumerate(
-                        zip(encode(fitting, to), fitting, strict=True)
+                        zip(encode(fitting, to, source), fitting, strict=True)
                     )
                 ]
         return parts
@@ -603,8 +634,8 @@ class Translator:
             )
         return Phrase(known, demand.inflection)
 
-    def _fits(self, text: str, to: str, longest: int) -> bool:
-        return len(self.codec.encode_source([text], to)[0]) <= longest
+    def _fits(self, text: str, to: str, source: str, longest: int) -> bool:
+        return len(self.codec.encode_source([text], to, source)[0]) <= longest
 
     def _search(
         self, engine: Engine, parts: Sequence["Part"], first: int, request: Request
@@ -612,7 +643,11 @@ class Translator:
         sources = [part.ids for part in parts]
         settings = self._settings(request)
         prefix = self.codec.encode_target([request.prefix])[0] if request.prefix else []
-        prefixes = [prefix if part.number == 0 else [] for part in parts] if prefix else None
+        forced = [
+            self.codec.forced_start(part.to) + (prefix if part.number == 0 else [])
+            for part in parts
+        ]
+        prefixes = forced if any(forced) else None
         # a forced piece may be on nobody's list
         if prefixes or request.demanding or not settings.shortlist:
             engine = engine.without_shortlist
@@ -634,16 +669,17 @@ class Translator:
         return search(engine, sources, task)
 
     def _candidate(self, part: "Part", hypothesis: Hypothesis, request: Request) -> Candidate:
-        pieces = tuple(self.codec.target.pieces[i] for i in hypothesis.tokens)
+        forced = len(self.codec.forced_start(part.to))
+        tokens, log_probs = hypothesis.tokens[forced:], hypothesis.log_probs[forced:]
+        pieces = tuple(self.codec.target.pieces[i] for i in tokens)
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
-            alignment = align_words(
-                [self.codec.source.pieces[i] for i in part.ids], pieces, hypothesis.attention
-            )
-        text = self.codec.decode_target(hypothesis.tokens)
+            source = [self.codec.source.pieces[i] for i in part.ids]
+            alignment = align_words(source, pieces, hypothesis.attention[forced:])
+        text = self.codec.decode_target(tokens)
         if self._quiet(part.text, request) != part.text:
             text = text.upper()
-        return Candidate(text, hypothesis.score, pieces, hypothesis.log_probs, alignment)
+        return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
 
 
 class Part(NamedTuple):
@@ -655,6 +691,7 @@ class Part(NamedTuple):
     to: str
     text: str
     demands: tuple[Demand, ...] = ()  # of the glossary
+    source: str = ""  # its language, where the model must be told
 
 
 def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:

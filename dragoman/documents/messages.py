@@ -147,7 +147,7 @@ def _yaml_spans(text: str, options: Options) -> Iterator[Span]:
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
-        trees = list(yaml.compose_all(text[offset:], yaml.SafeLoader))  # type: ignore[no-untyped-call]
+        trees = list(yaml.compose_all(text[offset:], yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""

@@ -79,8 +79,8 @@ def explain(
         raise TranslationError("an ensemble cannot be explained: load one model.")
     engine = cast("TorchEngine", translator.inspector)  # the one engine that can be looked into
     request, found, beam = observed_search(translator, text, request)
-    source = translator.encode_whole(text, request)
-    target = translator.encode_translation(found.pieces if translation is None else translation)
+    chosen = found.pieces if translation is None else translation
+    source, target = translator.encode_pair(text, chosen, request)
     seen = engine.trace(source, target)
     codec, config = translator.codec, translator.config
     said = [*target, codec.target.eos]

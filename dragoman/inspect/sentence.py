@@ -174,7 +174,7 @@ def observed_search(
     tree = Tree(translator.engine.target)
     observed = replace(request, observer=tree.add, nbest=1)
     found = translator.translate([text], observed)[0].candidates[0]
-    tree.mark_best(found.pieces)
+    tree.mark_best((*translator.forced_pieces(text, request), *found.pieces))
     tree.add_scores(settings)
     return request, found, tree.nodes
 

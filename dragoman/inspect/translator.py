@@ -23,7 +23,11 @@ class InspectableTranslator(Translator):
     """What `dragoman.load` gives: translates, and shows how the model comes to its output."""
 
     def score(
-        self, sources: str | Sequence[str], targets: str | Sequence[str], to: str = ""
+        self,
+        sources: str | Sequence[str],
+        targets: str | Sequence[str],
+        to: str = "",
+        source: str = "",
     ) -> list[np.ndarray]:
         """Log-probability of each piece of each target, its end included, given its source.
 
@@ -35,9 +39,12 @@ class InspectableTranslator(Translator):
             raise TranslationError(
                 f"there are {len(sources)} sources and {len(targets)} targets to score."
             )
-        to = self.check(Request(to=to)).to
-        left = self.codec.encode_source(sources, to or self.codec.languages.default_target())
-        right = self.codec.encode_target(targets)
+        request = self.check(Request(to=to, source_language=source))
+        source = request.source_language
+        to = request.to or self.codec.languages.default_target(source)
+        left = self.codec.encode_source(sources, to, source)
+        start = self.codec.forced_start(to)
+        right = [[*start, *ids] for ids in self.codec.encode_target(targets)]
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
             if limit is not None and len(ids) >= limit:
@@ -50,7 +57,7 @@ class InspectableTranslator(Translator):
         for rows in batches_by_length(lengths, tokens):
             found = self.engine.score([left[r] for r in rows], [right[r] for r in rows])
             for row, log_probs in zip(rows, found, strict=True):
-                scores[row] = log_probs
+                scores[row] = log_probs[len(start) :]
         return scores
 
     def attention(
@@ -71,7 +78,7 @@ class InspectableTranslator(Translator):
         """
         if self.inspector is None:
             raise TranslationError("an ensemble does not show attention: load one model.")
-        source, target = self._ids(text, translation, self.request(request, options))
+        source, target = self.encode_pair(text, translation, self.request(request, options))
         vocabulary = self.codec.target
         return {
             "source": [self.codec.source.pieces[i] for i in source],
@@ -96,15 +103,18 @@ class InspectableTranslator(Translator):
         """
         if self.inspector is None:
             raise TranslationError("an ensemble has no hidden states of its own: load one model.")
-        return self.inspector.outputs(*self._ids(text, translation, self.request(request, options)))
+        return self.inspector.outputs(
+            *self.encode_pair(text, translation, self.request(request, options))
+        )
 
     def tokenize(self, text: str, to: str = "") -> list[str]:
         """The subwords that the model reads: language tag and end included.
 
         translator.tokenize("Guten Tag!", to="en")
         """
-        into = self.check(Request(to=to)).to or self.codec.languages.default_target()
-        (ids,) = self.codec.encode_source([text], into)
+        request = self.check(Request(to=to))
+        into = request.to or self.codec.languages.default_target()
+        (ids,) = self.codec.encode_source([text], into, self._source(text, request))
         return [self.codec.source.pieces[i] for i in ids]
 
     @property
@@ -129,20 +139,20 @@ class InspectableTranslator(Translator):
             return request
         return replace(request, source_language=detect(text, sources)[0].language)
 
-    def _ids(
+    def encode_pair(
         self, text: str, translation: str | Sequence[str] | None, request: Request
     ) -> tuple[list[int], list[int]]:
-        """Both sides as ids; the translation is the model's own if none is given."""
+        """Both sides as ids; the translation is the model's own if none is given.
+
+        It begins with what the model is forced to say first, such as a language.
+        """
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
-        return source, self.encode_translation(translation)
-
-    def encode_translation(self, translation: str | Sequence[str]) -> list[int]:
-        """The ids of a translation, given as text or as pieces."""
+        start = self.codec.forced_start(self._target(text, request))
         if isinstance(translation, str):
-            return self.codec.encode_target([translation])[0]
-        return [self.codec.target.ids[piece] for piece in translation]
+            return source, [*start, *self.codec.encode_target([translation])[0]]
+        return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]
 
     def embed(
         self,

@@ -496,7 +496,7 @@ def _translated(
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
     """The words that the alignment counts, between the language tag and the end."""
     codec = route.model.translator.codec
-    ids = codec.encode_source([sentence], route.target)[0][codec.languages.tagged : -1]
+    ids = codec.encode_sides([sentence]).lists()[0]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels
 
 

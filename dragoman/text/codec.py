@@ -5,6 +5,8 @@ It has segmenters, and adds language tags and the ends of sentences.
 A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
 target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
 
+Models of other systems frame their sentences in other ways (`Framing`).
+
 A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with
 `<s>`: a piece that no other source holds, and that every vocabulary has. A target's `<BT>` is left
 out.
@@ -12,7 +14,7 @@ out.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -35,6 +37,9 @@ from dragoman.untrusted import parsed_json
 
 _PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
+_MOST_FRAMING = 4  # pieces before a sentence, or behind it
+ZEROS = "<zeros>"  # what is given first to a decoder that begins with a vector of zeros
+UNUSED = "<free "  # begins the names of ids that another system's vocabulary has no piece for
 CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"
     for side in (_SHARED, _SOURCE, _TARGET)
@@ -43,10 +48,71 @@ CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
 
 
 @dataclass(frozen=True)
+class Framing:
+    """The pieces around a sentence. `{from}` and `{to}` stand for the codes of languages.
+
+    `start`: what a target begins with. The decoder is given the first piece, and search is forced
+    to say the others.
+    """
+
+    before: tuple[str, ...] = (">>{to}<<",)
+    after: tuple[str, ...] = ("</s>",)
+    start: tuple[str, ...] = ("<s>",)
+
+    @property
+    def names_source(self) -> bool:
+        """Whether a source must say its own language."""
+        return any("{from}" in piece for piece in self.before + self.after)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether sentences are framed as `dragoman train` does it, but for the start."""
+        return replace(self, start=Framing.start) == Framing() and len(self.start) == 1
+
+    @property
+    def tags(self) -> list[str]:
+        """The pieces that name a language."""
+        return [piece for piece in self.before + self.after + self.start if "{" in piece]
+
+
+MARIAN = Framing(start=("<pad>",))
+M2M = Framing(("__{from}__",), ("</s>",), ("</s>", "__{to}__"))
+NLLB = Framing(("{from}",), ("</s>",), ("</s>", "{to}"))
+
+
+def _filled(tag: str, source: str, target: str) -> str:
+    """
+    >>> _filled("__{from}__", "de", "en")
+    '__de__'
+    """
+    return tag.replace("{from}", source).replace("{to}", target)
+
+
+@dataclass(frozen=True)
 class Codec:
     source_segmenter: Segmenter
     target_segmenter: Segmenter
     languages: Languages
+    framing: Framing = Framing()
+
+    @classmethod
+    def of_another_system(
+        cls,
+        models: tuple[bytes, bytes],
+        pieces: tuple[Sequence[str], Sequence[str]],
+        framing: Framing,
+        languages: Languages,
+    ) -> "Codec":
+        """SentencePiece models and vocabularies of both sides; equal ones are shared."""
+        codes = languages.sources + languages.targets
+        barred = [_filled(tag, code, code) for tag in framing.tags for code in codes]
+        barred += ["<s>", "<mask>"]
+        barred += [piece for side in pieces for piece in side if piece.startswith(UNUSED)]
+        source = MarianPieces(models[0], pieces[0], framing.start[0], barred)
+        if models[0] == models[1] and pieces[0] == pieces[1]:
+            return cls(source, source, languages, framing)
+        target = MarianPieces(models[1], pieces[1], framing.start[0], barred)
+        return cls(source, target, languages, framing)
 
     @classmethod
     def learn(
@@ -95,11 +161,19 @@ class Codec:
     def target(self) -> Vocabulary:
         return self.target_segmenter.vocabulary
 
-    def encode_source(self, texts: Sequence[str], to: str = "") -> list[list[int]]:
+    def encode_source(
+        self, texts: Sequence[str], to: str = "", source: str = ""
+    ) -> list[list[int]]:
+        """The ids of texts that are to be translated `to` a language; some models must also be told
+        that of the `source`."""
         made, texts = _without_marks(texts)
         return self._frame(
-            self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts)
+            self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts), source
         )
+
+    def forced_start(self, to: str) -> list[int]:
+        """What a target must begin with behind the piece that the decoder is given first."""
+        return [self._tag_id(tag, self.target, "", to) for tag in self.framing.start[1:]]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
@@ -148,7 +222,7 @@ class Codec:
         """What a bundle keeps of this."""
         files = {LANGUAGES_FILE: self.languages.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
-            files[_PIECES_FILE] = json.dumps(self.source.pieces, ensure_ascii=False).encode()
+            files[_PIECES_FILE] = _foreign_pieces(self).encode()
         sides = {_SOURCE: self.source_segmenter, _TARGET: self.target_segmenter}
         sides = {_SHARED: self.source_segmenter} if self.shared else sides
         return files | {
@@ -158,65 +232,128 @@ class Codec:
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
-            read = _reader(files, kind)
             shared_file, source_file, target_file = (
                 f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
             languages = Languages.from_bytes(files[LANGUAGES_FILE])
+            if kind == "marian":
+                models = [
+                    files.get(shared_file) or files[name] for name in (source_file, target_file)
+                ]
+                pieces, framing = _read_foreign_pieces(files[_PIECES_FILE])
+                codec = cls.of_another_system((models[0], models[1]), pieces, framing, languages)
+                codec.check_tags()
+                return codec
+            read = cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
             if shared_file in files:
                 source = target = read(files[shared_file])
             else:
                 source, target = read(files[source_file]), read(files[target_file])
         except KeyError as error:
             raise BundleError(f"{error.args[0]} is missing.") from None
-        for tag in map(language_tag, languages.targets if languages.tagged else ()):
-            if tag not in source.vocabulary.ids:
-                raise BundleError(
-                    f"the vocabulary has no piece {tag}, which {LANGUAGES_FILE} needs."
-                )
-        return cls(source, target, languages)
+        codec = cls(source, target, languages)
+        codec.check_tags()
+        return codec
+
+    def check_tags(self) -> None:
+        """Refuse languages that the vocabulary has no pieces for."""
+        for tags, vocabulary in (
+            (self._around_source, self.source),
+            (self.framing.start, self.target),
+        ):
+            for tag in tags:
+                of_source = "{from}" in tag
+                codes = self.languages.sources if of_source else self.languages.targets
+                for piece in [_filled(tag, code, code) for code in codes] if "{" in tag else [tag]:
+                    if piece not in vocabulary.ids:
+                        raise BundleError(
+                            f"the vocabulary has no piece {piece}, which {LANGUAGES_FILE} needs."
+                        )
+
+    @property
+    def _around_source(self) -> list[str]:
+        """The pieces before and behind a source; the target's tag only where there are several."""
+        pieces = self.framing.before + self.framing.after
+        return [piece for piece in pieces if self.languages.tagged or "{to}" not in piece]
 
     def _frame(
-        self, sequences: Sequence[list[int]], made: Sequence[bool], tos: Sequence[str]
+        self,
+        sequences: Sequence[list[int]],
+        made: Sequence[bool],
+        tos: Sequence[str],
+        source: str = "",
     ) -> list[list[int]]:
-        mark, end = [] if self.mark is None else [self.mark], self.source.eos
-        tags = {to: [] if (tag := self.tag(to)) is None else [tag] for to in set(tos)}
+        mark = [] if self.mark is None else [self.mark]
+        used = self._around_source
+        before = {to: self._tag_ids(self.framing.before, used, source, to) for to in set(tos)}
+        after = {to: self._tag_ids(self.framing.after, used, source, to) for to in set(tos)}
+        nothing = [self.source.unk]  # where a model frames nothing, something must be there to read
         return [
-            [*tags[to], *(mark if marked else ()), *ids, end]
+            [*before[to], *(mark if marked else ()), *ids, *after[to]] or nothing
             for ids, marked, to in zip(sequences, made, tos, strict=True)
         ]
 
-    @property
-    def mark(self) -> int | None:
-        """What stands before a source that a model made.
+    def _tag_ids(self, tags: Sequence[str], used: Sequence[str], source: str, to: str) -> list[int]:
+        return [self._tag_id(tag, self.source, source, to) for tag in tags if tag in used]
 
-        MarianMT's vocabularies have no piece to spare for it.
-        """
-        return self.source.bos if self.source.bos != self.source.pad else None
-
-    def tag(self, to: str) -> int | None:
-        """What a source begins with that is to be translated into this language."""
-        if not self.languages.tagged:
-            return None
-        if to not in self.languages.targets:
+    def _tag_id(self, tag: str, vocabulary: Vocabulary, source: str, to: str) -> int:
+        if "{to}" in tag and to not in self.languages.targets:
             known = ", ".join(self.languages.targets)
             raise TranslationError(
                 f"this model does not translate into {to or 'an unnamed language'!r}; it can: "
                 f"{known}."
             )
-        return self.source.ids[language_tag(to)]
+        if "{from}" in tag and source not in self.languages.sources:
+            known = ", ".join(self.languages.sources)
+            raise TranslationError(
+                f"this model must be told the language of the text, and {source!r} is none that "
+                f"it reads: {known}."
+            )
+        return vocabulary.ids[_filled(tag, source, to)]
+
+    @property
+    def mark(self) -> int | None:
+        """What stands before a source that a model made; the vocabularies of other systems have no
+        piece to spare for it."""
+        return None if isinstance(self.source_segmenter, MarianPieces) else self.source.bos
+
+    def tag(self, to: str) -> int | None:
+        """What a source begins with that is to be translated into this language."""
+        tags = self._tag_ids([">>{to}<<"], self._around_source, "", to)
+        return tags[0] if tags else None
 
 
-def _reader(files: Mapping[str, bytes], kind: str) -> Callable[[bytes], Segmenter]:
-    if kind != "marian":
-        return cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
+def _foreign_pieces(codec: Codec) -> str:
+    """The vocabularies of another system, and how it frames a sentence."""
+    sides = {_SOURCE: codec.source.pieces}
+    if codec.target.pieces != codec.source.pieces:
+        sides[_TARGET] = codec.target.pieces
+    return json.dumps(asdict(codec.framing) | sides, ensure_ascii=False)
+
+
+def _read_foreign_pieces(
+    raw: bytes,
+) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
+    """Vocabularies of both sides and the framing; older bundles have MarianMT's list of pieces."""
     try:
-        pieces = parsed_json(files[_PIECES_FILE])
+        told = parsed_json(raw)
     except ValueError as error:
         raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
-    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise BundleError(f"{_PIECES_FILE} is no list of texts.")
-    return lambda model: MarianPieces(model, pieces)
+    if isinstance(told, list):
+        told = {_SOURCE: told} | asdict(MARIAN)
+    if isinstance(told, dict):
+        told.setdefault(_TARGET, told.get(_SOURCE))
+    lists = dict[str, tuple[str, ...]]()
+    for name in (_SOURCE, _TARGET, "before", "after", "start"):
+        found = told.get(name) if isinstance(told, dict) else None
+        if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
+            raise BundleError(f"{_PIECES_FILE} is no list of texts.")
+        lists[name] = tuple(found)
+    framing = Framing(lists["before"], lists["after"], lists["start"])
+    longest = max(len(framing.before), len(framing.after), len(framing.start))
+    if not framing.start or longest > _MOST_FRAMING:
+        raise BundleError(f"{_PIECES_FILE} frames a sentence in a way that no model has.")
+    return (lists[_SOURCE], lists[_TARGET]), framing
 
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:

@@ -1,4 +1,6 @@
-"""Parallel text from files: plain, `.gz`, `.bz2`, `.tsv`, or `-` for standard input.
+"""Parallel text from files.
+
+Plain, `.gz`, `.bz2`, `.tsv`, `.tmx`, `.xliff` and `.po` (`exchange.py`), or `-` for standard input.
 
 Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence
 never shifts one side against the other. Line numbers count from 1. Both sides must end together:
@@ -19,6 +21,7 @@ import numpy as np
 
 from dragoman.errors import CorpusError
 from dragoman.settings import environment_number
+from dragoman.text.exchange import READERS
 
 MADE = "<BT>"  # in front of a source that a model made of its target
 _LONGEST_LINE = 2**20  # bytes
@@ -101,8 +104,11 @@ def _checked_block(
     return block, ends
 
 
-def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
-    """Pairs from two files, or from one `.tsv` file (or standard input) when there is no `target`.
+def read_pairs(
+    source: str | Path, target: str | Path = "", languages: tuple[str, str] = ("", "")
+) -> Iterator[Pair]:
+    """Pairs from two files, or from one file with both sides when there is no `target`: `.tsv`,
+    `.tmx`, `.xliff`, `.po`, or standard input. `languages` are those to take from a `.tmx`.
 
     A name with a * stands for many files, read in the order of their names, their lines counted
     through.
@@ -111,7 +117,36 @@ def read_pairs(source: str | Path, target: str | Path = "") -> Iterator[Pair]:
     for left, right in (
         paired_shards(source, target) if target else [(name, "") for name in shards(source)]
     ):
-        before += yield from _read_two(left, right, before) if right else _read_tsv(left, before)
+        if right:
+            before += yield from _read_two(left, right, before)
+        elif holds_segments(left):
+            before += yield from _read_segments(left, before, languages)
+        else:
+            before += yield from _read_tsv(left, before)
+
+
+def holds_segments(name: str | Path) -> bool:
+    """Whether a file is one that translators exchange."""
+    return Path(unpacked_name(name)).suffix.lower() in READERS
+
+
+def holds_both_sides(name: str | Path) -> bool:
+    """Whether one file is enough."""
+    return unpacked_name(name).endswith(".tsv") or holds_segments(name)
+
+
+def _read_segments(
+    path: str, before: int, languages: tuple[str, str]
+) -> Generator[Pair, None, int]:
+    number = 0
+    read = READERS[Path(unpacked_name(path)).suffix.lower()]
+    with open_bytes(path) as file:
+        try:
+            for number, segment in enumerate(read(file, path, *languages), start=1):
+                yield Pair(before + number, segment.source, segment.target)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}).") from None
+    return number
 
 
 def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ import io
 import json
 import random
 import re
+import struct
 import zlib
 from array import array
 from collections import Counter
@@ -45,6 +46,7 @@ _VARIANTS_REMEMBERED = 1_000_000
 _LONGEST_REMEMBERED = 30  # characters
 # bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
 _LONGEST_REPLACEMENT = 256
+_NORMAL, _CONTROL = 1, 3  # kinds of pieces in SentencePiece's format
 _LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 _DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
@@ -217,6 +219,26 @@ class BytePairs:
                 f"text.vocabulary={settings.vocabulary} could not be learned ({error})."
             ) from None
         return cls(model.getvalue())
+
+    def extended(self, pieces: Sequence[str], tags: Sequence[str] = ()) -> Self:
+        """The same model with further pieces behind its own, and tags, which no text holds.
+
+        Old merges come first, so a text is cut as before unless a new piece can be made of what
+        it was cut into.
+        """
+        scores = [self._processor.get_score(i) for i in range(len(self.vocabulary))]
+        lowest = min(scores)
+        added = [(piece, _NORMAL) for piece in pieces] + [(tag, _CONTROL) for tag in tags]
+        # What is repeated in a protocol-buffer message may stand anywhere: it is appended.
+        more = [
+            _piece_message(piece, lowest - 1 - number, kind)
+            for number, (piece, kind) in enumerate(added)
+        ]
+        return type(self)(self._model + b"".join(more))
+
+    def ids_of_pieces(self, text: str) -> list[int]:
+        """What a normalised text without spaces is cut into: the text of another model's piece."""
+        return self._spell(self.merge(text))
 
     def _is_text(self, i: int) -> bool:
         p = self._processor
@@ -437,24 +459,35 @@ def _words_and_marks(text: str) -> Iterator[str]:
 
 
 class MarianPieces:
-    """SentencePiece with a vocabulary from elsewhere, as MarianMT models have it.
+    """SentencePiece with a vocabulary from elsewhere, as the models of other systems have it.
 
-    Both languages have the same ids.
+    `start` is the piece that the decoder is given first. `barred` are pieces that no translation
+    holds, such as the names of languages.
     """
 
     suffix = "spm"
 
-    def __init__(self, model: bytes, pieces: Sequence[str]):
+    def __init__(
+        self,
+        model: bytes,
+        pieces: Sequence[str],
+        start: str = "<pad>",
+        barred: Sequence[str] = (),
+    ):
         self._model = model
         self._processor = _processor(model)
         _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
         try:
-            pad, unk, eos = ids["<pad>"], ids["<unk>"], ids["</s>"]
+            unk, eos, bos = ids["<unk>"], ids["</s>"], ids[start]
+            # What fills up a batch must not occur in a text. OpenNMT's vocabularies call it
+            # <blank>; some have none, and there the start serves, which is never said either.
+            pad = next(ids[name] for name in ("<pad>", "<blank>", start) if name in ids)
         except KeyError as error:
             raise BundleError(f"the vocabulary has no piece {error}.") from None
-        # a target begins with <pad>
-        self.vocabulary = Vocabulary(tuple(pieces), pad=pad, unk=unk, bos=pad, eos=eos)
+        self.vocabulary = Vocabulary(
+            tuple(pieces), pad, unk, bos, eos, tuple(ids[piece] for piece in barred if piece in ids)
+        )
 
     @classmethod
     def learn(
@@ -496,6 +529,11 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
             f"the SentencePiece model has a rule that replaces a few bytes by {longest:,}."
         )
     return processor
+
+
+def pieces_of_model(model: bytes) -> tuple[str, ...]:
+    """The pieces of a SentencePiece model in the order of their ids."""
+    return _pieces(_processor(model))
 
 
 def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
@@ -542,6 +580,25 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         elif not size:
             raise ValueError("it is not a protocol-buffer message")
         place += size
+
+
+def _piece_message(piece: str, score: float, kind: int) -> bytes:
+    """A SentencePiece as field 1 of a ModelProto: its text, its score, its kind."""
+    text = piece.encode()
+    inside = b"\x0a" + _as_varint(len(text)) + text
+    inside += b"\x15" + struct.pack("<f", score) + b"\x18" + _as_varint(kind)
+    return b"\x0a" + _as_varint(len(inside)) + inside
+
+
+def _as_varint(number: int) -> bytes:
+    """
+    >>> _as_varint(300).hex()
+    'ac02'
+    """
+    seven = [number & 0x7F]
+    while number := number >> 7:
+        seven.append(number & 0x7F)
+    return bytes([byte | 0x80 for byte in seven[:-1]] + seven[-1:])
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:

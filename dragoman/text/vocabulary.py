@@ -21,6 +21,7 @@ class Vocabulary:
     unk: int = 1
     bos: int = 2
     eos: int = 3
+    barred: tuple[int, ...] = ()  # further ids that no translation holds
 
     def __post_init__(self) -> None:
         for name in ("pad", "unk", "bos", "eos"):
@@ -46,7 +47,8 @@ class Vocabulary:
         found = [
             i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)
         ]
-        return (self.pad, self.unk, self.bos, *found)
+        special = [i for i in (self.pad, self.unk, self.bos) if i != self.eos]
+        return tuple(dict.fromkeys([*special, *found, *self.barred]))
 
 
 def language_tag(language: str) -> str:

@@ -28,6 +28,7 @@ from dragoman.config import (
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
+from dragoman.hub import model_folder
 from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.settings import leaves, read_toml, to_tree
 from dragoman.text.parallel import open_bytes
@@ -117,7 +118,12 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
 def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
     """Model, pieces and search are those of the bundle, the rate is a gentle one, but for what was
     named."""
-    bundle = read_bundle(config.training.init)
+    bundle = read_bundle(model_folder(config.training.init))
+    if not bundle.codec.framing.is_own:
+        raise ConfigError(
+            f"training.init={config.training.init}: train cannot frame sentences as this model "
+            f"needs them; use dragoman adapt."
+        )
     inherited = {
         name: value
         for name, value in flatten(bundle.config).items()

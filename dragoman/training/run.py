@@ -23,6 +23,7 @@ from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepa
 from dragoman.errors import ConfigError, escaped
 from dragoman.evaluate.metrics import Score
 from dragoman.files import storage_errors
+from dragoman.hub import model_folder
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.settings import to_tree
@@ -116,7 +117,7 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, wishes)
-    parent = read_bundle(config.training.init) if config.training.init else None
+    parent = read_bundle(model_folder(config.training.init)) if config.training.init else None
     codec = parent.codec if parent is not None else None
     if parent is not None:
         keep_parents_card(folder, parent, config.training.init)
@@ -190,7 +191,7 @@ def _make_trainer(
             config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
         )
     if config.training.init:
-        _take_weights(model, read_bundle(config.training.init))
+        _take_weights(model, read_bundle(model_folder(config.training.init)))
     progress = Progress(
         micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device))
     )

@@ -15,8 +15,8 @@ from transformers import AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel, Mar
 import dragoman
 from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig, make_config
-from dragoman.convert.ctranslate2 import to_ctranslate2
 from dragoman.convert.from_huggingface import from_huggingface
+from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_huggingface import to_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Request

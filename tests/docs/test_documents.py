@@ -263,7 +263,9 @@ def test_every_commands_help_shows_an_example_that_names_it(dragoman) -> None:
         f"convert {name}"
         for name in ("to-onnx", "to-ctranslate2", "to-huggingface", "from-huggingface")
     ]
-    making = ["train", "prepare", "synthesize"]
+    converters += [f"convert from-{system}" for system in ("ctranslate2", "argos", "marian")]
+    converters += ["models list", "models get", "models remove"]
+    making = ["train", "prepare", "synthesize", "adapt", "extend"]
     using = ["translate", "attend", "explain", "serve", "score", "embed", "tokenize"]
     for command in (*making, *using, "evaluate", "check", "compare", "info", *converters):
         shown = dragoman(*command.split(), "--help").out

@@ -1,0 +1,92 @@
+"""`dragoman adapt`"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.bundle import read_bundle, write_bundle
+from dragoman.cli.options import From, Model, To
+from dragoman.errors import ConfigError, RunError, needs_torch
+from dragoman.hub import model_folders
+from dragoman.low_rank import adapted
+from dragoman.text.parallel import (
+    holds_both_sides,
+    language_of,
+    languages_of_tsv,
+    read_lines,
+    read_pairs,
+)
+
+
+def command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
+        ),
+    ],
+    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
+    model: Model = "",
+    out: Annotated[str, typer.Option(help="Folder for the adapted model.")] = "",
+    from_: From = "",
+    to: To = "",
+    general: Annotated[
+        str,
+        typer.Option(
+            metavar="SRC[,TGT]",
+            help="Sentences from outside the domain, to be kept; else the model makes some up.",
+        ),
+    ] = "",
+    minutes: Annotated[float, typer.Option(min=0.0, help="Of training, at most.")] = 5.0,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
+    ] = False,
+) -> None:
+    """Teach a model the words of your own translations, on a CPU, in minutes.
+
+    Example: `dragoman adapt mine.tmx --from de --to en --out runs/mine`
+    """
+    with needs_torch():
+        from dragoman.training.adapt import Recipe, adapt
+    if not out:
+        raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
+    folder = Path(out)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise RunError(f"{out} is not empty: choose another --out.")
+    if not target and not holds_both_sides(source):
+        raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
+    guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
+    from_, to = from_ or guessed[0], to or guessed[1]
+    bundle = read_bundle(model_folders(model, from_, to)[0])
+    known = bundle.codec.languages.sources
+    if len(known) == 1:
+        from_ = from_ or known[0]
+    pairs = [(pair.source, pair.target) for pair in read_pairs(source, target, (from_, to))]
+    found = adapt(bundle, pairs, from_, to, _general(general), Recipe(minutes=minutes), say=_say)
+    for gain in found.gains:
+        _say(str(gain))
+    if found.gains[0].after <= found.gains[0].before:
+        raise RunError("nothing was gained on the held-out pairs, so nothing is written.")
+    adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
+    card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, found.gains)]}
+    if merged:
+        bundle = replace(bundle, weights=adapted(bundle.weights, found.adapter), card=card)
+    else:
+        bundle = replace(bundle, adapter=found.adapter, card=card)
+    write_bundle(folder, bundle)
+
+
+def _general(files: str) -> list[tuple[str, str]]:
+    if not files:
+        return []
+    source, comma, target = files.partition(",")
+    if comma or holds_both_sides(source):
+        return [(pair.source, pair.target) for pair in read_pairs(source, target)]
+    return [(line, "") for line in read_lines(source)]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

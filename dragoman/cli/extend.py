@@ -1,0 +1,78 @@
+"""`dragoman extend`"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.bundle import read_bundle, write_bundle
+from dragoman.cli.options import Device, From, Model, Set, To, load_model
+from dragoman.config import Corpus, parse_set
+from dragoman.decode.translator import Request
+from dragoman.errors import ConfigError, needs_torch
+from dragoman.files import storage_errors, writing
+from dragoman.hub import model_folders
+from dragoman.text.detect import detect
+from dragoman.text.languages import Languages
+from dragoman.text.parallel import language_of, read_lines, read_pairs
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
+    target: Annotated[str, typer.Argument(metavar="TGT", help="Their translations.")],
+    general: Annotated[
+        str, typer.Option(metavar="F", help="Sentences that the model translates now, to be kept.")
+    ] = "",
+    model: Model = "",
+    out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
+    from_: From = "",
+    to: To = "",
+    pieces: Annotated[int, typer.Option(min=0, help="To add at most.")] = 2000,
+    set_: Set = None,
+    device: Device = "auto",
+) -> None:
+    """Add a language to a model: new pieces, new tags, old directions kept by replay.
+
+    Example: `dragoman extend train.fr train.en --model runs/de-en --general old.de --out runs/fr`
+    """
+    with needs_torch():
+        from dragoman.training.extend import extend
+        from dragoman.training.run import train
+    if not out:
+        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+    if not general:
+        raise ConfigError("name sentences that the model translates now, to be kept: --general F.")
+    from_, to = from_ or language_of(source), to or language_of(target)
+    if not from_ or not to:
+        raise ConfigError("name the languages of the new pairs: --from fr --to en.")
+    folder = model_folders(model)[0]
+    bundle = read_bundle(folder)
+    pairs = list(read_pairs(source, target))
+    new = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    old = [line for line in read_lines(general) if line.strip()]
+    extended = extend(bundle, new, from_, to, old, pieces)
+    known = bundle.codec.languages
+    typer.echo(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", err=True)
+    beside = Path(f"{out}.extended")
+    write_bundle(beside / "model", extended.bundle)
+    # what the old model says is what the new one goes on saying
+    translator = load_model(folder, device, "auto")
+    corpora = [Corpus(source, target, from_, to)]
+    with storage_errors(f"writing into {beside}"):
+        for into in known.targets or ("",):
+            kept = beside / f"replay-{into or 'all'}.tsv"
+            with writing(str(kept)) as file:
+                for said in translator.stream(_others(old, into, known), Request(to=into)):
+                    line = said.source.replace("\t", " "), said.text.replace("\t", " ")
+                    print(*line, sep="\t", file=file)
+            first = known.sources[0] if known.sources else ""
+            corpora.append(Corpus(str(kept), "", first, into))
+    settings = parse_set(set_ or [])
+    train(out, corpora=tuple(corpora), init=beside / "model", settings=settings, device=device)
+
+
+def _others(sentences: list[str], into: str, known: Languages) -> list[str]:
+    """Sentences that are not in the language that they would be translated into."""
+    if not known.tagged:
+        return sentences
+    return [text for text in sentences if detect(text, known.sources)[0].language != into]

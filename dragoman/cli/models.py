@@ -1,0 +1,60 @@
+"""`dragoman models`"""
+
+import json
+from typing import Annotated
+
+import typer
+
+from dragoman import hub
+from dragoman.cli.options import Json
+from dragoman.errors import BundleError, escaped
+
+app = typer.Typer(help="List, fetch and remove models.")
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        list_models()
+
+
+@app.command("list")
+def list_models(json_: Json = False) -> None:
+    """List the models that come with the package and those in the cache.
+
+    Example: `dragoman models list`
+    """
+    for model in hub.installed():
+        languages = [" ".join(model.card.get(side, [])) or "?" for side in ("from", "to")]
+        licence = str(model.card.get(hub.LICENCE, "?"))
+        if json_:
+            facts = {"name": model.name, "where": model.where, "size": model.size}
+            facts |= {side: model.card.get(side, []) for side in ("from", "to")}
+            print(escaped(json.dumps(facts | {"licence": licence}, ensure_ascii=False)))
+            continue
+        row = [model.name, model.where, " → ".join(languages), f"{model.size / 2**20:.1f} MiB"]
+        print(escaped("  ".join([*row, licence])))
+
+
+@app.command("get")
+def get(name: Name) -> None:
+    """Fetch a model from the Hugging Face hub, or its newest revision.
+
+    Example: `dragoman models get Helsinki-NLP/opus-mt-de-en`
+    """
+    if not hub.is_hub_name(name):
+        raise BundleError(f"{name!r} is not the name of a model on the hub: OWNER/MODEL.")
+    print(hub.fetch(name, again=True))
+
+
+@app.command("remove")
+def remove(name: Name) -> None:
+    """Remove a fetched model from the cache.
+
+    Example: `dragoman models remove Helsinki-NLP/opus-mt-de-en`
+    """
+    hub.remove(name)

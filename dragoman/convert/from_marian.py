@@ -1,0 +1,272 @@
+"""What Marian itself trained as a bundle: a folder with `decoder.yml`, a `.npz` with weights and
+settings, and vocabularies.
+
+`decoder.yml` names the files. Marian multiplies from the right, so its matrices are transposed
+here. Its decoder begins with a vector of zeros; we give it a piece whose vector is that.
+Its layers have MarianMT's parts under other names (`marian.parts`).
+
+Anybody may have made such a folder.
+"""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from dragoman.bundle import Bundle
+from dragoman.config import Config, make_config
+from dragoman.convert.from_huggingface import marian_languages, numbered
+from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
+from dragoman.convert.their_folder import TheirFolder
+from dragoman.errors import BundleError, ConfigError, ConversionError, needs_package
+from dragoman.plain_weights import check_plain_weights
+from dragoman.text.codec import ZEROS, Codec, Framing
+from dragoman.text.subword import pieces_of_model
+
+DECODER, SETTINGS = "decoder.yml", "special:model.yml"
+ACTIVATIONS = ("relu", "swish")  # its gelu is another function than ours
+MUST_BE: dict[str, Any] = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-train-position-embeddings": False,
+    "transformer-tied-layers": [],
+    "transformer-aan-depth": 2,
+    "output-omit-bias": False,
+    "lemma-dim-emb": 0,
+}
+NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}  # steps before, after, on top
+_PART = re.compile(r"model\.(encoder|decoder)(?:\.layers\.(\d+)\.(\w+?)(?:\.([qkv]|out)_proj)?)?$")
+_PLACES = {"self_attn": "self", "encoder_attn": "context"}
+
+
+def from_marian(folder: Path, source: str = "", target: str = "") -> Bundle:
+    """`source`, `target`: languages, which such a folder does not name."""
+    with needs_package("yaml", "convert"):
+        import yaml
+    theirs = TheirFolder(folder)
+    try:
+        return _read_folder(theirs, source, target)
+    except (ConfigError, BundleError) as error:
+        raise ConversionError(f"{folder}: {error}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        told = str(error).splitlines() or ["it is nested too deeply"]
+        raise ConversionError(f"{folder}: its settings cannot be read ({told[0]}).") from None
+
+
+def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
+    named = _yaml(theirs.read(DECODER))
+    models, vocabularies = (_names(theirs, named, key) for key in ("models", "vocabs"))
+    arrays = _arrays(theirs, models[0])
+    settings = _settings(theirs, arrays)
+    count = len(arrays["Wemb"] if "Wemb" in arrays else arrays.get("encoder_Wemb", ()))
+    pieces = [_vocabulary(theirs, name, count) for name in (vocabularies[0], vocabularies[-1])]
+    config = _config(settings, named, arrays)
+    weights = _weights(theirs, arrays, config, [len(side) for side in pieces])
+    spm = _spm(theirs, vocabularies)
+    languages = marian_languages(pieces[0], source, target)
+    codec = Codec.of_another_system(
+        spm, ([*pieces[0], ZEROS], [*pieces[1], ZEROS]), Framing(start=(ZEROS,)), languages
+    )
+    codec.check_tags()
+    check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
+    card = {
+        "from": list(languages.sources),
+        "to": list(languages.targets),
+        "converted_from": f"Marian, {theirs.path.name}",
+        "parameters": sum(array.size for array in weights.values()),
+    }
+    return Bundle(config, codec, weights, card)
+
+
+def _yaml(raw: bytes) -> dict[str, Any]:
+    import yaml
+
+    told = yaml.safe_load(raw.decode("utf-8", "replace"))
+    if not isinstance(told, dict):
+        raise ConversionError("its settings are no table.")
+    return told
+
+
+def _names(theirs: TheirFolder, named: dict[str, Any], key: str) -> list[str]:
+    """Files that `decoder.yml` names; they must lie beside it."""
+    found = named.get(key)
+    if not isinstance(found, list) or not found or not all(isinstance(n, str) for n in found):
+        raise ConversionError(f"{theirs.path / DECODER} names no {key}.")
+    return [PurePosixPath(name).name for name in found]
+
+
+def _arrays(theirs: TheirFolder, name: str) -> dict[str, np.ndarray]:
+    raw = theirs.read_weights(name)
+    path = theirs.path / name
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ConversionError(f"{path} is compressed, which Marian's files are not.")
+        with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
+            return {key: np.asarray(stored[key]) for key in stored.files}
+    # numpy's reader fails in as many ways as there are files
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, TypeError) as error:
+        raise ConversionError(f"{path} cannot be read ({error}).") from None
+
+
+def _settings(theirs: TheirFolder, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    if SETTINGS not in arrays:
+        raise ConversionError(f"{theirs.path}: its weights come without settings ({SETTINGS}).")
+    settings = _yaml(arrays[SETTINGS].tobytes().rstrip(b"\0"))
+    for name, wanted in MUST_BE.items():
+        if settings.get(name, wanted) != wanted:
+            raise ConversionError(
+                f"{theirs.path}: {name}={settings[name]!r} is a kind of model that dragoman has "
+                f"not."
+            )
+    if settings.get("transformer-ffn-activation") not in ACTIVATIONS:
+        raise ConversionError(
+            f"{theirs.path}: activation {settings.get('transformer-ffn-activation')!r} is unknown."
+        )
+    if "n" in str(settings.get("transformer-postprocess-emb", "")):
+        raise ConversionError(f"{theirs.path}: its embeddings are normalised, which ours are not.")
+    return settings
+
+
+def _config(
+    settings: dict[str, Any], search: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> Config:
+    steps = tuple(
+        settings.get(f"transformer-{name}", "")
+        for name in ("preprocess", "postprocess", "postprocess-top")
+    )
+    if steps not in NORMS:
+        raise ConversionError(f"its layers normalise in another way than ours: {steps}.")
+    tied = "none"
+    if not arrays.keys() & {"decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"}:
+        tied = "all" if "Wemb" in arrays else "target"
+    alpha = search.get("normalize", 1.0)
+    return make_config(
+        "base",
+        settings={
+            "text.vocabulary": "marian",
+            "model.width": settings.get("dim-emb"),
+            "model.heads": settings.get("transformer-heads"),
+            "model.feed_forward_width": settings.get("transformer-dim-ffn"),
+            "model.encoder_layers": settings.get("enc-depth"),
+            "model.decoder_layers": settings.get("dec-depth"),
+            "model.activation": settings.get("transformer-ffn-activation"),
+            "model.norm": NORMS[steps],
+            "model.tied": tied,
+            "model.output_bias": "decoder_ff_logit_out_b" in arrays,
+            "decoding.beam": search.get("beam-size", 6),
+            "decoding.length_penalty": "power" if alpha else "none",
+            "decoding.alpha": float(alpha) if isinstance(alpha, int | float) else alpha,
+        },
+    )
+
+
+def _weights(
+    theirs: TheirFolder, arrays: dict[str, np.ndarray], config: Config, sizes: list[int]
+) -> dict[str, np.ndarray]:
+    width = config.model.width
+    found = {}
+    for name, shape in layers_of_marian(config.model).items():
+        part, _, end = name.rpartition(".")
+        their, turned = _their_name(part, end)
+        array = arrays.get(their, arrays.get(f"{their}_pre"))
+        if array is not None:
+            array = array.T if turned else array.reshape(-1)
+        found[name] = theirs.of_shape(their, array, shape)
+    order = interleaved(width)
+    weights = layers_from_marian(found, config.model, order)
+    shared = arrays.get("Wemb")
+    for side, theirs_side, size in zip(
+        ("source", "target"), ("encoder", "decoder"), sizes, strict=True
+    ):
+        words = arrays.get(f"{theirs_side}_Wemb", shared)
+        words = theirs.of_shape(f"{theirs_side}_Wemb", words, (size, width))
+        weights[f"{side}_embedding.words.weight"] = _with_start(words[:, order])
+    if config.model.tied == "all":
+        del weights["target_embedding.words.weight"]
+    if config.model.tied == "none":
+        output = arrays.get("decoder_ff_logit_out_Wt")
+        if output is None:
+            output = arrays["decoder_ff_logit_out_W"].T
+        output = theirs.of_shape("decoder_ff_logit_out_W", output, (sizes[1], width))
+        weights["output.weight"] = _with_start(output[:, order])
+    if config.model.output_bias:
+        bias = arrays["decoder_ff_logit_out_b"].reshape(-1)
+        bias = theirs.of_shape("decoder_ff_logit_out_b", bias, (sizes[1],))
+        weights["output.bias"] = _with_start(bias)
+    return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
+
+
+def _with_start(array: np.ndarray) -> np.ndarray:
+    return np.concatenate([array, np.zeros_like(array[:1])])
+
+
+def _their_name(part: str, end: str) -> tuple[str, bool]:
+    """Marian's name of a weight or bias of MarianMT, and whether it is transposed there.
+
+    >>> _their_name("model.decoder.layers.0.encoder_attn.q_proj", "weight")
+    ('decoder_l1_context_Wq', True)
+    >>> _their_name("model.encoder.layers.1.final_layer_norm", "bias")
+    ('encoder_l2_ffn_ffn_ln_bias', False)
+    """
+    match = _PART.fullmatch(part.removesuffix(".layer_norm"))
+    assert match is not None, part
+    side, number, place, letter = match.groups()
+    scale = "ln_scale" if end == "weight" else "ln_bias"
+    if number is None:
+        return f"{side}_top_{scale}", False
+    layer = f"{side}_l{int(number) + 1}"
+    kind = "W" if end == "weight" else "b"
+    if place in ("fc1", "fc2"):
+        return f"{layer}_ffn_{kind}{place[-1]}", kind == "W"
+    if place == "final_layer_norm":
+        return f"{layer}_ffn_ffn_{scale}", False
+    if place.endswith("_layer_norm"):
+        return f"{layer}_{_PLACES[place.removesuffix('_layer_norm')]}_Wo_{scale}", False
+    return f"{layer}_{_PLACES[place]}_{kind}{letter.replace('out', 'o')}", kind == "W"
+
+
+def _vocabulary(theirs: TheirFolder, name: str, count: int) -> list[str]:
+    """The pieces of a `.spm`, or of a `.yml` with a line for each."""
+    if name.endswith(".spm"):
+        return list(pieces_of_model(theirs.read(name)))
+    ids = dict[str, Any]()
+    key = None
+    for line in theirs.read(name).decode("utf-8", "replace").splitlines():
+        if line.startswith("? "):  # a key on a line of its own
+            key = line[2:]
+        elif line.strip():
+            piece, _, number = line.rpartition(":")
+            ids[_scalar(piece if key is None else key)] = (
+                int(number) if number.strip().isdecimal() else number
+            )
+            key = None
+    return numbered(theirs, ids, max(count, len(ids)))
+
+
+def _scalar(text: str) -> str:
+    """A YAML text, which most vocabularies put in quotes."""
+    import yaml
+
+    text = text.strip()
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return str(yaml.safe_load(text))
+    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+
+
+def _spm(theirs: TheirFolder, vocabularies: list[str]) -> tuple[bytes, bytes]:
+    """Vocabularies that are SentencePiece's, or the models beside lists of pieces."""
+    if vocabularies[0].endswith(".spm"):
+        return theirs.read(vocabularies[0]), theirs.read(vocabularies[-1])
+    for name in ("source.spm", "target.spm"):
+        if not theirs.has(name):
+            raise ConversionError(f"{theirs.path} holds no {name}, which its vocabulary needs.")
+    return theirs.read("source.spm"), theirs.read("target.spm")

@@ -1,0 +1,74 @@
+"""A folder that another system's user made: anybody may have written it.
+
+Files are read whole, up to a limit; pipes, devices and links that lead out of the folder are
+refused. Only links into a Hugging Face cache are followed.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dragoman.bundle import LARGEST_VOCABULARY
+from dragoman.errors import ConversionError
+from dragoman.plain_weights import Shape
+from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
+
+
+class TheirFolder:
+    def __init__(self, path: Path):
+        self.path = path
+        if not path.is_dir():
+            raise ConversionError(f"{path}: no such folder.")
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def first(self, *names: str) -> str | None:
+        """The first of these files that is there."""
+        return next((name for name in names if self.has(name)), None)
+
+    def read(self, name: str, limit: int = LARGEST_VOCABULARY) -> bytes:
+        path = self.path / name
+        if leads_out(path, self.path) and not _in_cache(path, self.path):
+            raise ConversionError(f"{path} is a link that leads out of the folder.")
+        try:
+            return read_regular(path, limit)
+        except OSError as error:
+            raise ConversionError(f"{path}: {error.strerror}.") from None
+
+    def read_weights(self, name: str) -> bytes:
+        """A file of weights: as large as leaves room for a copy in memory."""
+        return self.read(name, memory_bytes() // 2)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        try:
+            return dict(parsed_json(self.read(name)))
+        except (ValueError, TypeError) as error:
+            raise ConversionError(f"{self.path / name} cannot be read ({error}).") from None
+
+    def settings(self, *names: str) -> dict[str, Any]:
+        """What several JSON files say, as far as they are there; the later ones win."""
+        told = dict[str, Any]()
+        for name in names:
+            told |= self.read_json(name) if self.has(name) else {}
+        return told
+
+    def of_shape(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
+        """A weight in float32, if it has the shape that the settings call for."""
+        if array is None:
+            raise ConversionError(f"{self.path}: weight {name} is missing.")
+        if array.shape != shape:
+            raise ConversionError(
+                f"{self.path}: weight {name} has shape {array.shape}, but its settings say {shape}."
+            )
+        return array.astype(np.float32)
+
+
+def _in_cache(path: Path, folder: Path) -> bool:
+    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x ->
+    MODEL/blobs/y."""
+    revisions = Path(os.path.realpath(folder)).parent
+    target = Path(os.path.realpath(path))
+    return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"

@@ -1,0 +1,170 @@
+"""Pairs from files that translators exchange: TMX, XLIFF 1.2 and 2, gettext's PO.
+
+Each gives the texts of its segments without inline markup, on one line. Segments without a
+translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
+pair that is asked for is taken, else the first two.
+
+Anybody may have made such a file: entities are refused, since a few of them can stand for
+gigabytes.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from dragoman.errors import CorpusError
+
+LARGEST = 2**30  # bytes of a file of XML, which is looked through for entities before it is parsed
+CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}  # markup, not text
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_PO_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)?\s*"(.*)"\s*')
+
+
+class Segment(NamedTuple):
+    source: str
+    target: str
+
+
+Read = Callable[[BinaryIO, str | Path, str, str], Iterator[Segment]]
+
+
+def read_tmx(
+    file: BinaryIO, path: str | Path, source: str = "", target: str = ""
+) -> Iterator[Segment]:
+    """Of a unit the variants in the two languages; of unnamed ones the header's `srclang`, and the
+    first other."""
+    head = ""
+    for event, element in _elements(file, path):
+        name = _name(element)
+        if event == "start" and name == "header":
+            head = element.get("srclang", "")
+        if event == "end" and name == "tu":
+            texts = dict[str, str]()
+            for variant in element:
+                code = variant.get(LANGUAGE) or variant.get("lang") or ""
+                for child in variant:
+                    if _name(child) == "seg":
+                        texts.setdefault(code, _text(child))
+            left = _language(texts, source or head)
+            if not source:
+                left = left or next(iter(texts), "")
+            right = _language(texts, target) if target else _other(texts, left)
+            yield from _both(texts.get(left, ""), texts.get(right or "", ""))
+            element.clear()
+
+
+def read_xliff(
+    file: BinaryIO, path: str | Path, source: str = "", target: str = ""
+) -> Iterator[Segment]:
+    for event, element in _elements(file, path):
+        if event == "end" and _name(element) in ("trans-unit", "segment"):
+            sides = {_name(child): _text(child) for child in element}
+            yield from _both(sides.get("source", ""), sides.get("target", ""))
+            element.clear()
+
+
+def read_po(
+    file: BinaryIO, path: str | Path, source: str = "", target: str = ""
+) -> Iterator[Segment]:
+    texts = dict[str, str]()
+    fuzzy = False
+    key = ""
+    for number, raw in enumerate([*file, b""], start=1):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError:
+            raise CorpusError(f"{path} line {number} is not UTF-8.") from None
+        match = _PO_LINE.fullmatch(line)
+        if line.startswith("#") or not line:
+            if "msgstr" in key or not line:
+                yield from _po_segments(texts, fuzzy)
+                texts, fuzzy, key = {}, False, ""
+            fuzzy = fuzzy or (line.startswith("#,") and "fuzzy" in line)
+        elif match is None or not (match[1] or key):
+            raise CorpusError(f"{path} line {number} is not PO: {line[:40]!r}.")
+        else:
+            if match[1] in ("msgid", "msgctxt") and "msgstr" in key:
+                yield from _po_segments(texts, fuzzy)
+                texts, fuzzy = {}, False
+            key = match[1] or key
+            unescaped = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), match[2])
+            texts[key] = texts.get(key, "") + unescaped
+
+
+def _po_segments(texts: dict[str, str], fuzzy: bool) -> Iterator[Segment]:
+    """One, or that of the singular and that of the plural; nothing of the head, whose msgid is
+    empty."""
+    if fuzzy or not texts.get("msgid"):
+        return
+    yield from _both(texts["msgid"], texts.get("msgstr", texts.get("msgstr[0]", "")))
+    if "msgid_plural" in texts:
+        yield from _both(texts["msgid_plural"], texts.get("msgstr[1]", ""))
+
+
+def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]:
+    raw = file.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise CorpusError(f"{path} has over {LARGEST:,} bytes: split it.")
+    # UTF-16 puts a NUL beside every letter
+    if b"<!ENTITY" in raw.replace(b"\0", b""):
+        raise CorpusError(f"{path} declares entities, which are not read.")
+    try:
+        yield from ElementTree.iterparse(io.BytesIO(raw), events=("start", "end"))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise CorpusError(f"{path} is not well-formed XML ({error}).") from None
+
+
+def _name(element: Element) -> str:
+    """Without its namespace."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _text(element: Element) -> str:
+    """The text inside, without that of markup."""
+    parts = []
+    # a stack, because a file may be nested deeper than Python calls
+    waiting: list[Element | str] = [element]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        inside: list[Element | str] = [part.text or ""]
+        for child in part:
+            if _name(child) not in CODES:
+                inside.append(child)
+            inside.append(child.tail or "")
+        waiting += reversed(inside)
+    return "".join(parts)
+
+
+def _language(texts: dict[str, str], code: str) -> str:
+    """The key of a language, which may be told with a region: de for de-DE."""
+    wanted = code.replace("_", "-").lower()
+    keys = {key.replace("_", "-").lower(): key for key in texts}
+    shorter = {key.partition("-")[0]: original for key, original in reversed(keys.items())}
+    return (keys.get(wanted) or shorter.get(wanted.partition("-")[0]) or "") if wanted else ""
+
+
+def _other(texts: dict[str, str], first: str) -> str:
+    return next((key for key in texts if key != first), "")
+
+
+def _both(source: str, target: str) -> Iterator[Segment]:
+    pair = Segment(" ".join(source.split()), " ".join(target.split()))
+    if pair.source and pair.target:
+        yield pair
+
+
+READERS: dict[str, Read] = {
+    ".tmx": read_tmx,
+    ".xliff": read_xliff,
+    ".xlf": read_xliff,
+    ".po": read_po,
+}

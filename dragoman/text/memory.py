@@ -1,0 +1,75 @@
+"""A translation memory: pairs that somebody translated before, found again exactly or nearly.
+
+How alike two texts are is 1 - d / n: d edits (words inserted, left out or replaced) turn the one
+into the other, n is the longer one's number of words. Only sentences that share a word with the
+text and have about its length are compared: a similarity s needs at least s times as many words.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+EXACT = 1.0
+LEAST = 0.7  # similarity of a match, where nobody says
+MOST_COMPARED = 200  # sentences that share the most words with a text
+
+
+class Match(NamedTuple):
+    source: str
+    target: str
+    similarity: float  # 1: exact
+
+
+class Memory:
+    def __init__(self, pairs: Iterable[tuple[str, str]]):
+        """Of equal sources the last pair counts: it is the newest."""
+        self._pairs = {_folded(source): (source, target) for source, target in pairs}
+        self._words = [key.split() for key in self._pairs]
+        self._entries = list(self._pairs.values())
+        self._having: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self._words):
+            for word in set(words):
+                self._having[word].append(number)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def find(self, text: str, least: float = LEAST) -> Match | None:
+        """The closest pair, if it is close enough."""
+        if exact := self._pairs.get(_folded(text)):
+            return Match(*exact, EXACT)
+        words = _folded(text).split()
+        best: Match | None = None
+        for number in self._candidates(words, least):
+            similarity = _similarity(words, self._words[number])
+            # two texts may differ in what folding takes away, but then they are no exact match
+            if similarity >= max(least, best.similarity if best else 0.0) and similarity < EXACT:
+                best = Match(*self._entries[number], similarity)
+        return best
+
+    def _candidates(self, words: Sequence[str], least: float) -> list[int]:
+        shared = Counter[int]()
+        # rare words first: a word that stands everywhere tells little
+        for word in sorted(set(words), key=lambda w: len(self._having.get(w, ()))):
+            shared.update(self._having.get(word, ()))
+        lengths = range(int(least * len(words)), int(len(words) / max(least, 0.1)) + 2)
+        close = [n for n, _ in shared.most_common() if len(self._words[n]) in lengths]
+        return close[:MOST_COMPARED]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _similarity(left: Sequence[str], right: Sequence[str]) -> float:
+    """
+    >>> _similarity("open the file".split(), "close the file".split())
+    0.6666666666666667
+    """
+    row = list(range(len(right) + 1))
+    for i, word in enumerate(left, start=1):
+        diagonal, row[0] = row[0], i
+        for j, other in enumerate(right, start=1):
+            cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
+            diagonal, row[j] = row[j], cost
+    return 1 - row[-1] / max(len(left), len(right), 1)

@@ -1,0 +1,89 @@
+"""`dragoman adapt`: a model of the toy language learns that some numbers have other names."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.bundle import read_bundle, write_bundle
+from dragoman.convert.to_onnx import to_onnx
+from dragoman.decode.translator import Translator
+from dragoman.evaluate.metrics import bleu
+from tests.conftest import toy_pairs, write_corpus
+
+NAMES = {"seven": "six", "zero": "one"}  # what the domain says instead
+
+
+@pytest.fixture(scope="module")
+def int8(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("int8") / "model"
+    write_bundle(folder, to_onnx(read_bundle(trained), int8=True))
+    return folder
+
+
+def domain(count: int, seed: int) -> list[tuple[str, str]]:
+    pairs = []
+    for source, target in toy_pairs(count, seed):
+        words = [NAMES.get(word, word) for word in target.split()]
+        pairs.append((source, " ".join(words)))
+    return pairs
+
+
+def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Path) -> None:
+    files = write_corpus(tmp_path, "domain", domain(400, seed=51))
+    out = tmp_path / "mine"
+    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 0.5)
+    assert answer.code == 0, answer.err
+    assert "in the domain" in answer.err
+    test = domain(100, seed=52)
+    sources, references = [s for s, _ in test], [t for _, t in test]
+    before, after = (Translator.load(folder, "cpu")(sources) for folder in (int8, out))
+    assert bleu(after, references) > bleu(before, references) + 5
+    # the model inside is the same, and the adapter is small
+    assert (out / "model.safetensors").read_bytes() == (int8 / "model.safetensors").read_bytes()
+    assert (out / "adapter.safetensors").stat().st_size < 3 * 2**20
+    assert read_bundle(out).weights["encoder.0.feed_forward.inner.weight"].dtype == np.uint8
+    assert "adapted_to" in read_bundle(out).card
+    # both engines run it, and it can be merged by writing it again
+    write_bundle(tmp_path / "merged", read_bundle(out))
+    assert not (tmp_path / "merged" / "adapter.safetensors").exists()
+    assert Translator.load(tmp_path / "merged", "cpu")(sources) == after
+    assert bleu(Translator.load(out, "cpu", "torch")(sources), after) > 99
+
+
+def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import save
+
+    from tests.forging import forge
+
+    bundle = read_bundle(int8)
+    write_bundle(tmp_path / "forged", bundle)
+    for factors in (
+        {"x.up": np.zeros((3, 1), np.float16), "x.down": np.zeros((1, 3), np.float16)},
+        {"source_embedding.words.weight.up": np.zeros((3, 1), np.float16)},
+    ):
+        forge(tmp_path / "forged", "adapter.safetensors", save(factors))
+        answer = dragoman("translate", "eins", "--model", tmp_path / "forged")
+        assert (answer.code, answer.err.count("\n")) == (1, 1)
+        assert "the adapter's" in answer.err
+
+
+def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path) -> None:
+    files = write_corpus(tmp_path, "domain", toy_pairs(40, seed=3))
+    out = tmp_path / "mine"
+    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 0)
+    assert (answer.code, out.exists()) == (1, False)
+    assert answer.err.splitlines()[-1].startswith("dragoman: nothing was gained")
+
+
+def test_mistakes_are_told_before_anything_is_computed(dragoman, int8, tmp_path: Path) -> None:
+    few = write_corpus(tmp_path, "few", toy_pairs(5))
+    wrong = dragoman("adapt", *few, "--model", int8, "--out", tmp_path / "a")
+    assert "takes at least 10" in wrong.err
+    wrong = dragoman("adapt", few[0], "--model", int8, "--out", tmp_path / "a")
+    assert "one side alone" in wrong.err
+    wrong = dragoman("adapt", *few, "--model", int8, "--out", int8)
+    assert "is not empty" in wrong.err
+    assert dragoman("adapt", *few).code == 2
+    assert json.loads((int8 / "manifest.json").read_text())["format"] == 1

@@ -1,0 +1,212 @@
+"""Attacks by whoever makes a CTranslate2 folder, an Argos package or a Marian folder: each is
+refused in one line, and nothing is written."""
+
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
+from dragoman.convert.from_marian import from_marian
+from dragoman.convert.to_ctranslate2 import to_ctranslate2
+from dragoman.errors import DragomanError
+from tests.agree.test_converters import random_bundle
+from tests.agree.test_imports import argos_package, marian_folder
+from tests.forging import nothing_hangs
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("honest")
+    bundle = random_bundle()
+    to_ctranslate2(bundle, folder / "ctranslate2")
+    marian_folder(folder / "marian", bundle)
+    model = folder / "ctranslate2"
+    argos_package(folder / "a.argosmodel", model, model / "shared.spm")
+    return folder
+
+
+def refused(dragoman: Callable, command: str, path: Path, words: str) -> None:
+    out = path.parent / "out"
+    with nothing_hangs():
+        answer = dragoman("convert", command, path, out)
+    assert (answer.code, answer.out) == (1, ""), answer
+    assert words in answer.err
+    assert answer.err.count("\n") == 1
+    assert answer.err.removesuffix("\n").isprintable()
+    assert not out.exists()
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+
+def head(version: int = 6, kind: str = "TransformerSpec", arrays: int = 1) -> bytes:
+    return struct.pack("<I", version) + string(kind) + struct.pack("<II", 7, arrays)
+
+
+def array(shape: tuple[int, ...], size: int, kind: int = 0, name: str = "a") -> bytes:
+    shaped = struct.pack(f"<B{len(shape)}I", len(shape), *shape)
+    return string(name) + shaped + struct.pack("<BI", kind, size)
+
+
+MODELS = {
+    "nothing": (b"", "is cut off"),
+    "another version": (head(version=99), "has version 99"),
+    "another kind": (head(kind="WhisperSpec", arrays=0) + b"\0" * 4, "'WhisperSpec'"),
+    "endless arrays": (head(arrays=2**32 - 1), "is cut off"),
+    "an endless array": (head() + array((2**31,), 2**32 - 4), "is cut off"),
+    "an array of another size": (head() + array((2**31, 2**31), 4) + b"\0" * 4, "of shape"),
+    "an unknown type": (head() + array((1,), 4, kind=9) + b"\0" * 4, "a type that is unknown"),
+    "no weights": (head(arrays=0) + struct.pack("<I", 0), "lacks"),
+    "an alias of nothing": (
+        head(arrays=0) + struct.pack("<I", 1) + string("a") + string("b"),
+        "lacks",
+    ),
+}
+
+
+def copied(honest: Path, tmp_path: Path, name: str) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(honest / name, tmp_path / name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_forged_model_bin_is_refused(dragoman, honest: Path, tmp_path: Path, name: str) -> None:
+    folder = copied(honest, tmp_path, "ctranslate2")
+    raw, words = MODELS[name]
+    (folder / "model.bin").write_bytes(raw)
+    refused(dragoman, "from-ctranslate2", folder, words)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_truncated_model_bin_is_refused(dragoman, honest, tmp_path: Path, share: float) -> None:
+    folder = copied(honest, tmp_path, "ctranslate2")
+    size = (folder / "model.bin").stat().st_size
+    os.truncate(folder / "model.bin", int(size * share))
+    refused(dragoman, "from-ctranslate2", folder, "is cut off")
+
+
+def test_a_vocabulary_of_another_size_is_refused(dragoman, honest, tmp_path: Path) -> None:
+    folder = copied(honest, tmp_path, "ctranslate2")
+    path = folder / "shared_vocabulary.json"
+    path.write_text(json.dumps(json.loads(path.read_text())[:-3]))
+    refused(dragoman, "from-ctranslate2", folder, "the source vocabulary has")
+    path.write_bytes(DEEP)
+    refused(dragoman, "from-ctranslate2", folder, "nested too deeply")
+    path.write_text('{"a": 1}')
+    refused(dragoman, "from-ctranslate2", folder, "is no list of texts")
+
+
+def test_flipped_bytes_never_crash(honest: Path, tmp_path: Path) -> None:
+    folder = copied(honest, tmp_path, "ctranslate2")
+    raw = bytearray((folder / "model.bin").read_bytes())
+    draw = np.random.default_rng(3)
+    for _ in range(40):
+        forged = raw.copy()
+        for place in draw.integers(0, 400, 3):
+            forged[place] = draw.integers(0, 256)
+        (folder / "model.bin").write_bytes(forged)
+        with suppress(DragomanError):
+            from_ctranslate2(folder)
+
+
+def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("../out.txt", "/tmp/out.txt", "a/../../out.txt")):
+        path = tmp_path / f"{number}.argosmodel"
+        path.write_bytes((honest / "a.argosmodel").read_bytes())
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, "owned")
+        refused(dragoman, "from-argos", path, "leads out of it")
+        assert not (tmp_path / "out.txt").exists()
+
+
+def test_a_package_that_is_none_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.argosmodel"
+    path.write_bytes(b"PK" + b"\xff" * 100)
+    refused(dragoman, "from-argos", path, "is no Argos package")
+    path.write_bytes((honest / "a.argosmodel").read_bytes()[:2000])
+    refused(dragoman, "from-argos", path, "is no Argos package")
+    refused(dragoman, "from-argos", tmp_path / "nowhere", "No such file")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/metadata.json", json.dumps({"from_code": "de", "to_code": 3}))
+    refused(dragoman, "from-argos", path, "names no from_code")
+
+
+def change_npz(folder: Path, change: Callable[[dict], object], save=np.savez) -> None:
+    with np.load(folder / "model.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    change(arrays)
+    save(folder / "model.npz", **arrays)
+
+
+def settings_changed(**changes: object) -> Callable[[dict], None]:
+    def change(arrays: dict) -> None:
+        told = yaml.safe_load(arrays["special:model.yml"].tobytes().rstrip(b"\0"))
+        raw = yaml.dump(told | {n.replace("_", "-"): v for n, v in changes.items()}).encode()
+        arrays["special:model.yml"] = np.frombuffer(raw + b"\0", np.int8)
+
+    return change
+
+
+def objects(arrays: dict) -> None:
+    arrays["Wemb"] = np.array([os.mkdir], dtype=object)
+
+
+NPZ = {
+    "another kind of model": (settings_changed(type="amun"), "type='amun'"),
+    "another decoder": (settings_changed(transformer_decoder_autoreg="rnn"), "autoreg='rnn'"),
+    "a huge width": (settings_changed(dim_emb=2 * 10**9), "at most 65536"),
+    "many layers": (settings_changed(enc_depth=10**9), "at most 1000"),
+    "more layers than there are": (settings_changed(dec_depth=7), "is missing"),
+    "another activation": (settings_changed(transformer_ffn_activation="gelu"), "is unknown"),
+    "no settings": (lambda arrays: arrays.pop("special:model.yml"), "without settings"),
+    "a pickle inside": (objects, "cannot be read"),
+    "embeddings of another size": (
+        lambda arrays: arrays.update(Wemb=arrays["Wemb"][:-2]),
+        "has shape (298, 32)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_a_forged_npz_is_refused(dragoman, honest: Path, tmp_path: Path, name: str) -> None:
+    folder = copied(honest, tmp_path, "marian")
+    change, words = NPZ[name]
+    change_npz(folder, change)
+    refused(dragoman, "from-marian", folder, words)
+
+
+def test_a_forged_marian_folder_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+    folder = copied(honest, tmp_path, "marian")
+    change_npz(folder, lambda arrays: None, save=np.savez_compressed)
+    refused(dragoman, "from-marian", folder, "is compressed")
+    (folder / "model.npz").write_bytes(b"\xff" * 99)
+    refused(dragoman, "from-marian", folder, "cannot be read")
+    named = {"models": ["/etc/../etc/passwd"], "vocabs": ["vocab.yml"]}
+    (folder / "decoder.yml").write_text(yaml.dump(named))
+    refused(dragoman, "from-marian", folder, "passwd: No such file")
+    (folder / "decoder.yml").write_bytes(DEEP)
+    refused(dragoman, "from-marian", folder, "cannot be read")
+    (folder / "decoder.yml").write_text("a: [")
+    refused(dragoman, "from-marian", folder, "cannot be read")
+    (folder / "decoder.yml").unlink()
+    os.mkfifo(folder / "decoder.yml")
+    refused(dragoman, "from-marian", folder, "not a regular file")
+
+
+def test_honest_ones_are_converted(honest: Path) -> None:
+    """Else the attacks above would test nothing."""
+    from_ctranslate2(honest / "ctranslate2")
+    from_argos(honest / "a.argosmodel")
+    from_marian(honest / "marian")
