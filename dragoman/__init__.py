@@ -3,7 +3,7 @@
     import dragoman
 
     translator = dragoman.load()  # the model that comes with the package
-    translator("Wo ist der Bahnhof?", to="en")  # "Where's the station?"
+    translator("Wo ist der Bahnhof?", to="en")  # "Where is the station?"
     translator(["Guten Morgen.", "Danke!"], to="fr", beam=8)
     found = translator("Das ist gut.", to="en", nbest=3, alignments=True)
     found.score, found.tokens, found.alignment, found.alternatives
