@@ -3,7 +3,7 @@
     import dragoman
 
     translator = dragoman.load()  # the model that comes with the package
-    translator("Wo ist der Bahnhof?", to="en")  # "Where's the station?"
+    translator("Wo ist der Bahnhof?", to="en")  # "Where is the station?"
     translator(["Guten Morgen.", "Danke!"], to="fr", beam=8)
     found = translator("Das ist gut.", to="en", nbest=3, alignments=True)
     found.score, found.tokens, found.alignment, found.alternatives
@@ -23,17 +23,19 @@ from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
+    from dragoman.decode.glossary import Glossary
     from dragoman.decode.sampling import Sampling
     from dragoman.decode.translation import Candidate, Translation
     from dragoman.decode.translator import Request
     from dragoman.inspect.translator import InspectableTranslator as Translator
 
 __all__ = [
-    "Candidate", "DragomanError", "Request", "Sampling", "Translation", "Translator",
+    "Candidate", "DragomanError", "Glossary", "Request", "Sampling", "Translation", "Translator",
     "__version__", "load", "train",
 ]  # fmt: skip
 _WHERE = {  # imported on use: `import dragoman` stays light
     "Candidate": ("dragoman.decode.translation", "Candidate"),
+    "Glossary": ("dragoman.decode.glossary", "Glossary"),
     "Request": ("dragoman.decode.translator", "Request"),
     "Sampling": ("dragoman.decode.sampling", "Sampling"),
     "Translation": ("dragoman.decode.translation", "Translation"),

@@ -519,10 +519,9 @@ class Translator:
         settings = self._settings(request)
         beam = min(_WIDER_FOR_TERMS * max(settings.beam, request.nbest), MOST_HYPOTHESES)
         strict = replace(request, decoding=replace(settings, beam=beam), demanding=True)
-        for row, better in zip(
-            rows, self._found([parts[row] for row in rows], first, strict), strict=True
-        ):
-            found[row] = better
+        better = self.search([parts[row] for row in rows], strict, first)
+        for row, candidates in zip(rows, better, strict=True):
+            found[row] = candidates
 
     def _keep_numbers(
         self, parts: list["Part"], found: list[tuple[Candidate, ...]], first: int, request: Request

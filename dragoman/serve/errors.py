@@ -19,7 +19,7 @@ def _answer(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     said = {"error": message}
-    if request.url.path.startswith("/v2/"):  # where DeepL's clients look for it
+    if "/v2/" in request.url.path:  # where DeepL's clients look for it
         said["message"] = message
     # ASCII: a message may quote what cannot be written in UTF-8
     return _AsciiJson(said, status, headers)

@@ -113,8 +113,9 @@ class Service:
         if self.suggestions is None:
             raise HTTPException(403, "this service takes no suggestions.")
         self._check_size([text, better])
-        self.models.route(text, source, target)  # refuses languages that there are not
-        file = self.suggestions / f"suggestions.{source}-{target}.tsv"
+        # The codes of the models, not the client's way to write them: they name a file.
+        route = self.models.route(text, source, target)
+        file = self.suggestions / f"suggestions.{route.source}-{route.target}.tsv"
         if file.exists() and file.stat().st_size > _SUGGESTED_BYTES:
             raise HTTPException(403, "no more suggestions are taken.")
         pair = (" ".join(side.split()) for side in (text, better))

@@ -88,10 +88,12 @@ def test_terms_appear_once_for_each_occurrence(trained) -> None:
     found = translator.translate(["eins zwei drei", "zwei zwei", "vier fünf", "vier"], request)
     for translation, count in zip(found, (1, 2, 0, 0), strict=True):
         assert translation.text.split().count("nine") >= count
+        texts = [candidate.text for candidate in translation.candidates]
+        assert len(set(texts)) == len(texts)
     assert "six seven" in found[2].text
     assert "six seven" not in found[3].text
     # on another engine, and with links
-    linked = translator("eins zwei", Request(glossary=glossary, alignments=True))
+    linked = translator("eins zwei", glossary=glossary, alignments=True)
     assert "nine" in linked.split()
 
 

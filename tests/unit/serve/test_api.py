@@ -253,6 +253,9 @@ def test_libretranslates_other_clients_work_too(client) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == LIMITS.max_characters
     assert settings["keyRequired"] is False
+    assert settings["filesTranslation"] is True
+    assert ".docx" in settings["supportedFilesFormat"]
+    assert settings["suggestions"] is False
     assert settings["language"]["target"] == {"code": "en", "name": "English"}
 
 
@@ -270,6 +273,22 @@ def test_a_proxy_may_show_the_service_below_a_path(trained) -> None:
         assert client.get("/mt/healthz").status_code == 200  # a proxy that passes the path on
         assert client.get("/healthz").status_code == 200  # and one that takes it off
         assert client.get("/openapi.json").json()["servers"] == [{"url": "/mt"}]
+        # a file, which may be larger than other bodies, on either path
+        file = {"file": ("a.txt", b"x" * 2 * LIMITS.max_body_bytes)}
+        for path in ("/mt/v1/documents", "/v1/documents"):
+            assert client.post(path, files=file, data={"target": "en"}).status_code == 200
+
+
+def test_a_suggestion_stays_in_its_folder(trained, tmp_path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    service = Service([str(trained)], LIMITS, device="cpu", suggestions=kept)
+    with TestClient(create_app(service)) as client:
+        for source in ("de", "de-DE", "de-/../../x"):
+            pair = {"q": "eins", "s": "one", "source": source, "target": "en"}
+            client.post("/suggest", json=pair)
+    assert [file.name for file in tmp_path.rglob("*.tsv")] == ["suggestions.de-en.tsv"]
+    assert (kept / "suggestions.de-en.tsv").read_text().startswith("eins\tone\neins\tone\n")
 
 
 def test_libretranslates_mistakes_are_400(client) -> None:

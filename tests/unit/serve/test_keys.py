@@ -37,6 +37,20 @@ def test_each_key_has_its_own_limits(client) -> None:
     assert client.post("/v1/translate", json=short, headers=bearer("b")).status_code == 200
     libre = {"q": "eins zwei", "source": "de", "target": "en"}
     assert client.post("/translate", json=libre | {"api_key": "b"}).status_code == 413
+    marked = libre | {"format": "html", "api_key": "b"}
+    assert client.post("/translate", json=marked).status_code == 413
+    headers = {"Authorization": "DeepL-Auth-Key b"}
+    deepl = {"text": ["eins zwei"], "target_lang": "EN"}
+    assert client.post("/v2/translate", json=deepl, headers=headers).status_code == 413
+
+
+def test_a_keys_limit_holds_for_files(client) -> None:
+    form = {"source": "de", "target": "en", "api_key": "b"}
+    answer = client.post("/translate_file", data=form, files={"file": ("a.txt", b"eins zwei")})
+    assert answer.status_code == 400
+    assert "5 are taken" in answer.json()["error"]
+    answer = client.post("/translate_file", data=form, files={"file": ("a.txt", b"eins")})
+    assert answer.status_code == 200
 
 
 def test_bearer_is_understood_in_any_case(client) -> None:
