@@ -36,7 +36,7 @@ class Keys:
                 raise ConfigError(f"the key {name!r} has no secret.")
             if key.secret != key.secret.strip() or not key.secret.isprintable():
                 raise ConfigError(
-                    f"the key {name!r} has blanks around it or control characters: no header can "
+                    f"the key {name!r} has surrounding blanks or control characters: no header can "
                     f"hold them."
                 )
         self._keys = keys

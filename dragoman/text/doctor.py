@@ -251,7 +251,7 @@ def examine(
 
     >>> pairs = [Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]
     >>> [str(finding) for finding in examine(pairs).findings]
-    ['1 pairs with an empty side (line 3)', '1 pairs that stood there before (line 2)']
+    ['1 pairs with an empty side (line 3)', '1 pairs that occurred before (line 2)']
     """
     report = Report()
     sample = Sample()

@@ -32,7 +32,8 @@ def make_optimiser(
     model: Model, training: TrainingConfig, device: torch.device
 ) -> torch.optim.Optimizer:
     """The optimiser that the settings ask for, its rate still 0."""
-    if training.optimiser == "muon":
+    # A convolutional or recurrent model may have no linear layer inside: then all of it is Adam's.
+    if training.optimiser == "muon" and any(_hidden_matrices(model)):
         return Muon(model, training, device)
     return _adam(model.parameters(), training, device)
 

@@ -77,7 +77,7 @@ def stand_ins(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for config in CONFIGS:
         for corpus in _corpora(tomllib.loads(config.read_text())):
             for side, file in enumerate((corpus["source"], corpus["target"])):
-                if not (ROOT / file).exists():
+                if not file.startswith("examples/"):
                     _write_packed(tmp_path / file, [pair[side] for pair in pairs])
     for file in (ROOT / "examples").glob("*.gz"):
         with gzip.open(file, "rt", encoding="utf-8") as lines:

@@ -17,7 +17,15 @@ ASKED = ["/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect
 ROUTES = [(route, mode) for route in ASKED for mode in GenerationMode]
 ROUTES += [
     (route, GenerationMode.POSITIVE)
-    for route in ("/v1/models", "/healthz", "/readyz", "/metrics", "/languages")
+    for route in (
+        "/v1/models",
+        "/health",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/languages",
+        "/frontend/settings",
+    )
 ]
 
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import dragoman
-from dragoman.decode.translator import Translator
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.inspect import explain as explaining
 from dragoman.inspect.explain import explain
 from dragoman.inspect.page import page as attention_page
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import build_model
 from dragoman.serve.service import Service
 from tests.conftest import NUMBERS, small_config
@@ -338,7 +338,7 @@ def test_other_architectures_are_explained_without_complaints(
     config = small_config(model__architecture=architecture)
     model = build_model(config.model, codec.source, codec.target, codec.shared).eval()
     engine = TorchEngine(model, codec.source, codec.target, torch.device("cpu"))
-    explained = explain(Translator(engine, codec, config), "eins zwei", "one two")
+    explained = explain(InspectableTranslator(engine, codec, config), "eins zwei", "one two")
     file = tmp_path / "page.html"
     file.write_text(explaining.page(explained), encoding="utf-8")
     page, _ = open_page(file.as_uri())

@@ -245,7 +245,7 @@ def test_settings_are_listed_with_every_presets_value(dragoman) -> None:
     header = table.splitlines()[0].split()
     assert header == ["setting", "default", *PRESETS, "meaning"]
     rate = next(line.split() for line in table.splitlines() if "training.learning_rate" in line)
-    assert rate[1:4] == ["0.0005", "0.003", "0.001"]  # the default, tiny's, small's
+    assert rate[1:4] == ["0.0005", "0.004", "0.004"]  # the default, tiny's, small's
     assert "concat (vᵀ[q; k])" in " ".join(table.split())  # brackets are no markup
     few = dragoman("info", "--settings", "attention").out
     assert "model.attention.span" in few

@@ -23,6 +23,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app
@@ -101,7 +102,10 @@ def endless(service, monkeypatch) -> Endless:
 
 @pytest.mark.parametrize(
     "question",
-    [{"text": SWELLING}, {"text": DIGITS, "beam": 16, "nbest": 10}],
+    [
+        {"text": SWELLING, "source": "de"},
+        {"text": DIGITS, "source": "de", "beam": 16, "nbest": 10},
+    ],
     ids=["swelling", "wide"],
 )
 def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch, question) -> None:
@@ -124,7 +128,8 @@ def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch)
         service.models.models[0].translator, "split", lambda *_: pytest.fail("it was split")
     )
     with TestClient(create_app(service)) as client:
-        assert client.post("/v1/translate", json={"text": SWELLING}).status_code == 413
+        question = {"text": SWELLING, "source": "de"}
+        assert client.post("/v1/translate", json=question).status_code == 413
 
 
 def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks() -> None:
@@ -133,7 +138,7 @@ def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the
         prose = file.read()[:5000]
 
     def work(text: str, beam: int | None = None, nbest: int = 1) -> int:
-        planned = service._split([text], "de", "en", beam, nbest, False)
+        planned = service._split([text], "de", "en", beam, Request(nbest=nbest))
         return sum(sum(text.work) for text in planned)
 
     assert work(prose) < service.limits.max_work / 3
@@ -464,7 +469,7 @@ def test_keys_beyond_ascii_work_in_headers_and_bodies(trained) -> None:
 
 @pytest.mark.parametrize("key", [" sesam", "sesam\n", "ses\x00am", "ses\u2028am"])
 def test_keys_that_no_header_can_hold_are_refused_at_start(trained, key) -> None:
-    with pytest.raises(ConfigError, match="the API key has surrounding blanks or control"):
+    with pytest.raises(ConfigError, match="has surrounding blanks or control"):
         Service([str(trained)], api_key=key, device="cpu")
 
 

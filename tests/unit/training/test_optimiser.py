@@ -109,7 +109,7 @@ def test_muon_is_refused_where_ranks_hold_parts_of_matrices() -> None:
     with pytest.raises(ConfigError, match="whole matrices"):
         make_config("tiny", settings={"training.optimiser": "muon", "training.sharded": True})
     with pytest.raises(ConfigError, match=r"training\.momentum is Muon's"):
-        make_config("tiny", settings={"training.momentum": 0.5})
+        make_config("tiny", settings={"training.optimiser": "adam", "training.momentum": 0.5})
 
 
 def test_after_a_checkpoint_the_next_step_has_the_same_bits(tmp_path) -> None:
