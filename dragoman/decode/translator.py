@@ -414,7 +414,9 @@ class Translator:
             if match and match.similarity == EXACT:
                 kept[row] = Translation(text, (Candidate(match.target, 0.0),), match=match)
             elif note := self._reason_to_keep(text, request):
-                kept[row] = Translation(text, (Candidate(text, 0.0),), note, match)
+                # A translation is one line, and so is what takes its place.
+                same = " ".join(text.splitlines()).replace("\t", " ")
+                kept[row] = Translation(text, (Candidate(same, 0.0),), note, match)
         # To the model, a line that stays as it is looks empty.
         read = ["" if row in kept else text for row, text in enumerate(lines)]
         parts = self._parts(read, request)

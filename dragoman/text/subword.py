@@ -184,11 +184,12 @@ class BytePairs:
         The vocabulary shrinks to what a small corpus gives.
         """
         # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
-        table = (f"{word}\t{number}" for word, number in words.items() if "\t" not in word)
+        # A list, since SentencePiece would take a signal's exception in a generator for its own.
+        table = [f"{word}\t{number}" for word, number in words.items() if "\t" not in word]
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=table,
+                sentence_iterator=iter(table),
                 input_format="tsv",
                 model_writer=model,
                 model_type=cls.model_type,

@@ -124,7 +124,7 @@ def test_its_card_tells_where_it_comes_from(dragoman) -> None:
     for fact in (
         "tatoeba.org",
         "licence: ",
-        "dragoman train --config pretraining/config.toml",
+        "trained by: pretraining/data.py, back.py and config.toml",
         "flops: ",
         "H200",
     ):
