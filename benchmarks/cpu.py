@@ -1,7 +1,7 @@
 """Translation speed on a CPU: dragoman's ONNX engine beside CTranslate2, on the same weights.
 
     python benchmarks/cpu.py                            the base shape, random weights
-    python benchmarks/cpu.py --model tatoeba            a bundle, on validation sentences
+    python benchmarks/cpu.py --model pentaglot          a bundle, on validation sentences
     python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, one batch per core
     python benchmarks/cpu.py end-to-end                 text file to text file, whole processes
     python benchmarks/cpu.py cold-start                 from process start to printed text
@@ -33,24 +33,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dragoman.bundle import Bundle, bundled_models, read_bundle
+from dragoman.config import DecodingConfig, TextConfig, make_config
+from dragoman.convert.to_ctranslate2 import to_ctranslate2
+from dragoman.convert.to_onnx import to_onnx
+from dragoman.decode.parallel import search_batches
+from dragoman.decode.search import beam_search
+from dragoman.decode.translator import Request, Translator
+from dragoman.engine.onnx.kernels import describe_kernels
+from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
+from dragoman.plain_weights import plain_weights
+from dragoman.text.codec import Codec
+from dragoman.text.languages import Languages
+from dragoman.text.parallel import read_lines
+from dragoman.text.vocabulary import Vocabulary
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # the checkout's own dragoman, installed or not
-
-from dragoman.bundle import Bundle, bundled_models, read_bundle  # noqa: E402
-from dragoman.config import DecodingConfig, TextConfig, make_config  # noqa: E402
-from dragoman.convert.to_ctranslate2 import to_ctranslate2  # noqa: E402
-from dragoman.convert.to_onnx import to_onnx  # noqa: E402
-from dragoman.decode.parallel import search_batches  # noqa: E402
-from dragoman.decode.search import beam_search  # noqa: E402
-from dragoman.decode.translator import Request, Translator  # noqa: E402
-from dragoman.engine.onnx.kernels import describe_kernels  # noqa: E402
-from dragoman.engine.onnx_engine import OnnxEngine, usable_cores  # noqa: E402
-from dragoman.plain_weights import plain_weights  # noqa: E402
-from dragoman.text.codec import Codec  # noqa: E402
-from dragoman.text.languages import Languages  # noqa: E402
-from dragoman.text.parallel import read_lines  # noqa: E402
-from dragoman.text.vocabulary import Vocabulary  # noqa: E402
-
 EXAMPLES = ROOT / "examples"
 CELLS = [
     ("greedy, batch 32", 1, 32),
