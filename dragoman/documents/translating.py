@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Request, Translator
 from dragoman.documents.document import Document
-from dragoman.documents.inline import STAND_INS, Plain, Said
+from dragoman.documents.inline import Plain, Said
 from dragoman.documents.protect import gains, within
 from dragoman.documents.segment import (
     Code,
@@ -31,6 +31,7 @@ from dragoman.documents.segment import (
 )
 from dragoman.text.detect import detect
 from dragoman.text.segments import split_sentences
+from dragoman.text.verbatim import STAND_INS
 
 WINDOW = 500  # segments whose sentences are translated together
 SAMPLED = 200  # segments that tell the language of a document
