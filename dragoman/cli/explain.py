@@ -17,7 +17,7 @@ from dragoman.cli.options import (
     decoding_settings,
     load_model,
 )
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, escaped, needs_torch
 from dragoman.files import storage_errors, write_atomically
 
