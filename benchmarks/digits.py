@@ -8,7 +8,8 @@ is translated into the languages named, except its own. What counts as survival,
 - url, email, ip, version, isbn, phone: the same characters, as often as in the source.
 - number: a number of the same value. A decimal point may become a comma, and groups of three may be
   parted by a point, a comma, a space or nothing, as the target language has it. A form that the
-  target language reads as another value ("3,456" people in German) does not count.
+  target language reads as another value ("3,456" people in German) does not count. A number below
+  ten may be a word of the target language.
 - percent, unit, currency, temperature: the number as above, with its sign, next to the same unit,
   as a symbol or as a word of the target language. A temperature needs no unit.
 - time: the same hour and minute, in 24 hours or in 12 with what makes them the same.
@@ -43,6 +44,13 @@ _MONTHS = {
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
     "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
     "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+}  # fmt: skip
+_WORDS = {
+    "de": "null eins zwei drei vier fünf sechs sieben acht neun",
+    "en": "zero one two three four five six seven eight nine",
+    "fr": "zéro un deux trois quatre cinq six sept huit neuf",
+    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve",
+    "pt": "zero um dois três quatro cinco seis sete oito nove",
 }  # fmt: skip
 # Symbols, and how the words for them begin in the five languages.
 _UNITS = {
@@ -116,6 +124,8 @@ def numbers(text: str, language: str) -> list[Found]:
 
 def survives(mark: Mark, language: str, translation: str, to: str) -> bool:
     """Whether what is marked in a line of a language is in its translation into another."""
+    for number, word in enumerate(_WORDS[to].split()):
+        translation = re.sub(rf"(?i)\b{word}\b", str(number), translation)
     if mark.kind in VERBATIM:
         return len(re.findall(rf"(?<!\w){re.escape(mark.text)}(?!\w)", translation)) == 1
     if mark.kind == "time":
@@ -139,7 +149,9 @@ def survives(mark: Mark, language: str, translation: str, to: str) -> bool:
 
 def time_survives(time: str, translation: str) -> bool:
     hour, minute = ([int(n) for n in re.findall(r"\d+", time)] + [0])[:2]
-    for match in re.finditer(r"\b(\d{1,2})(?: ?(?:[:.h]|heures?|Uhr) ?(\d\d)?)?(?!\d)", translation):
+    for match in re.finditer(
+        r"\b(\d{1,2})(?: ?(?:[:.h]|heures?|Uhr) ?(\d\d)?)?(?!\d)", translation
+    ):
         found = int(match[1]), int(match[2] or 0)
         if found == (hour, minute):
             return True
@@ -199,7 +211,9 @@ def main() -> None:
                 if arguments.show and not whole[-1]:
                     print(f"{language}-{to}: {line.text}\n       {translation}")
     for kind, survived in sorted(of_kind.items()):
-        print(f"{kind:12} {sum(survived):4} of {len(survived):4}  {sum(survived) / len(survived):.1%}")
+        print(
+            f"{kind:12} {sum(survived):4} of {len(survived):4}  {sum(survived) / len(survived):.1%}"
+        )
     share = sum(whole) / len(whole)
     print(f"{'whole lines':12} {sum(whole):4} of {len(whole):4}  {share:.1%}")
     sys.exit(share < LEAST)

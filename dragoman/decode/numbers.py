@@ -113,9 +113,11 @@ def rewritten(number: str, source: str, target: str) -> str:
     >>> rewritten("1,299.99", "en", "de"), rewritten("2 874", "fr", "en")
     ('1.299,99', '2,874')
     """
-    read = value(number, source)
     signs = re.sub(r"\d", "", number)
-    if read is None or not signs:
+    if not signs or source not in WRITINGS or target not in WRITINGS:
+        return number
+    read = value(number, source)
+    if read is None:
         return number
     writing = WRITINGS[target]
     fraction = str(read).partition(".")[2]
@@ -178,19 +180,30 @@ def number_edits(source: str, translation: str, language: str, to: str) -> list[
     edits = []
     for quantity, start, end in _twins(source, translation):
         said = translation[start:end]
-        wanted = value(quantity.number, language)
         right = said
-        if wanted is not None and re.search(r"\D", quantity.number):
-            # A point without a unit may be that of a version or a chapter, and stays.
-            sure = quantity.unit or WRITINGS[language].decimal == ","
-            foreign = wanted % 1 and WRITINGS[to].decimal not in said
-            if value(said, to) != wanted or (sure and foreign):
-                right = rewritten(quantity.number, language, to)
+        if re.search(r"\D", quantity.number):
+            right = _mended(quantity, said, language, to)
         if quantity.sign and not _MINUS.search(translation[max(0, start - 10) : start]):
             right = quantity.sign + right
         if right != said:
             edits.append(Edit(start, end, right))
     return edits
+
+
+def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
+    """The number of a translation as it must be written."""
+    wanted = value(quantity.number, language)
+    if wanted is None:
+        return said
+    here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
+    if wanted % 1 and here not in quantity.number:
+        # 8.2 in a French text is no number of that language, but a version or a chapter.
+        return quantity.number
+    # The point of an English text may be one too, unless a unit stands beside it.
+    sure = quantity.unit or here == ","
+    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
+        return rewritten(quantity.number, language, to)
+    return said
 
 
 def number_errors(source: str, translation: str, to: str = "") -> int:
@@ -220,15 +233,14 @@ def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
 
 
 def _lost_units(source: str, translation: str) -> int:
-    lost = 0
+    """How many quantities with a unit are not in the translation, or without that unit."""
+    lost = sum(bool(quantity.unit) for quantity in quantities(source))
     for quantity, start, end in _twins(source, translation):
-        if not quantity.unit:
-            continue
-        around = (
-            translation[max(0, start - _FAR_BEFORE) : start].lower(),
-            translation[end : end + _FAR_BEHIND].lower(),
-        )
-        lost += not any(_unit(quantity.unit).search(side) for side in around)
+        if quantity.unit:
+            before = translation[max(0, start - _FAR_BEFORE) : start]
+            behind = re.compile(rf"\D{{0,{_FAR_BEHIND}}}[^\W\d]*").match(translation, end)
+            sides = (before.lower(), behind[0].lower() if behind else "")
+            lost -= any(_unit(quantity.unit).search(side) for side in sides)
     return lost
 
 

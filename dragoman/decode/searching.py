@@ -84,6 +84,23 @@ class Searcher:
                 found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
         return found
 
+    def scored(
+        self, parts: Sequence[Part], texts: Sequence[str], first: int, request: Request
+    ) -> list[Candidate]:
+        """These translations of parts, with the probabilities that the model gives them."""
+        forced = [part._replace(says=text) for part, text in zip(parts, texts, strict=True)]
+        greedy = replace(self.settings(request), beam=1)
+        found = self.all(forced, first, replace(request, nbest=1, decoding=greedy))
+        candidates = []
+        for (best, *_), text in zip(found, texts, strict=True):
+            # The model may have wanted to go on. What it would have said then does not count.
+            count = len(self._codec.encode_target([text])[0])
+            log_probs = (*best.log_probs[:count], *best.log_probs[count:][-1:])
+            candidates.append(
+                replace(best, text=text, pieces=best.pieces[:count], log_probs=log_probs)
+            )
+        return candidates
+
     def settings(self, request: Request) -> DecodingConfig:
         """Those of the request, or else the model's own."""
         return request.decoding or self._decoding
@@ -114,10 +131,8 @@ class Searcher:
     ) -> list[list[Hypothesis]]:
         sources = [part.ids for part in parts]
         settings = self.settings(request)
-        prefix = self._codec.encode_target([request.prefix])[0] if request.prefix else []
         forced = [
-            self._codec.forced_start(part.to) + (prefix if part.number == 0 else [])
-            for part in parts
+            self._codec.forced_start(part.to) + self._beginning(part, request) for part in parts
         ]
         prefixes = forced if any(forced) else None
         # a forced piece may be on nobody's list
@@ -140,6 +155,11 @@ class Searcher:
         search = next(search for search in self._searches if search.fits(engine, task))
         return search(engine, sources, task)
 
+    def _beginning(self, part: Part, request: Request) -> list[int]:
+        """What the translation of a part must begin with; the prefix is that of a whole line."""
+        text = part.says or (request.prefix if part.number == 0 else "")
+        return self._codec.encode_target([text])[0] if text else []
+
     def _phrase(self, demand: Demand) -> Phrase:
         """A demand as ids. At the beginning of a sentence a term may be capitalised."""
         unk = self._codec.target.unk
@@ -151,6 +171,12 @@ class Searcher:
                 f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
             )
         return Phrase(known, demand.inflection)
+
+    def spelled(self, part: Part, candidate: Candidate) -> str:
+        """What the pieces of a candidate read."""
+        numbers = self._codec.target.ids
+        text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
+        return text.upper() if part.in_capitals else text
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))

@@ -21,6 +21,7 @@ WORD = re.compile(r"\S+")
 DEEPEST = 50  # elements in elements
 _SURE = 1000.0  # a stand-in tells more than any number of links
 
+
 class Said(NamedTuple):
     """What a translator made of a sentence, and which words are linked, as (source, target)."""
 

@@ -23,7 +23,6 @@ from dragoman.documents.segment import (
     Code,
     Kind,
     Segment,
-    edges,
     has_words,
     made,
     same_structure,
@@ -31,7 +30,7 @@ from dragoman.documents.segment import (
     trimmed,
 )
 from dragoman.text.detect import detect
-from dragoman.text.segments import split_sentences
+from dragoman.text.segments import edges, split_sentences
 from dragoman.text.verbatim import STAND_INS
 
 WINDOW = 500  # segments whose sentences are translated together
