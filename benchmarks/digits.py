@@ -42,8 +42,10 @@ _MONTHS = {
     "de": "januar februar märz april mai juni juli august september oktober november dezember",
     "en": "january february march april may june july august september october november december",
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
+    "diciembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro "
+    "dezembro",
 }  # fmt: skip
 _WORDS = {
     "de": "null eins zwei drei vier fünf sechs sieben acht neun",

@@ -5,9 +5,11 @@
     bring a row's phrases on, B banks.
 
 Besides the k best tokens, each row considers those that begin or go on with a phrase that it still
-lacks. Hypotheses of a sentence fall into banks by how many tokens of phrases they have. The beam is
-shared evenly between the banks that have candidates, so a hypothesis that has just begun a phrase
-need not beat those that have not. Only a hypothesis with all its phrases may end.
+lacks. Hypotheses of a sentence fall into banks by how many phrases they have, one that is begun
+included. (The paper counts tokens. Then a phrase of several tokens takes a bank for each, and each
+gets few hypotheses.) The beam is shared evenly between the banks that have candidates, so a
+hypothesis that has just begun a phrase need not beat those that have not. Only a hypothesis with
+all its phrases may end.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
+from dragoman.decode.hypotheses import (
+    CERTAIN,
+    Finished,
+    Hypothesis,
+    Limits,
+    OnStep,
+    Rows,
+    require_attention,
+)
 from dragoman.engine.interface import Engine
 from dragoman.text.subword import WORD_START
 from dragoman.text.vocabulary import Vocabulary
@@ -42,6 +52,10 @@ class _Progress(NamedTuple):
     begun: tuple[tuple[int, int, int], ...] = ()
     at_end: bool = False  # the last token completed a phrase whose last word must not go on
 
+    @property
+    def bank(self) -> int:
+        return len(self.met) + bool(self.begun)
+
 
 class _Demands:
     """The phrases of one sentence."""
@@ -52,10 +66,6 @@ class _Demands:
 
     def has_all(self, progress: _Progress) -> bool:
         return len(progress.met) == len(self.phrases)
-
-    def bank(self, progress: _Progress) -> int:
-        done = sum(max(map(len, self.phrases[i].ways)) for i in progress.met)
-        return done + max((count for _, _, count in progress.begun), default=0)
 
     def next(self, progress: _Progress) -> dict[int, _Progress]:
         """The tokens that bring a hypothesis on, and how far each brings it."""
@@ -110,6 +120,7 @@ def constrained_search(
     settings: DecodingConfig,
     *,
     nbest: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
     attention: bool = False,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
@@ -120,7 +131,7 @@ def constrained_search(
     eos = engine.target.eos
     continuing = _Tokens(engine.target).continuing
     demands = [_Demands(of_one) for of_one in phrases]
-    limits = Limits(engine, sources, settings, None)
+    limits = Limits(engine, sources, settings, prefixes)
     finished = Finished(len(sources), limits, settings, beam, nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))
@@ -133,19 +144,20 @@ def constrained_search(
             on_step()
         of_row = [demands[s] for s in rows.sentences]
         ahead = [of.next(p) for of, p in zip(of_row, progress, strict=True)]
-        wanted, gains = _wanted(of_row, ahead)  # (R, c)
+        wanted, gains = _wanted(progress, ahead)  # (R, c)
+        forced = limits.forced(rows)  # (R,)
+        wanted[forced >= 0] = -1
+        wanted[forced >= 0, 0] = forced[forced >= 0]
         step = engine.step(
             state, parents, last, 2 * beam + 1, attention=attention, also=np.maximum(wanted, 0),
-            forbid=limits.forbidden(rows, np.full(len(rows.sentences), -1)),
+            forbid=limits.forbidden(rows, forced),
         )  # fmt: skip
         assert step.tokens is not None
         assert step.also is not None
         state = step.state
         complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
         at_end = np.array([p.at_end for p in progress])
-        lost = np.array(
-            [of.bank(p._replace(begun=())) for of, p in zip(of_row, progress, strict=True)]
-        )
+        lost = np.array([len(p.met) for p in progress])  # the bank of whoever leaves a phrase
         free = step.log_probs.copy()  # (R, k)
         free[(step.tokens == eos) & ~complete[:, None]] = -np.inf
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
@@ -153,6 +165,9 @@ def constrained_search(
         free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
         asked = np.where(wanted >= 0, step.also, -np.inf)
         asked[continuing[wanted] & at_end[:, None]] = -np.inf
+        # Where a token is forced, there is no other; the engine may think that it never comes.
+        free[forced >= 0] = -np.inf
+        asked[(forced >= 0)[:, None] & (wanted >= 0) & ~np.isfinite(asked)] = CERTAIN
         tokens = np.concatenate([step.tokens, wanted], axis=1)  # (R, k+c)
         log_probs = np.concatenate([free, asked], axis=1)
         banks = np.concatenate([np.repeat(lost[:, None], free.shape[1], axis=1), gains], axis=1)
@@ -160,32 +175,37 @@ def constrained_search(
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
         ended = picked.tokens == eos
         finished.add(grown, ended)
+        reached = [
+            ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
+            for row, token in zip(picked.parents.tolist(), picked.tokens.tolist(), strict=True)
+        ]
         # At the largest length hypotheses count as they stand: then only those with most phrases.
         at_limit = number + 1 >= limits.longest[grown.sentences]
-        lives = ~ended & (~at_limit | (picked.banks == _most(picked.banks, grown.sentences)))
+        met = np.array([len(p.met) for p in reached], dtype=int)
+        lives = ~ended & (~at_limit | (met == _most(met, grown.sentences)))
         alive = lives & ~finished.full(grown, lives, number + 1)[grown.sentences]
         parents, last = picked.parents[alive], picked.tokens[alive]
-        progress = [
-            ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
-            for row, token in zip(parents.tolist(), last.tolist(), strict=True)
-        ]
+        progress = [p for p, lives_on in zip(reached, alive, strict=True) if lives_on]
         rows = grown.only(alive)
         number += 1
     return finished.best()
 
 
 def _wanted(
-    of_row: Sequence[_Demands], ahead: Sequence[dict[int, _Progress]]
+    progress: Sequence[_Progress], ahead: Sequence[dict[int, _Progress]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The tokens that bring each row on (-1: no more of them), and the banks that they lead to.
     (R, c) each"""
     most = max(1, *map(len, ahead)) if ahead else 1
     tokens = np.full((len(ahead), most), -1)
     banks = np.zeros((len(ahead), most), dtype=int)
-    for row, (of, steps) in enumerate(zip(of_row, ahead, strict=True)):
+    for row, (before, steps) in enumerate(zip(progress, ahead, strict=True)):
         for place, (token, after) in enumerate(steps.items()):
             tokens[row, place] = token
-            banks[row, place] = of.bank(after)
+            banks[row, place] = after.bank
+            # To leave a phrase for another brings nobody on: a hypothesis could do so for ever.
+            if before.begun and after.begun and all(count == 1 for _, _, count in after.begun):
+                banks[row, place] -= 1
     return tokens, banks
 
 
@@ -193,13 +213,12 @@ class _Picked(NamedTuple):
     parents: np.ndarray  # (C,)
     tokens: np.ndarray  # (C,)
     log_probs: np.ndarray  # (C,)
-    banks: np.ndarray  # (C,)
 
 
-def _most(banks: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """For each candidate the highest bank of its sentence. (C,)"""
+def _most(met: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """For each candidate the most phrases that one of its sentence has. (C,)"""
     highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
-    np.maximum.at(highest, sentences, banks)
+    np.maximum.at(highest, sentences, met)
     most: np.ndarray = highest[sentences]
     return most
 
@@ -232,5 +251,4 @@ def _pick(
         chosen // width,
         tokens.ravel()[chosen],
         log_probs.ravel()[chosen],
-        banks.ravel()[chosen],
     )

@@ -46,7 +46,7 @@ _UNITS = {
     "°C": ("°|°c|ºc", "grad|degr|grau"), "°F": ("°|°f|ºf", "grad|degr|grau"),
     "kg": ("kg", "kilo|quilo"), "km": ("km", "kilom|quil"), "m": ("m", "met|mèt|mét"),
     "cm": ("cm", "centim|centím|zentim"), "mm": ("mm", "millim|milim|milím"),
-    "km²": ("km²|km2", "square|quadrat|kilom|quil"), "m²": ("m²|m2", "square|quadrat|mètr|metr"),
+    "km²": ("km²|km2", "square|quadrat"), "m²": ("m²|m2", "square|quadrat|mètr|metr"),
     "kWh": ("kwh", "kilow|quil"), "km/h": ("km/h|kmh", "kilom|quil|stundenkilom"),
     "GB": ("gb|go", "gigab"), "MB": ("mb|mo", "megab|mégao"), "ml": ("ml", "millil|milil|milíl"),
 }  # fmt: skip

@@ -31,7 +31,8 @@ from dragoman.decode.translation import Candidate, merged
 from dragoman.text.segments import edges
 from dragoman.text.verbatim import STAND_INS, StandIns, names, verbatim_spans
 
-_WIDER_FOR_TERMS = 2  # times the beam, which is shared by translations with more and fewer terms
+_WIDER_FOR_TERMS = 1.25  # times the beam, which is shared by translations with and without terms
+_LEAST_FOR_TERMS = 4  # hypotheses
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
@@ -79,7 +80,8 @@ class KeepTerms:
         return self._searcher.work([part], replace(request, nbest=self._width(request)))[0]
 
     def _width(self, request: Request) -> int:
-        return min(_WIDER_FOR_TERMS * self._searcher.width(request), MOST_HYPOTHESES)
+        width = round(_WIDER_FOR_TERMS * self._searcher.width(request))
+        return min(max(width, _LEAST_FOR_TERMS), MOST_HYPOTHESES)
 
 
 class KeepNumbers:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.constraints import Phrase
-from dragoman.decode.glossary import Demand
+from dragoman.decode.glossary import Demand, lacking
 from dragoman.decode.hypotheses import Hypothesis, Limits
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.request import Request
@@ -44,17 +44,17 @@ class Searcher:
         """
         found = [merged(candidates) for candidates in self.all(parts, first, request)]
         width = self.width(request)
-        lacking = [row for row, some in enumerate(found) if len(some) < request.nbest]
-        while lacking and width < _WIDEST:
+        short = [row for row, some in enumerate(found) if len(some) < request.nbest]
+        while short and width < _WIDEST:
             width = min(2 * width, _WIDEST)
             wider = replace(request, nbest=width)
-            more = self.all([parts[row] for row in lacking], first, wider)
+            more = self.all([parts[row] for row in short], first, wider)
             still = []
-            for row, candidates in zip(lacking, more, strict=True):
+            for row, candidates in zip(short, more, strict=True):
                 found[row] = merged(candidates)[: request.nbest]
                 if len(found[row]) < request.nbest and len(candidates) == width:
                     still.append(row)
-            lacking = still
+            short = still
         return found
 
     def all(self, parts: Sequence[Part], first: int, request: Request) -> Found:
@@ -81,8 +81,19 @@ class Searcher:
         )  # fmt: skip
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
+                found[row] = self._chosen(parts[row], hypotheses, request)
         return found
+
+    def _chosen(
+        self, part: Part, hypotheses: Sequence[Hypothesis], request: Request
+    ) -> tuple[Candidate, ...]:
+        """The `nbest` candidates of a part. Those with all terms come first: the beam may hold one
+        that is not the best, and then nothing must be searched again."""
+        wanted = hypotheses if part.demands else hypotheses[: request.nbest]
+        candidates = [self._candidate(part, hypothesis, request) for hypothesis in wanted]
+        if part.demands:
+            candidates.sort(key=lambda candidate: lacking(part.demands, candidate.text) > 0)
+        return tuple(candidates[: request.nbest])
 
     def scored(
         self, parts: Sequence[Part], texts: Sequence[str], first: int, request: Request
@@ -151,6 +162,7 @@ class Searcher:
             keys=[(first + part.line) * 2**16 + part.number for part in parts],
             observer=request.observer,
             on_step=request.on_step,
+            spare=any(part.demands for part in parts),
         )
         search = next(search for search in self._searches if search.fits(engine, task))
         return search(engine, sources, task)
