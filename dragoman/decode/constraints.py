@@ -67,6 +67,11 @@ class _Demands:
     def has_all(self, progress: _Progress) -> bool:
         return len(progress.met) == len(self.phrases)
 
+    def advance(self, progress: _Progress) -> int:
+        """Tokens of phrases that a hypothesis has."""
+        done = sum(max(map(len, self.phrases[i].ways)) for i in progress.met)
+        return done + max((count for _, _, count in progress.begun), default=0)
+
     def next(self, progress: _Progress) -> dict[int, _Progress]:
         """The tokens that bring a hypothesis on, and how far each brings it."""
         if progress not in self._next:
@@ -144,7 +149,7 @@ def constrained_search(
             on_step()
         of_row = [demands[s] for s in rows.sentences]
         ahead = [of.next(p) for of, p in zip(of_row, progress, strict=True)]
-        wanted, gains = _wanted(progress, ahead)  # (R, c)
+        wanted, gains, advances = _wanted(of_row, ahead)  # (R, c)
         forced = limits.forced(rows)  # (R,)
         wanted[forced >= 0] = -1
         wanted[forced >= 0, 0] = forced[forced >= 0]
@@ -157,7 +162,8 @@ def constrained_search(
         state = step.state
         complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
         at_end = np.array([p.at_end for p in progress])
-        lost = np.array([len(p.met) for p in progress])  # the bank of whoever leaves a phrase
+        left = [p._replace(begun=()) for p in progress]  # by whoever does not go on with a phrase
+        lost = np.array([(p.bank, of.advance(p)) for of, p in zip(of_row, left, strict=True)])
         free = step.log_probs.copy()  # (R, k)
         free[(step.tokens == eos) & ~complete[:, None]] = -np.inf
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
@@ -170,8 +176,11 @@ def constrained_search(
         asked[(forced >= 0)[:, None] & (wanted >= 0) & ~np.isfinite(asked)] = CERTAIN
         tokens = np.concatenate([step.tokens, wanted], axis=1)  # (R, k+c)
         log_probs = np.concatenate([free, asked], axis=1)
-        banks = np.concatenate([np.repeat(lost[:, None], free.shape[1], axis=1), gains], axis=1)
-        picked = _pick(rows, tokens, log_probs, banks, eos, beam)
+        banks, advances = (
+            np.concatenate([np.repeat(of_free[:, None], free.shape[1], axis=1), of_asked], axis=1)
+            for of_free, of_asked in zip(lost.T, (gains, advances), strict=True)
+        )
+        picked = _pick(rows, tokens, log_probs, banks, advances, eos, beam)
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
         ended = picked.tokens == eos
         finished.add(grown, ended)
@@ -192,21 +201,19 @@ def constrained_search(
 
 
 def _wanted(
-    progress: Sequence[_Progress], ahead: Sequence[dict[int, _Progress]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that bring each row on (-1: no more of them), and the banks that they lead to.
-    (R, c) each"""
+    of_row: Sequence[_Demands], ahead: Sequence[dict[int, _Progress]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tokens that bring each row on (-1: no more of them), the banks that they lead to, and how
+    far they bring it. (R, c) each"""
     most = max(1, *map(len, ahead)) if ahead else 1
     tokens = np.full((len(ahead), most), -1)
-    banks = np.zeros((len(ahead), most), dtype=int)
-    for row, (before, steps) in enumerate(zip(progress, ahead, strict=True)):
+    banks, advances = np.zeros((2, len(ahead), most), dtype=int)
+    for row, (of, steps) in enumerate(zip(of_row, ahead, strict=True)):
         for place, (token, after) in enumerate(steps.items()):
             tokens[row, place] = token
             banks[row, place] = after.bank
-            # To leave a phrase for another brings nobody on: a hypothesis could do so for ever.
-            if before.begun and after.begun and all(count == 1 for _, _, count in after.begun):
-                banks[row, place] -= 1
-    return tokens, banks
+            advances[row, place] = of.advance(after)
+    return tokens, banks, advances
 
 
 class _Picked(NamedTuple):
@@ -224,19 +231,33 @@ def _most(met: np.ndarray, sentences: np.ndarray) -> np.ndarray:
 
 
 def _pick(
-    rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, banks: np.ndarray, eos: int, beam: int
+    rows: Rows,
+    tokens: np.ndarray,
+    log_probs: np.ndarray,
+    banks: np.ndarray,
+    advances: np.ndarray,
+    eos: int,
+    beam: int,
 ) -> _Picked:
-    """The best of each bank, then the second of each, and so on, until the beam is full; of ends
-    those among the best `beam` of their bank."""
+    """The first of each bank, then the second of each, and so on, until the beam is full; of ends
+    those among the first `beam` of their bank.
+
+    First in a bank comes the best of those that have most tokens of phrases, then the best. Without
+    that rule, hypotheses that begin a phrase again and again could keep out one that ends it.
+    """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*(k+c),)
     candidates = np.flatnonzero(np.isfinite(totals))
     sentences = rows.sentences[candidates // width]
     bank = banks.ravel()[candidates]
     ends = tokens.ravel()[candidates] == eos
-    order = np.lexsort((-totals[candidates], bank, sentences))
-    candidates, sentences, bank, ends = (a[order] for a in (candidates, sentences, bank, ends))
     group = sentences * (1 + bank.max(initial=0)) + bank
+    furthest = np.lexsort((-totals[candidates], -advances.ravel()[candidates], group))
+    leads = np.zeros(len(candidates), dtype=bool)
+    leads[furthest[np.unique(group[furthest], return_index=True)[1]]] = True
+    order = np.lexsort((-totals[candidates], ~leads, group))
+    candidates, sentences, bank, ends = (a[order] for a in (candidates, sentences, bank, ends))
+    group = group[order]
     rank = np.arange(len(order)) - np.searchsorted(group, group)  # in its bank
     finishing = ends & (rank < beam)
     others = np.flatnonzero(~ends)
