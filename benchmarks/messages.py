@@ -5,7 +5,7 @@
     python benchmarks/messages.py unpacked/usr/lib/libreoffice es libreoffice
     python benchmarks/messages.py unpacked/usr/share/locale de gnucash
 
-writes libreoffice.train.tsv, libreoffice.dev.tsv and libreoffice.test.tsv (English TAB translation).
+writes libreoffice.{train,dev,test}.tsv, with English and its translation in two columns.
 The last two have 1,000 messages each. Marks of keyboard shortcuts are left out, and so is what has
 several lines, no letter, or the same text on both sides.
 
