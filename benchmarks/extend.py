@@ -24,7 +24,7 @@ from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
 
 KEPT = 20_000  # sentences of each corpus that the extended model goes on translating
-MODEL = {"text.size": 8000, "text.dropout": 0.1, "model.dropout": 0.3}
+MODEL = {"text.size": 8000, "model.dropout": 0.3}
 TRAINING = {
     "training.batch_tokens": 8000, "training.validate_every": 1000, "training.warmup_steps": 400,
 }  # fmt: skip
