@@ -54,7 +54,8 @@ def finding(whole: Result, without: Mapping[str, Result], others: Mapping[str, R
             f"Beside it stand {named({name: result.bleu for name, result in others.items()})}, "
             f"all at {whole.flops:.3g} training FLOPs.",
         ),
-        not useless,
+        "seen" if not useless else "not seen",
+        "",
     )
 
 
@@ -72,6 +73,8 @@ CLAIM = Claim(
     "Residual connections keep gradients in range, normalisation makes training faster, the "
     "feed-forward network brings in what is not linear, masked self-attention lets the decoder "
     "see what it said, and depth pays.",
+    "Is there a task for each part of the block that the block cannot learn without it?",
+    "The block without the part would learn the part's task as well as the whole block does.",
     show,
     lambda scale: [BASE, *_PARTS.values(), *_OTHERS.values(), *_depths(scale).values()],
 )

@@ -42,7 +42,8 @@ def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Find
             f"BLEU, the Transformer {gain['transformer']:+.1f}: more data "
             f"{'helps' if seen else 'does not help'} it more than the systems with more built in.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -66,6 +67,8 @@ CLAIM = Claim(
     "Recurrence and convolution build in that words follow or neighbour each other, which helps "
     "on small corpora; attention assumes little and lets the data speak, which pays when there is "
     "much of it.",
+    "Does the Transformer's advantage grow with the corpus?",
+    "The gap between the Transformer and the others would not change with the size of the corpus.",
     show,
     lambda scale: [system for row in systems(scale).values() for system in row],
 )

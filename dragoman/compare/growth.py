@@ -162,7 +162,8 @@ def steps_finding(
             f"Translation stays sequential for all three: the next word of {_SENTENCES_SAID} "
             f"sentences takes {named(said)} milliseconds, one after the other.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -282,7 +283,8 @@ def cost_finding(
             f"{'there' if seen else 'not visible at these lengths'}, and attention is the "
             f"{'faster' if attention < recurrence else 'slower'} of the two here.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -291,11 +293,16 @@ STEPS = Claim(
     "A recurrent network needs as many operations one after the other as there are words, and as "
     "many steps between distant words; convolution needs some layers, attention one look. In "
     "translation all go word by word.",
+    "How many operations have to wait for each other, and what does that cost as sentences grow?",
+    "A training step of the recurrent network would not slow down more than the others when the "
+    "same words stand in longer sentences.",
     show_steps,
 )
 COST = Claim(
     "Attention costs n², recurrence n",
     "Attention compares every word with every other: its time and memory grow with the square of "
     "the length, a recurrent network's in a line.",
+    "How do a layer's operations, time and memory grow with the length?",
+    "Attention's operations and time would grow in proportion to the length, as recurrence's do.",
     show_cost,
 )

@@ -59,7 +59,8 @@ def finding(
             "right at the same cost: several heads are "
             f"{'ahead of' if several > one else 'not ahead of'} one.",
         ),
-        several > one,
+        "seen" if several > one else "not seen",
+        "",
     )
 
 
@@ -105,6 +106,8 @@ CLAIM = Claim(
     "Several heads look at several things",
     "One query cannot fasten on two words at once, a verb and a noun, say; several heads can, "
     "each with queries, keys and values of its own.",
+    "Do several heads learn several lookups faster than one head?",
+    "One head would learn as fast as several, however many lookups there are.",
     show,
     lambda scale: [_PICTURED, *_LOOKUPS.values()],
 )

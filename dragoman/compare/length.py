@@ -68,7 +68,8 @@ def finding(words: Sequence[float], scores: Mapping[str, Sequence[float]]) -> Fi
             f"fixed vector {'loses most' if seen else 'does not lose most'} on long sentences "
             "here.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -85,6 +86,10 @@ CLAIM = Claim(
     "The bottleneck of a fixed vector",
     "A recurrent encoder hands over one vector, however long the sentence is: long sentences "
     "suffer, and attention, which may look at every word, mends that.",
+    "Does a recurrent encoder that hands over one vector lose long sequences, and does "
+    "attention keep them?",
+    "The network with one vector would copy long sequences as well as short ones, or the one "
+    "with attention would lose as much.",
     show,
     lambda scale: [*_PEERS.values()],
 )

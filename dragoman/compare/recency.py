@@ -66,7 +66,8 @@ def finding(
             "without attention the words far back are "
             f"{'the harder ones' if forgets else 'not the harder ones here'}.",
         ),
-        fades and forgets,
+        "seen" if fades and forgets else "not seen",
+        "",
     )
 
 
@@ -92,6 +93,10 @@ CLAIM = Claim(
     "Recency and vanishing gradients",
     "A recurrent network's gradient vanishes on its way back, and its last state mostly stands "
     "for the last words: what was said first is the hardest to say again.",
+    "Can a recurrent network still say the first word after many others, and does a gradient "
+    "reach it?",
+    "The gradient would reach the first word undiminished, and accuracy would not fall with the "
+    "number of words in between.",
     show,
     lambda scale: [*_PEERS.values()],
 )

@@ -26,7 +26,7 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
     """`facts`: what the whole comparison was run on, by name."""
     style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
     links = "".join(f'<a href="#{c.id}">{c.id} {html.escape(c.title)}</a>' for c in chapters)
-    seen = sum(chapter.finding.seen for chapter in chapters)
+    decided = sum(chapter.finding.verdict != "undecided" for chapter in chapters)
     facts_shown = "".join(
         f"<br>{html.escape(name)}: <code>{html.escape(value)}</code>"
         for name, value in facts.items()
@@ -44,7 +44,7 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
 <body>
 <h1>What the lectures claim, run and drawn</h1>
 <p>Every figure and every number below was computed by this run;
-{seen} of {len(chapters)} claims were seen in it.</p>
+{decided} of {len(chapters)} claims are decided by it.</p>
 <p class="quiet">Made by dragoman compare.{facts_shown}</p>
 <nav aria-label="Claims">{links}</nav>
 {body}
@@ -55,11 +55,10 @@ def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
 
 def _section(chapter: Chapter) -> str:
     finding = chapter.finding
-    verdict = ("seen", "seen here") if finding.seen else ("unseen", "not seen here")
     figures = "\n".join(map(_draw, finding.figures))
     return f"""<section id="{chapter.id}">
 <header class="claim"><span class="id">{chapter.id}</span><h2>{html.escape(chapter.title)}</h2>
-<span class="{verdict[0]}">{verdict[1]}</span></header>
+<span class="{finding.verdict.replace(" ", "-")}">{finding.verdict}</span></header>
 <blockquote>{html.escape(chapter.claim)}</blockquote>
 <div class="figures">
 {figures}

@@ -261,6 +261,8 @@ class Claim:
     """A claim: words, the systems that it needs trained, and a function that looks at them."""
 
     title: str
-    words: str
+    words: str  # what the lectures say
+    question: str  # that the experiment asks
+    refuted_by: str  # what would have been seen if the claim were false
     show: Callable[[Study], Finding]
     systems: Callable[[Scale], Sequence[System]] = lambda scale: ()

@@ -75,7 +75,8 @@ def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
             f"unscaled, {root_gradient:.3f} with 1/√d and {flat_gradient:.3f} with 1/d: the "
             f"unscaled softmax {'saturates' if saturates else 'does not saturate'}.",
         ),
-        saturates,
+        "seen" if saturates else "not seen",
+        "",
     )
 
 
@@ -93,5 +94,8 @@ CLAIM = Claim(
     "When vectors grow long their dot products grow large, the softmax saturates and its gradient "
     "dies; dividing by d would be too much, by nothing too little, by the square root of d is "
     "about right.",
+    "What happens to the softmax, and to training, when dot products are not scaled?",
+    "Unscaled weights would stay as spread out as scaled ones however many features there are, "
+    "and would train as well.",
     show,
 )

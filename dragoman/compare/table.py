@@ -146,7 +146,8 @@ def finding(rows: Mapping[str, Row], base: Result, ablated: Mapping[str, Result]
             f"({ablated[worst].bleu - base.bleu:+.1f} BLEU of {base.bleu:.1f}); in the table "
             "seconds were taken with other runs beside, sentences per second alone.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -193,6 +194,9 @@ CLAIM = Claim(
     "Score against training cost",
     "At the same training cost the Transformer beats recurrent and convolutional systems, and an "
     "ensemble, at the cost of all its members, is better still.",
+    "Which system translates best for the same training cost?",
+    "A recurrent or convolutional system would reach a better score than the Transformer at the "
+    "same cost.",
     show,
     lambda scale: [*_MAIN.values(), _SECOND, larger(scale), BASE, *_ablations(scale).values()],
 )

@@ -42,7 +42,8 @@ def finding(
             f"unknown words {'hurt' if seen else 'do not hurt'} the word vocabulary more than "
             "pieces.",
         ),
-        seen,
+        "seen" if seen else "not seen",
+        "",
     )
 
 
@@ -64,6 +65,8 @@ CLAIM = Claim(
     "Unknown words hurt",
     "A vocabulary of words has no answer to a word that it does not hold; byte-pair encoding, "
     "between words and characters, leaves none unknown.",
+    "What do words that were hardly seen in training cost, by what text is cut into?",
+    "The word vocabulary would translate rare words as well as pieces do.",
     show,
     lambda scale: [*_CUTS.values()],
 )

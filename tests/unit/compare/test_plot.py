@@ -72,8 +72,8 @@ def test_a_finding_comes_back_from_json_as_it_was() -> None:
     bars = Bars("b", "u", ["a"], [1.5])
     table = Table("t", ["x"], [["1"]])
     attention = Map("m", ["r"], ["c"], [[0.5]])
-    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0])])
-    finding = Finding([lines, bars, attention, table], ("One.", "Two."), True)
+    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0], [1.5], [2.5])])
+    finding = Finding([lines, bars, attention, table], ("One.", "Two."), "undecided", "Two seeds.")
     assert Finding.from_json(finding.to_json()) == finding
 
 
