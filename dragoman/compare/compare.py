@@ -6,6 +6,7 @@ DIR/report.html
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -66,12 +67,15 @@ def compare(
     flops: float | None = None,
     device: str = "auto",
     jobs: int | None = None,
+    minutes: float = math.inf,
     console: Console | None = None,
 ) -> dict[str, Finding]:
     """Run the claims: all of them if none is named.
 
-    The report shows these and what earlier calls found.
+    After so many `minutes` no further training is begun. The report shows these claims, as far as
+    their systems are trained, and what earlier calls found.
     """
+    stop_at = time.monotonic() + 60 * minutes
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
@@ -80,13 +84,15 @@ def compare(
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
         _claim_folder(study, given)
-        systems = _systems(wanted, scale)
-        study.texts.write(given, scale, [system.corpus for system in systems])
         jobs = jobs or (
             _JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, _MOST_JOBS)
         )
-        run_all(study, systems, jobs, console)
-        found = {name: _found(study, name, console) for name in wanted}
+        # What is trained may depend on what was: the rest follows the tuning.
+        while systems := _missing(study, given, wanted):
+            if not run_all(study, systems, jobs, console, stop_at):
+                break
+        ready = [name for name in wanted if not _missing(study, given, [name])]
+        found = {name: _found(study, name, console) for name in ready}
         chapters = [
             Chapter(name, claim.title, claim.words, _found(study, name, console))
             for name, claim in CLAIMS.items()
@@ -96,6 +102,9 @@ def compare(
             study.folder / _REPORT, write_report(chapters, _facts(study, given)).encode()
         )
     console.print(f"wrote {study.folder / _REPORT}")
+    if len(found) < len(wanted):
+        left = [name for name in wanted if name not in found]
+        console.print(f"not all is trained for {', '.join(left)}: the same command goes on.")
     return found
 
 
@@ -125,6 +134,17 @@ def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     return list(
         {system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values()
     )
+
+
+def _missing(study: Study, given: Given, claims: Sequence[str]) -> list[System]:
+    """What is known to be needed and has no result; its texts are written."""
+    systems = {system.name: system for system in _systems(claims, study.scale)}
+    study.texts.write(given, study.scale, [system.corpus for system in systems.values()])
+    for name in claims:
+        systems |= {system.name: system for system in CLAIMS[name].then(study)}
+    missing = [system for system in systems.values() if not study.has_result(system)]
+    study.texts.write(given, study.scale, [system.corpus for system in missing])
+    return missing
 
 
 def _claim_folder(study: Study, given: Given) -> None:
