@@ -185,7 +185,7 @@ class _Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "recurrence":
             return self.inner(x)[0]  # type: ignore[no-any-return]
-        return self.inner.to_itself(x, record=[] if self.kind == "attention" else None)  # type: ignore[no-any-return]
+        return self.inner(x, record=[] if self.kind == "attention" else None)  # type: ignore[no-any-return]
 
 
 LAYERS = ("attention", "fused attention", "recurrence")
