@@ -13,11 +13,10 @@ computed twice.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.compare.figures import Table
+from dragoman.compare.figures import Series, Table
 from dragoman.compare.judge import interval
+from dragoman.compare.runs import Study
+from dragoman.compare.systems import FULL, QUICK
 from dragoman.config import make_config
 from dragoman.data.batches import rng
 from dragoman.files import write_atomically
@@ -204,7 +205,7 @@ def _logits(model: Model, examples: Examples) -> Tensor:
     logits = model.logits(hidden)
     if examples.target.ndim == 2:
         return logits
-    return logits.unflatten(-1, (examples.target.shape[-1], -1))
+    return logits.view(*logits.shape[:-1], examples.target.shape[-1], -1)
 
 
 def run_trial(trial: Trial) -> Outcome:
@@ -259,3 +260,137 @@ def right_by_group(model: Model, examples: Examples) -> dict[int, float]:
 
 def _mean(right: Mapping[int, float]) -> float:
     return float(np.mean(list(right.values())))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A system on its task: each learning rate tried once, then all seeds at the best."""
+
+    valid: Mapping[float, float]  # share right in validation, by learning rate
+    rate: float
+    outcomes: Sequence[Outcome]  # by seed
+
+    @property
+    def means(self) -> list[float]:
+        """The share right in the test, for each seed."""
+        return [outcome.mean for outcome in self.outcomes]
+
+    def over(self, *groups: int) -> list[float]:
+        """The same over some groups."""
+        return [float(np.mean([one.right[g] for g in groups])) for one in self.outcomes]
+
+
+def tune(
+    folder: Path, systems: Mapping[str, Trial], rates: Sequence[float], seeds: int
+) -> dict[str, Tuned]:
+    """The same effort for each system: so many rates, then so many seeds."""
+    swept = {(name, rate): replace(t, rate=rate) for name, t in systems.items() for rate in rates}
+    found = dict(zip(swept, run_trials(folder, list(swept.values())), strict=True))
+    best = {
+        name: max(rates, key=lambda rate: (found[name, rate].valid, -found[name, rate].loss))
+        for name in systems
+    }
+    again = {
+        (name, seed): replace(trial, rate=best[name], seed=seed)
+        for name, trial in systems.items()
+        for seed in range(1, seeds)
+    }
+    more = dict(zip(again, run_trials(folder, list(again.values())), strict=True))
+    return {
+        name: Tuned(
+            {rate: found[name, rate].valid for rate in rates},
+            best[name],
+            [found[name, best[name]], *(more[name, seed] for seed in range(1, seeds))],
+        )
+        for name in systems
+    }
+
+
+def tuning_table(tuned: Mapping[str, Tuned], title: str = "Learning rates tried") -> Table:
+    """Validation accuracy by learning rate; the rate that was taken."""
+    rates = list(next(iter(tuned.values())).valid)
+    return Table(
+        f"{title}: share right in validation",
+        ["system", *(f"{rate:g}" for rate in rates), "taken"],
+        [
+            [name, *(f"{one.valid[rate]:.3f}" for rate in rates), f"{one.rate:g}"]
+            for name, one in tuned.items()
+        ],
+        folded=True,
+    )
+
+
+def curve(name: str, x: Sequence[float], measured: Sequence[Sequence[float]]) -> Series:
+    """Means over seeds, with their intervals; `measured` holds the seeds' values for each x."""
+    ends = [interval(values) for values in measured]
+    return Series(
+        name,
+        list(x),
+        [float(np.mean(values)) for values in measured],
+        [low for low, _ in ends],
+        [high for _, high in ends],
+    )
+
+
+_pool: ProcessPoolExecutor | None = None
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[None]:
+    """So many processes of one core each, for as long as this lasts; 1: this process alone."""
+    global _pool
+    if jobs == 1:
+        yield
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        _pool = pool
+        try:
+            yield
+        finally:
+            _pool = None
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def run_trials(folder: Path, trials: Sequence[Trial]) -> list[Outcome]:
+    """Those that have no outcome yet, by the workers; the longest first."""
+    return [_outcome(tree) for tree in compute(folder, _trial_tree, trials)]
+
+
+def compute(folder: Path, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """What `work` makes of each item (a dataclass), as JSON knows it; each is computed once."""
+    order = sorted(items, key=lambda item: -getattr(item, "steps", 0))
+    if _pool is None:
+        found = {_name(item): _kept(folder, work, item) for item in order}
+    else:
+        waiting = {_name(item): _pool.submit(_kept, folder, work, item) for item in order}
+        found = {name: future.result() for name, future in waiting.items()}
+    return [found[_name(item)] for item in items]
+
+
+def _name(item: Any) -> str:
+    return hashlib.sha256(json.dumps(asdict(item), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _kept(folder: Path, work: Callable[[Any], Any], item: Any) -> Any:
+    path = folder / f"{work.__name__.strip('_')}.{_name(item)}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = {"of": asdict(item), "found": work(item)}
+        write_atomically(path, json.dumps(kept).encode())
+    return json.loads(path.read_text(encoding="utf-8"))["found"]
+
+
+def _trial_tree(trial: Trial) -> dict[str, Any]:
+    return asdict(run_trial(trial))
+
+
+def _outcome(tree: Mapping[str, Any]) -> Outcome:
+    right = {int(group): share for group, share in tree["right"].items()}
+    course = [(step, share) for step, share in tree["course"]]
+    return Outcome(tree["valid"], right, course, tree["loss"])
+
+
+def effort(study: Study, steps: int) -> int:
+    """So many steps, in proportion where `--flops` asks for more or less than usual."""
+    usual = {scale.name: scale.flops for scale in (QUICK, FULL)}[study.scale.name]
+    return max(2, round(steps * study.scale.flops / usual))
