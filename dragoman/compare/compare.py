@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
 from dragoman.compare.runs import Claim, Study, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
+from dragoman.compare.tasks import workers
 from dragoman.compare.texts import Given
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, RunError
@@ -41,6 +43,7 @@ from dragoman.settings import near_miss
 
 _FACTS, _REPORT = "compare.json", "report.html"
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
+_TIMED = ("C3", "C4", "C7")  # what else runs would disturb them
 
 
 CLAIMS: dict[str, Claim] = {
@@ -84,18 +87,16 @@ def compare(
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
         _claim_folder(study, given)
-        jobs = jobs or (
-            _JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, _MOST_JOBS)
-        )
+        jobs = jobs or (_JOBS_ON_GPU if where.type == "cuda" else min(_cores(), _MOST_JOBS))
         # What is trained may depend on what was: the rest follows the tuning.
         while systems := _missing(study, given, wanted):
             if not run_all(study, systems, jobs, console, stop_at):
                 break
         ready = [name for name in wanted if not _missing(study, given, [name])]
-        found = {name: _found(study, name, console) for name in ready}
+        found = _find(study, ready, jobs if where.type == "cpu" else _cores(), console)
         chapters = [
-            Chapter(name, claim.title, claim.words, _found(study, name, console))
-            for name, claim in CLAIMS.items()
+            _chapter(name, _found(study, name, console), _command(study, given))
+            for name in CLAIMS
             if _kept(study, name).exists()
         ]
         write_atomically(
@@ -106,6 +107,34 @@ def compare(
         left = [name for name in wanted if name not in found]
         console.print(f"not all is trained for {', '.join(left)}: the same command goes on.")
     return found
+
+
+def _find(study: Study, names: Sequence[str], jobs: int, console: Console) -> dict[str, Finding]:
+    """The claims beside each other, sharing the workers; then those that measure time, alone."""
+    beside = [name for name in names if name not in _TIMED and jobs > 1]
+    found: dict[str, Finding] = {}
+    with workers(jobs), ThreadPoolExecutor(max(1, len(beside))) as threads:
+        waiting = {name: threads.submit(_found, study, name, console) for name in beside}
+        found = {name: future.result() for name, future in waiting.items()}
+    return {name: found.get(name) or _found(study, name, console) for name in names}
+
+
+def _chapter(name: str, finding: Finding, command: str) -> Chapter:
+    claim = CLAIMS[name]
+    return Chapter(
+        name,
+        claim.title,
+        claim.words,
+        claim.question,
+        claim.refuted_by,
+        f"{command} --claims {name} --out DIR",
+        finding,
+    )
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tables(found: dict[str, Finding]) -> str:
@@ -176,7 +205,8 @@ def _found(study: Study, name: str, console: Console) -> Finding:
     finding = CLAIMS[name].show(study)
     path.parent.mkdir(exist_ok=True)
     write_atomically(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
-    console.print(f"{name} in {time.monotonic() - started:.0f} s: {' '.join(finding.sentences)}")
+    took = time.monotonic() - started
+    console.print(f"{name} {finding.verdict} ({took:.0f} s): {' '.join(finding.sentences)}")
     return finding
 
 
@@ -184,15 +214,24 @@ def _kept(study: Study, name: str) -> Path:
     return study.folder / "claims" / f"{name}.json"
 
 
-def _facts(study: Study, given: Given) -> dict[str, str]:
-    cuda = study.device == "cuda"
-    machine = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} CPU cores"
-    corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
+def _command(study: Study, given: Given) -> str:
+    """What was typed, without the folder."""
     files = {"": given.train, "--valid": given.valid, "--test": given.test}
     named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
-    words = ["dragoman compare", *named, *(["--quick"] if study.scale.name == QUICK.name else [])]
+    quick = study.scale.name == QUICK.name
+    usual = study.scale.flops == (QUICK if quick else FULL).flops
+    words = ["dragoman compare", *named, *(["--quick"] if quick else [])]
+    return " ".join(words if usual else [*words, f"--flops {study.scale.flops:g}"])
+
+
+def _facts(study: Study, given: Given) -> dict[str, str]:
+    cuda = study.device == "cuda"
+    machine = f"{_cores()} CPU cores"
+    if cuda:
+        machine = f"{torch.cuda.get_device_name()} and {machine}"
+    corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
     return {
-        "command": f"{' '.join(words)} --flops {study.scale.flops:g} --out DIR",
+        "command": f"{_command(study, given)} --out DIR",
         "corpus": f"{corpus}, {len(study.texts.sentences('all').sources):,} pairs",
         "training budget of a system": f"{study.scale.flops:.3g} FLOPs",
         "machine": f"{machine}, torch {torch.__version__}",

@@ -31,6 +31,9 @@ class Lines:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
+    top: float | None = None  # a value that the vertical axis reaches in any case
+    x_mark: tuple[float, str] | None = None  # a vertical line and its name
+    y_mark: tuple[float, str] | None = None  # a horizontal one: chance, say
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,9 @@ def _figure(tree: Mapping[str, Any]) -> Figure:
     fields = {name: value for name, value in tree.items() if name != "kind"}
     if "series" in fields:
         fields["series"] = [Series(**series) for series in fields["series"]]
+    for mark in ("x_mark", "y_mark"):
+        if fields.get(mark):
+            fields[mark] = tuple(fields[mark])
     return _KINDS[tree["kind"]](**fields)
 
 
