@@ -7,7 +7,6 @@ DIR/report.html
 
 import json
 import math
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ from dragoman.compare import (
 )
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Claim, Study, run_all
+from dragoman.compare.runs import Claim, Study, cores, default_jobs, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
 from dragoman.compare.tasks import workers
 from dragoman.compare.texts import Given
@@ -42,7 +41,6 @@ from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
 _FACTS, _REPORT = "compare.json", "report.html"
-_JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _TIMED = ("C3", "C4", "C7")  # what else runs would disturb them
 
 
@@ -87,13 +85,13 @@ def compare(
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
         _claim_folder(study, given)
-        jobs = jobs or (_JOBS_ON_GPU if where.type == "cuda" else min(_cores(), _MOST_JOBS))
+        jobs = jobs or default_jobs(where.type)
         # What is trained may depend on what was: the rest follows the tuning.
         while systems := _missing(study, given, wanted):
             if not run_all(study, systems, jobs, console, stop_at):
                 break
         ready = [name for name in wanted if not _missing(study, given, [name])]
-        found = _find(study, ready, jobs if where.type == "cpu" else _cores(), console)
+        found = _find(study, ready, jobs if where.type == "cpu" else cores(), console)
         chapters = [
             _chapter(name, _found(study, name, console), _command(study, given))
             for name in CLAIMS
@@ -130,11 +128,6 @@ def _chapter(name: str, finding: Finding, command: str) -> Chapter:
         f"{command} --claims {name} --out DIR",
         finding,
     )
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tables(found: dict[str, Finding]) -> str:
@@ -226,7 +219,7 @@ def _command(study: Study, given: Given) -> str:
 
 def _facts(study: Study, given: Given) -> dict[str, str]:
     cuda = study.device == "cuda"
-    machine = f"{_cores()} CPU cores"
+    machine = f"{cores()} CPU cores"
     if cuda:
         machine = f"{torch.cuda.get_device_name()} and {machine}"
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"

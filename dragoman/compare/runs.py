@@ -43,6 +43,7 @@ from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.run import train
 
+_JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _RESULT, _SAID = "result.json", "console.txt"
 # Of a training until it has converged: steps of the warm-up, and between validations.
 _WARM_UP = 400
@@ -305,6 +306,16 @@ def run_all(
     return all(study.has_result(system) for system in missing)
 
 
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_jobs(device: str) -> int:
+    """Trainings at once, if nobody says how many."""
+    return _JOBS_ON_GPU if device == "cuda" else min(cores(), _MOST_JOBS)
+
+
 Work = Callable[[Study, System], None]
 _AtOnce = Callable[[Work, Study, Iterable[System]], Iterator[System]]
 
@@ -325,7 +336,7 @@ def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
     if jobs == 1:
         yield one_by_one
         return
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, cores() // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
 
         def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:

@@ -30,6 +30,7 @@ from dragoman.text.parallel import read_pairs
 Files = tuple[str, str]
 ALSO = "also"
 _NAMES = "names.json"
+_LEAST_PER_HELD_OUT = 10  # pairs for each that is held out, of a small corpus
 _SHORT_SHARE = 0.5  # of the pairs are short
 _TASKS: dict[str, Callable[[Scale], Pairs]] = {
     "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
@@ -123,7 +124,8 @@ class Texts:
             ("test", given.test, scale.test_pairs),
             ("valid", given.valid, scale.valid_pairs),
         ):
-            held_out = _spread(_read(files) if files else pairs, size)
+            most = size if files else min(size, max(1, len(pairs) // _LEAST_PER_HELD_OUT))
+            held_out = _spread(_read(files) if files else pairs, most)
             sources, targets = ({pair[side] for pair in held_out} for side in (0, 1))
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
             self._put(before + part, held_out)
