@@ -94,7 +94,7 @@ FULL = Scale(
         "training.learning_rate": 8e-4,
     },
     parts=(4, 16),
-    test_pairs=3000,
+    test_pairs=2000,
     valid_pairs=400,
     toy_pairs=100_000,
     task_pairs=20_000,

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dragoman.compare.figures import Bars, Finding, Lines, Series, Table, named
-from dragoman.compare.grid import best, marked, named_system, tuning_budget
+from dragoman.compare.grid import best, candidates, marked, named_system, tuning_budget
 from dragoman.compare.judge import Judgement, at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import Scale, System
@@ -39,6 +39,8 @@ _SEEDS = 2
 
 def _candidates(scale: Scale, cut: str) -> dict[float, System]:
     """With each learning rate that it may get."""
+    if cut == "BPE":  # the Transformer as it is
+        return candidates(scale, "transformer")
     share = tuning_budget(scale) * (_LONGER if cut == "characters" else 1)
     return {
         rate: named_system(scale, f"cut-{cut}", CUTS[cut], rate=rate, share=share)
