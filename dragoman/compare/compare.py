@@ -90,7 +90,11 @@ def compare(
         while systems := _missing(study, given, wanted):
             if not run_all(study, systems, jobs, console, stop_at):
                 break
-        ready = [name for name in wanted if not _missing(study, given, [name])]
+        ready = [
+            name
+            for name in wanted
+            if all(system.optional for system in _missing(study, given, [name]))
+        ]
         found = _find(study, ready, jobs if where.type == "cpu" else cores(), console)
         chapters = [
             _chapter(name, _found(study, name, console), _command(study, given))

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.grid import (
     best,
-    candidates,
     chosen_rate,
     marked,
     middle,
     named_system,
-    tuning_table,
+    to_be_tuned,
+    tuned_words,
+    tuning_tables,
 )
 from dragoman.compare.judge import at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Result, Study
@@ -68,7 +69,10 @@ def then(study: Study) -> list[System]:
 
 
 def finding(
-    pairs: Sequence[int], scores: Mapping[str, Sequence[Sequence[float]]], tuning: Sequence[Table]
+    pairs: Sequence[int],
+    scores: Mapping[str, Sequence[Sequence[float]]],
+    tuning: Sequence[Table] = (),
+    tuned: str = "the learning rate tuned for each system",
 ) -> Finding:
     """BLEU of both systems by the number of pairs and by seeds."""
     gaps = [
@@ -108,7 +112,7 @@ def finding(
         ),
         grown.verdict,
         f"Trained until validation stops improving, on {listed([f'{n:,}' for n in pairs])} pairs; "
-        f"learning rate tuned for each system, dropout for each system and size, "
+        f"{tuned}, dropout for each system and size, "
         f"{len(gaps[0])} seeds."
         + (f" Undecided because this does not hold: {grown.why}." if grown.why else ""),
     )
@@ -156,7 +160,9 @@ def show(study: Study) -> Finding:
         name: [[result.bleu for result in seeds] for seeds in by_size]
         for name, by_size in results.items()
     }
-    return finding(pairs, scores, [_dropout_table(study), tuning_table(study, (OURS, PEER))])
+    tables = [_dropout_table(study)] if len(study.scale.dropouts) > 1 else []
+    tables += tuning_tables(study, (OURS, PEER))
+    return finding(pairs, scores, tables, tuned_words(study.scale))
 
 
 CLAIM = Claim(
@@ -168,6 +174,6 @@ CLAIM = Claim(
     "The gap between the Transformer and the convolutional system would not change with the size "
     "of the corpus, or would shrink.",
     show,
-    lambda scale: [system for name in (OURS, PEER) for system in candidates(scale, name).values()],
+    lambda scale: to_be_tuned(scale, (OURS, PEER)),
     then,
 )

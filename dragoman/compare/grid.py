@@ -47,6 +47,7 @@ def named_system(
     seed: int = 1,
     corpus: str = "all",
     converged: bool = False,
+    optional: bool = False,
 ) -> System:
     """In the middle size if the settings do not say otherwise; its name tells all of this."""
     parts = [kind, corpus, f"rate-{rate:.3g}", f"cost-{share:g}", f"seed-{seed}"]
@@ -56,7 +57,15 @@ def named_system(
         "training.learning_rate": rate,
         "training.seed": seed,
     }
-    return System(".".join(parts), everything, corpus, share, watched=True, converged=converged)
+    return System(
+        ".".join(parts),
+        everything,
+        corpus,
+        share,
+        watched=True,
+        converged=converged,
+        optional=optional,
+    )
 
 
 def cell(
@@ -79,18 +88,32 @@ def candidates(scale: Scale, name: str) -> dict[float, System]:
 
 
 def best(study: Study, systems: Mapping[Key, System]) -> Key | None:
-    """The one with the highest score in validation; None while one has no result."""
+    """The one with the highest score in validation; None while one has no result.
+
+    Where there is nothing to choose from, nothing is trained for it.
+    """
+    if len(systems) == 1:
+        return next(iter(systems))
     if not all(study.has_result(system) for system in systems.values()):
         return None
     return max(systems, key=lambda key: study.result(systems[key]).valid)
+
+
+def to_be_tuned(scale: Scale, names: Sequence[str]) -> list[System]:
+    """What has to be trained before the rates are known."""
+    if len(scale.rates) == 1:
+        return []
+    return [system for name in names for system in candidates(scale, name).values()]
 
 
 def chosen_rate(study: Study, name: str) -> float | None:
     return best(study, candidates(study.scale, name))
 
 
-def tuning_table(study: Study, names: Sequence[str]) -> Table:
-    """What the choice of the rates rests on."""
+def tuning_tables(study: Study, names: Sequence[str]) -> list[Table]:
+    """What the choice of the rates rests on; nothing if there was no choice."""
+    if len(study.scale.rates) == 1:
+        return []
     rows = []
     for name in names:
         scores = {
@@ -98,13 +121,22 @@ def tuning_table(study: Study, names: Sequence[str]) -> Table:
         }
         rows.append([name, *marked(scores)])
     flops = study.scale.flops * tuning_budget(study.scale)
-    return Table(
-        f"Learning rates tried: validation BLEU, width {middle(study.scale)}, {flops:.3g} FLOPs "
-        "(chosen: *)",
-        ["system", *(f"{rate:g}" for rate in study.scale.rates)],
-        rows,
-        folded=True,
-    )
+    return [
+        Table(
+            f"Learning rates tried: validation BLEU, width {middle(study.scale)}, {flops:.3g} "
+            "FLOPs (chosen: *)",
+            ["system", *(f"{rate:g}" for rate in study.scale.rates)],
+            rows,
+            folded=True,
+        )
+    ]
+
+
+def tuned_words(scale: Scale) -> str:
+    """How the learning rates were found, for a claim's conditions."""
+    if len(scale.rates) == 1:
+        return f"one learning rate for all ({scale.rates[0]:g})"
+    return f"the learning rate tuned for each system out of {len(scale.rates)}"
 
 
 def marked(results: Mapping[Key, Result]) -> list[str]:

@@ -273,12 +273,13 @@ def run_all(
     console: Console,
     stop_at: float = math.inf,
 ) -> bool:
-    """Everything that has no result yet, the dearest first, `jobs` at once.
+    """Everything that has no result yet, the dearest first, `jobs` at once; what is optional last.
 
     At `stop_at`, in seconds of the monotonic clock, no further training is begun. Whether all are
     done.
     """
-    missing = sorted((s for s in systems if not study.has_result(s)), key=lambda s: -s.share)
+    missing = [system for system in systems if not study.has_result(system)]
+    missing.sort(key=lambda system: (system.optional, -system.share))
     if not missing:
         return True
     started = time.monotonic()

@@ -25,6 +25,7 @@ class System:
     converged: bool = False  # trained until validation no longer improves
     file: str = ""  # a TOML file with all settings, instead of those of the scale
     members: tuple["System", ...] = ()  # of an ensemble, which is not trained itself
+    optional: bool = False  # trained last; a claim can be shown without it
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ QUICK = Scale(
     length_tokens=1024,
     timed_sentences=50,
     widths=(64,),
-    budgets=(0.1, 0.35),
+    budgets=(0.1, 0.3),
     rates=(3e-3,),
     seeds=2,
     corpora=(500,),
@@ -99,14 +100,14 @@ FULL = Scale(
     toy_pairs=100_000,
     task_pairs=20_000,
     digits=6,
-    validations=5,
+    validations=2,
     lengths=(16, 32, 64, 128, 256, 512, 1024),
     length_tokens=8192,
     timed_sentences=1000,
-    widths=(128, 256, 512),
-    budgets=(0.25, 1.0, 4.0),
-    rates=(5e-4, 1.2e-3, 3e-3),
-    seeds=3,
+    widths=(128, 256),
+    budgets=(0.15, 0.6, 2.4),
+    rates=(1e-3, 2.5e-3, 6e-3),
+    seeds=2,
     corpora=(5_000, 20_000, 80_000),
     dropouts=(0.1, 0.3),
 )  # fmt: skip

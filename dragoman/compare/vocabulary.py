@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dragoman.compare.figures import Bars, Finding, Lines, Series, Table, named
-from dragoman.compare.grid import best, candidates, marked, named_system, tuning_budget
+from dragoman.compare.grid import best, candidates, marked, named_system, tuned_words, tuning_budget
 from dragoman.compare.judge import Judgement, at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Study
 from dragoman.compare.systems import Scale, System
@@ -33,7 +33,7 @@ NAMES = ("0", "1-5", "6-20", "21-100", "101-1000", "over 1000")
 _RARE = 2  # groups that are called rare
 _LENGTHS = (0, 5, 8, 12)  # words of a reference, from which on a group of lengths begins
 _LEARNED = 0.4  # recall of all words with BPE, below which nothing is judged
-_LONGER = 3.0  # times the budget: what characters need to read as many pairs
+_LONGER = 2.5  # times the budget: what characters need to read as many pairs
 _SEEDS = 2
 
 
@@ -61,6 +61,12 @@ def _finalists(study: Study, cut: str) -> list[System]:
         )
         for seed in range(1, min(_SEEDS, scale.seeds) + 1)
     ]
+
+
+def _to_be_tuned(scale: Scale) -> list[System]:
+    if len(scale.rates) == 1:
+        return []
+    return [system for cut in CUTS for system in _candidates(scale, cut).values()]
 
 
 def then(study: Study) -> list[System]:
@@ -131,7 +137,8 @@ def finding(
     recall: Mapping[str, Sequence[float]],
     rare: Judgement,
     numbers: Sequence[int],
-    tuning: Sequence[Table],
+    tuning: Sequence[Table] = (),
+    tuned: str = "the learning rate tuned for each system",
 ) -> Finding:
     """BLEU by seeds; recall by frequency, and how many words there are of each; the judgement."""
     shown = [place for place, number in enumerate(numbers) if number]
@@ -188,7 +195,7 @@ def finding(
         ),
         rare.verdict,
         "Three Transformers that differ in the vocabulary alone, trained until validation stops "
-        f"improving, learning rate tuned for each, {len(next(iter(scores.values())))} seeds; "
+        f"improving, {tuned}, {len(next(iter(scores.values())))} seeds; "
         "sentence lengths matched; judged over the sentences with a word that was seen at most "
         "five times." + (f" Undecided because this does not hold: {rare.why}." if rare.why else ""),
     )
@@ -206,22 +213,28 @@ def show(study: Study) -> Finding:
         f"BPE says {_LEARNED:.0%} of all words", [float(found["BPE"].mean())], _LEARNED
     )
     ours, theirs = (rare.rare_by_sentence(found[cut]).tolist() for cut in ("BPE", "words"))
-    tuning = Table(
-        "Learning rates tried: validation BLEU (chosen: *)",
-        ["cut into", *(f"{rate:g}" for rate in study.scale.rates)],
-        [
-            [cut, *marked({r: study.result(s) for r, s in _candidates(study.scale, cut).items()})]
-            for cut in CUTS
-        ],
-        folded=True,
-    )
     return finding(
         {cut: [seed.bleu for seed in seeds] for cut, seeds in results.items()},
         {cut: rare.recall(values) for cut, values in found.items()},
         judge(ours, theirs, checks=[learned]),
         np.bincount(rare.group, minlength=len(FREQUENCIES)).tolist(),
-        [tuning],
+        _tuning_tables(study),
+        tuned_words(study.scale),
     )
+
+
+def _tuning_tables(study: Study) -> list[Table]:
+    if len(study.scale.rates) == 1:
+        return []
+    rows = []
+    for cut in CUTS:
+        tried = {
+            rate: study.result(system) for rate, system in _candidates(study.scale, cut).items()
+        }
+        rows.append([cut, *marked(tried)])
+    title = "Learning rates tried: validation BLEU (chosen: *)"
+    columns = ["cut into", *(f"{rate:g}" for rate in study.scale.rates)]
+    return [Table(title, columns, rows, folded=True)]
 
 
 CLAIM = Claim(
@@ -231,6 +244,6 @@ CLAIM = Claim(
     "What do words that were hardly seen in training cost, by what text is cut into?",
     "The word vocabulary would translate rare words as well as pieces do.",
     show,
-    lambda scale: [system for cut in CUTS for system in _candidates(scale, cut).values()],
+    _to_be_tuned,
     then,
 )

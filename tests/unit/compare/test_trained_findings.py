@@ -31,13 +31,13 @@ def field(transformer: float, others: float = 20.0, corpus: str = "tatoeba.de") 
 
 
 def test_c7_is_seen_if_the_transformer_is_ahead_of_every_system_before_it() -> None:
-    assert table.finding([field(25.0)], {}, []).verdict == "seen"
-    assert table.finding([field(18.0)], {}, []).verdict == "not seen"
-    assert table.finding([field(25.0), field(18.0, corpus="b")], {}, []).verdict == "not seen"
+    assert table.finding([field(25.0)], {}).verdict == "seen"
+    assert table.finding([field(18.0)], {}).verdict == "not seen"
+    assert table.finding([field(25.0), field(18.0, corpus="b")], {}).verdict == "not seen"
 
 
 def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
-    finding = table.finding([field(5.0, 3.0)], {}, [])
+    finding = table.finding([field(5.0, 3.0)], {})
     assert finding.verdict == "undecided"
     assert "translates on tatoeba.de" in finding.conditions
 
@@ -48,7 +48,7 @@ def test_c7_tells_who_leads_at_which_cost() -> None:
     by_cost["transformer"] = [result(11, 1e9), result(30)]
     one = replace(field(30.0), by_cost=by_cost)
     assert one.leaders() == [(1e9, "gnmt"), (5e9, "transformer")]
-    said = " ".join(table.finding([one], {}, []).sentences)
+    said = " ".join(table.finding([one], {}).sentences)
     assert "gnmt at 1e+09 FLOPs, then transformer at 5e+09 FLOPs" in said
 
 
@@ -57,13 +57,13 @@ def test_c7_wants_the_ensemble_to_be_better_than_its_members() -> None:
     ensemble = {"lexical": result(5.0), "ensemble": result(26.0)}
     for together, verdict in ((better, "seen"), (worse, "not seen")):
         one = replace(field(25.0), others=ensemble, together=together)
-        assert table.finding([one], {}, []).verdict == verdict
+        assert table.finding([one], {}).verdict == verdict
 
 
 def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
     ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
                "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
-    finding = table.finding([field(25.0)], ablated, [])
+    finding = table.finding([field(25.0)], ablated)
     (shown,) = [
         f for f in finding.figures if isinstance(f, Table) and f.title.startswith("One thing")
     ]
@@ -80,15 +80,15 @@ def gaps(first: float, last: float) -> dict[str, list[list[float]]]:
 
 
 def test_c9_is_seen_if_the_lead_grows_with_the_corpus() -> None:
-    assert corpus_size.finding([100, 900], gaps(-3.0, 2.0), []).verdict == "seen"
-    assert corpus_size.finding([100, 900], gaps(2.0, -3.0), []).verdict == "not seen"
+    assert corpus_size.finding([100, 900], gaps(-3.0, 2.0)).verdict == "seen"
+    assert corpus_size.finding([100, 900], gaps(2.0, -3.0)).verdict == "not seen"
     wide = gaps(0.0, 0.5)
     wide["transformer"][0] = [13.0, 9.0, 8.0]
-    assert corpus_size.finding([100, 900], wide, []).verdict == "undecided"
+    assert corpus_size.finding([100, 900], wide).verdict == "undecided"
 
 
 def test_c9_draws_the_lead_first() -> None:
-    lead = corpus_size.finding([100, 900], gaps(-3.0, 2.0), []).figures[0]
+    lead = corpus_size.finding([100, 900], gaps(-3.0, 2.0)).figures[0]
     assert isinstance(lead, Lines)
     assert lead.series[0].y == pytest.approx([-3.0, 2.0])
 
@@ -118,7 +118,7 @@ def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
     recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
     scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
     for rare in (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), judge([0.1, 0.1], [0.4, 0.5])):
-        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9], [])
+        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9])
         assert finding.verdict == rare.verdict
         assert rare.interval("+.1%") in finding.sentences[1]
         shown = finding.figures[1]
@@ -149,6 +149,13 @@ def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Stu
 
 
 def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:
-    study = Study(tmp_path, QUICK, "cpu")
-    assert best(study, candidates(QUICK, "rnn")) is None
+    study = Study(tmp_path, FULL, "cpu")
+    assert best(study, candidates(FULL, "rnn")) is None
     assert table.then(study) == corpus_size.then(study) == vocabulary.then(study) == []
+
+
+def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path) -> None:
+    study = Study(tmp_path, QUICK, "cpu")
+    assert best(study, candidates(QUICK, "rnn")) == QUICK.rates[0]
+    assert corpus_size.CLAIM.systems(QUICK) == vocabulary.CLAIM.systems(QUICK) == []
+    assert len(table.CLAIM.systems(FULL)) == 1 + len(NEURAL) * len(FULL.rates)
