@@ -275,6 +275,11 @@ class Tuned:
         """The share right in the test, for each seed."""
         return [outcome.mean for outcome in self.outcomes]
 
+    @property
+    def heights(self) -> list[float]:
+        """The mean of each seed's learning curve: who learns sooner is higher."""
+        return [float(np.mean([share for _, share in one.course])) for one in self.outcomes]
+
     def over(self, *groups: int) -> list[float]:
         """The same over some groups."""
         return [float(np.mean([one.right[g] for g in groups])) for one in self.outcomes]
@@ -330,6 +335,13 @@ def curve(name: str, x: Sequence[float], measured: Sequence[Sequence[float]]) ->
         [low for low, _ in ends],
         [high for _, high in ends],
     )
+
+
+def course(name: str, tuned: Tuned) -> Series:
+    """The learning curve, over seeds."""
+    steps = [step for step, _ in tuned.outcomes[0].course]
+    shares = [[one.course[i][1] for one in tuned.outcomes] for i in range(len(steps))]
+    return curve(name, steps, shares)
 
 
 _pool: ProcessPoolExecutor | None = None
