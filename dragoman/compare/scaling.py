@@ -155,7 +155,7 @@ def show(study: Study) -> Finding:
         {
             name: Trial(
                 "pointers",
-                {"length": 12, "hops": 1},
+                {"length": 12, "hops": 2},
                 {
                     "width": size.width,
                     "heads": 1,

@@ -183,7 +183,7 @@ def shortened(words: list[str]) -> list[str]:
         at = words.index("--workers")
         return [*words[:at], *words[at + 2 :]]
     if words[0] == "compare":
-        return [*words, "--quick", "--claims", "C5"]
+        return [*words, "--quick", "--claims", "C3"]
     return words
 
 

@@ -132,13 +132,13 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
 
 
 def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
-    compare(tmp_path / "one", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+    compare(tmp_path / "one", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(RunError, match="other texts or sizes"):
         compare(
             tmp_path / "one",
             quick=True,
             flops=1e9,
-            claims=["C5"],
+            claims=["C3"],
             device="cpu",
             jobs=1,
             console=QUIET,
@@ -146,7 +146,7 @@ def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(RunError, match="not empty"):
-        compare(tmp_path / "taken", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+        compare(tmp_path / "taken", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(ConfigError, match="C12"):
         compare(tmp_path / "two", quick=True, claims=["C12"], device="cpu", jobs=1, console=QUIET)
 
