@@ -21,7 +21,7 @@ from dragoman.compare.tasks import Trial, Tuned, course, effort, tune, tuning_ta
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import piece_label
 
-_SYMBOLS, _LENGTH, _DISTANCES = 8, 12, (1, 3, 5, 8, 10, 2, 7, 4)
+_SYMBOLS, _LENGTH, _DISTANCES = 8, 12, (1, 3, 5, 8)
 _LEARNED, _SOONER = 0.9, 0.05
 
 
@@ -37,8 +37,8 @@ class Size:
 
 
 SIZES = {
-    "quick": Size((1, 4), (1, 4), 400, (3e-3, 1e-2), 2),
-    "full": Size((1, 2, 4, 8), (1, 2, 4, 8), 800, (1e-3, 3e-3, 1e-2), 3),
+    "quick": Size((1, 2), (1, 2), 300, (3e-3, 1e-2), 2),
+    "full": Size((1, 2, 4), (1, 2, 4, 8), 800, (1e-3, 3e-3, 1e-2), 3),
 }
 SENTENCES = (
     "Gestern, als es regnete, blieb ich zu Hause.",

@@ -39,6 +39,7 @@ class Size:
     steps: int
     rates: tuple[float, ...]
     seeds: int
+    gpu: bool = False
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -48,8 +49,8 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(16, 5, (32, 128), 32, 500, (3e-3, 1e-2), 2),
-    "full": Size(40, 8, (32, 64, 128, 256), 64, 4000, (1e-3, 3e-3, 1e-2), 3),
+    "quick": Size(16, 5, (32, 64), 32, 400, (3e-3, 1e-2), 2),
+    "full": Size(40, 8, (32, 64, 128, 256), 64, 2000, (1e-3, 3e-3, 1e-2), 3, gpu=True),
 }
 
 
@@ -105,6 +106,7 @@ def show(study: Study) -> Finding:
                 {"symbols": _SYMBOLS, "shortest": 2, "longest": size.longest},
                 settings,
                 effort(study, size.steps),
+                gpu=size.gpu,
             )
             for name, settings in systems(size).items()
         },

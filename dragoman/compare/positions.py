@@ -1,10 +1,11 @@
 """C6: positions beyond the length that was trained.
 
-Two tasks, trained on short sequences and tested on sequences twice as long, all words before being
-given. Copying needs cross-attention, from a place in the target to the same place in the source;
-positions that act inside self-attention do not reach there, so vectors of two kinds are compared.
-Tagging each word with one a fixed distance before it needs self-attention alone, and all kinds of
-positions can be compared.
+Three tasks, trained on short sequences and tested on sequences twice as long, all words before
+being given. Copying by encoder and decoder needs cross-attention, from a place in the target to the
+same place in the source; positions that act inside self-attention do not reach there, so vectors of
+two kinds are compared. Tagging each word with one a fixed distance before it needs self-attention
+alone; ALiBi is left out, because in an encoder it counts distances both ways alike. Copying by a
+decoder alone, in the large form only, compares all of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from dragoman.compare.runs import Claim, Study
 from dragoman.compare.tasks import Trial, Tuned, curve, effort, tune, tuning_table
 
 VECTORS = ("sinusoidal", "learned")
-DISTANCES = ("rotary", "relative", "alibi")
+DISTANCES = ("rotary", "relative")
 _SYMBOLS, _DISTANCE = 10, 2
 _LEARNED, _LOST, _AHEAD = 0.95, 0.3, 0.2
 
@@ -31,11 +32,7 @@ class Size:
     rates: tuple[float, ...]
     seeds: int
     width: int = 64
-
-    @property
-    def within(self) -> range:
-        """Places of the second half of what was trained."""
-        return range(self.longest // 2 + 1, self.longest + 1)
+    alone: int = 0  # steps of a decoder alone
 
     @property
     def beyond(self) -> range:
@@ -44,8 +41,8 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(12, 400, 300, (3e-3, 1e-2), 2),
-    "full": Size(12, 1500, 1000, (1e-3, 3e-3, 1e-2), 3),
+    "quick": Size(12, 300, 300, (3e-3, 1e-2), 2),
+    "full": Size(12, 1000, 1000, (1e-3, 3e-3, 1e-2), 3, alone=1000),
 }
 
 
@@ -80,33 +77,62 @@ def show(study: Study) -> Finding:
         )
         for kind in (*VECTORS, *DISTANCES)
     }
+    alone = {
+        kind: Trial(
+            "copy",
+            copying["learned"].size,
+            {
+                "architecture": "decoder-only",
+                "decoder_layers": 2,
+                "width": size.width,
+                "positions.kind": kind,
+            },
+            effort(study, size.alone),
+            tested=twice,
+        )
+        for kind in (*VECTORS, *DISTANCES, "alibi")
+        if size.alone
+    }
     return finding(
         size,
         tune(folder, copying, size.rates, size.seeds),
         tune(folder, tagging, size.rates, size.seeds),
+        tune(folder, alone, size.rates, size.seeds),
     )
 
 
-def finding(size: Size, copying: Mapping[str, Tuned], tagging: Mapping[str, Tuned]) -> Finding:
-    falls = {kind: _falls(size, one) for kind, one in copying.items()}
-    learned = at_least(
-        "every kind learns the tagging task within the trained length",
-        [share for one in tagging.values() for share in one.over(*size.within)],
-        _LEARNED,
-    )
+def finding(
+    size: Size,
+    copying: Mapping[str, Tuned],
+    tagging: Mapping[str, Tuned],
+    alone: Mapping[str, Tuned],
+) -> Finding:
+    """`alone`: copying by a decoder alone, which is shown and not judged."""
+    falls = {
+        kind: judge(
+            one.valids,
+            one.over(*size.beyond),
+            margin=_LOST,
+            checks=[at_least(f"copying is learned ({kind})", one.valids, _LEARNED)],
+        )
+        for kind, one in copying.items()
+    }
     beyond = {kind: one.over(*size.beyond) for kind, one in tagging.items()}
     ahead = judge(
-        np.max([beyond[kind] for kind in DISTANCES], axis=0).tolist(),
+        np.min([beyond[kind] for kind in DISTANCES], axis=0).tolist(),
         np.max([beyond[kind] for kind in VECTORS], axis=0).tolist(),
         margin=_AHEAD,
-        checks=[learned],
+        checks=[
+            at_least(f"tagging is learned ({kind})", one.valids, _LEARNED)
+            for kind, one in tagging.items()
+        ],
     )
     verdict = all_of([*falls.values(), ahead])
     last = {kind: float(np.mean(one.over(*size.beyond))) for kind, one in copying.items()}
     tagged = {kind: float(np.mean(values)) for kind, values in beyond.items()}
     places = f"places {size.beyond[0]} to {size.beyond[-1]}"
     return Finding(
-        list(_figures(size, copying, tagging)),
+        list(_figures(size, copying, tagging, alone)),
         (
             f"Trained on sequences of up to {size.longest} words, copying is right at "
             f"{places} in {named(last, '.0%')} of all cases: "
@@ -123,25 +149,30 @@ def finding(size: Size, copying: Mapping[str, Tuned], tagging: Mapping[str, Tune
                 "positions that tell distances carry over, those that tell places do not.",
                 "positions that tell distances carry over no better than those that tell places.",
                 f"not decided ({ahead.why or 'seeds differ'}).",
-            ),
+            )
+            + _alone_sentence(size, alone),
         ),
         verdict,
         f"Width {size.width}, one layer on each side, {_SYMBOLS} symbols, {size.steps} training "
         f"steps of copying and {size.tagging_steps} of tagging on sequences of up to "
         f"{size.longest} words, {size.seeds} seeds, each kind with the best of {len(size.rates)} "
         f"learning rates; tested on {2 * size.longest} words, the words before given. Required: "
-        f"{_LEARNED:.0%} right at places {size.within[0]} to {size.within[-1]}. Seen if copying "
-        f"with {listed(list(VECTORS))} positions loses more than {_LOST:.0%} from there to "
-        f"{places} (measured {listed([one.interval() for one in falls.values()])}), and if in "
-        f"tagging the best of {listed(list(DISTANCES))} is ahead of both by more than "
-        f"{_AHEAD:.0%} there ({ahead.interval()}).",
+        f"{_LEARNED:.0%} right at trained lengths. Seen if copying with "
+        f"{listed(list(VECTORS))} positions loses more than {_LOST:.0%} from there to {places} "
+        f"(measured {listed([one.interval() for one in falls.values()])}), and if in tagging the "
+        f"worse of {listed(list(DISTANCES))} is ahead of the better of {listed(list(VECTORS))} by "
+        f"more than {_AHEAD:.0%} there ({ahead.interval()}).",
     )
 
 
-def _falls(size: Size, tuned: Tuned) -> Judgement:
-    within = tuned.over(*size.within)
-    learned = at_least("copying is learned within the trained length", within, _LEARNED)
-    return judge(within, tuned.over(*size.beyond), margin=_LOST, checks=[learned])
+def _alone_sentence(size: Size, alone: Mapping[str, Tuned]) -> str:
+    if not alone:
+        return ""
+    shares = {kind: float(np.mean(one.over(*size.beyond))) for kind, one in alone.items()}
+    return (
+        " A decoder alone, which has to find its place in one long sequence, copies "
+        f"{named(shares, '.0%')} there."
+    )
 
 
 def _reasons(judgements: Iterable[Judgement]) -> str:
@@ -149,12 +180,19 @@ def _reasons(judgements: Iterable[Judgement]) -> str:
 
 
 def _figures(
-    size: Size, copying: Mapping[str, Tuned], tagging: Mapping[str, Tuned]
+    size: Size,
+    copying: Mapping[str, Tuned],
+    tagging: Mapping[str, Tuned],
+    alone: Mapping[str, Tuned],
 ) -> Iterator[Figure]:
-    for title, tuned in (
-        ("Copying, by place", copying),
-        (f"Naming the word {_DISTANCE} before, by place", tagging),
-    ):
+    tasks = {
+        "Copying, by place": copying,
+        f"Naming the word {_DISTANCE} before, by place": tagging,
+        "Copying by a decoder alone, by place": alone,
+    }
+    for title, tuned in tasks.items():
+        if not tuned:
+            continue
         places = list(next(iter(tuned.values())).outcomes[0].right)
         yield Lines(
             title,
@@ -165,8 +203,9 @@ def _figures(
             x_mark=(size.longest + 0.5, "trained up to here"),
             y_mark=(1 / _SYMBOLS, "chance"),
         )
-    yield tuning_table(copying, "Copying, learning rates tried")
-    yield tuning_table(tagging, "Tagging, learning rates tried")
+    for title, tuned in tasks.items():
+        if tuned:
+            yield tuning_table(tuned, f"{title.partition(',')[0]}, learning rates tried")
 
 
 CLAIM = Claim(

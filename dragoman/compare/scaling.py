@@ -27,6 +27,7 @@ _SCALES: dict[str, Callable[[int], float]] = {
 _FEATURES = tuple(2**power for power in range(2, 11))
 KEYS, _QUERIES = 32, 200
 _SIMILARITIES = {"q·k": "dot", "q·k/√d": "scaled-dot"}
+_LENGTH, _DISTANCE = 12, 3
 _BITS, _THROUGH, _SOONER, _LEARNED = 1.0, 0.02, 0.05, 0.95
 
 
@@ -36,11 +37,12 @@ class Size:
     steps: int
     rates: tuple[float, ...]
     seeds: int
-    looks: int = 8
+    looks: int = 10
+    batch: int = 64
 
 
 SIZES = {
-    "quick": Size(256, 200, (1e-3, 3e-3), 2),
+    "quick": Size(128, 200, (1e-3, 3e-3), 2, batch=32),
     "full": Size(256, 400, (3e-4, 1e-3, 3e-3, 1e-2), 3),
 }
 
@@ -128,7 +130,8 @@ def finding(size: Size, measured: Measured, tuned: Mapping[str, Tuned]) -> Findi
         ),
         verdict,
         f"Random queries and keys of unit variance, {_QUERIES} queries; and a model of one layer, "
-        f"one head and width {size.width} that follows a pointer, {size.steps} training steps, "
+        f"one head and width {size.width} that tags each of {_LENGTH} words with that {_DISTANCE} "
+        f"before it, {size.steps} training steps, "
         f"{size.seeds} seeds, the best of {len(size.rates)} learning rates each. Seen if with "
         f"{_FEATURES[-1]} features 1/√d leaves more than {_BITS:g} bit of entropy more "
         f"(measured {sharp.interval()}) and more gradient ({dead.interval('.3f')}, margin "
@@ -154,8 +157,8 @@ def show(study: Study) -> Finding:
         study.folder / "tasks",
         {
             name: Trial(
-                "pointers",
-                {"length": 12, "hops": 2},
+                "neighbour",
+                {"symbols": 8, "shortest": _LENGTH, "longest": _LENGTH, "distance": _DISTANCE},
                 {
                     "width": size.width,
                     "heads": 1,
@@ -163,6 +166,7 @@ def show(study: Study) -> Finding:
                     "attention.similarity": similarity,
                 },
                 effort(study, size.steps),
+                batch=size.batch,
                 looks=size.looks,
             )
             for name, similarity in _SIMILARITIES.items()

@@ -86,7 +86,7 @@ def test_a_short_training_learns_an_easy_task_and_is_tested_on_other_sizes() -> 
 def test_shares_are_counted_by_group() -> None:
     model = tasks.model_for(COPY)
     examples = TASKS["copy"](rng(1), 30, symbols=4, shortest=1, longest=3)
-    said = tasks._logits(model, examples).argmax(dim=-1).numpy()
+    said = tasks.logits_of(model, examples).argmax(dim=-1).numpy()
     found = right_by_group(model, replace(examples, target=said))
     assert found == {1: 1.0, 2: 1.0, 3: 1.0}
     wrong = replace(examples, target=np.where(examples.group == 2, -1, said))
