@@ -183,7 +183,7 @@ def finding(
                 verdict,
                 "several heads learn it sooner, and with one lookup they gain less.",
                 "several heads do not learn it sooner.",
-                f"not decided ({sooner.why or control.why or 'seeds differ'}).",
+                f"not decided ({sooner.why or control.why}).",
             ),
             f"In the model of the package, {listed(told)}.",
         ),

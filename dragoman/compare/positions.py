@@ -148,7 +148,7 @@ def finding(
                 ahead.verdict,
                 "positions that tell distances carry over, those that tell places do not.",
                 "positions that tell distances carry over no better than those that tell places.",
-                f"not decided ({ahead.why or 'seeds differ'}).",
+                f"not decided ({ahead.why}).",
             )
             + _alone_sentence(size, alone),
         ),
@@ -176,7 +176,7 @@ def _alone_sentence(size: Size, alone: Mapping[str, Tuned]) -> str:
 
 
 def _reasons(judgements: Iterable[Judgement]) -> str:
-    return "; ".join(dict.fromkeys(one.why for one in judgements if one.why)) or "seeds differ"
+    return "; ".join(dict.fromkeys(one.why for one in judgements if one.why))
 
 
 def _figures(

@@ -158,7 +158,7 @@ def finding(
                 forgets.verdict,
                 "without attention, what came first is lost.",
                 "the RNN does not lose what came first.",
-                f"not decided ({forgets.why or 'seeds differ'}).",
+                f"not decided ({forgets.why}).",
             ),
             f"Before training, the gradient at the first of {size.gradients[-1]} words is "
             f"{named(ratios, '.1e')} times that at the last: "

@@ -125,7 +125,7 @@ def finding(size: Size, measured: Measured, tuned: Mapping[str, Tuned]) -> Findi
                 trains.verdict,
                 "unscaled products learn later.",
                 "unscaled products learn just as well here.",
-                f"not decided ({trains.why or 'seeds differ'}).",
+                f"not decided ({trains.why}).",
             ),
         ),
         verdict,

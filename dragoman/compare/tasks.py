@@ -288,8 +288,11 @@ class Tuned:
         return [outcome.valid for outcome in self.outcomes]
 
     def over(self, *groups: int) -> list[float]:
-        """The same over some groups."""
-        return [float(np.mean([one.right[g] for g in groups])) for one in self.outcomes]
+        """The same over some groups, where the test holds them."""
+        return [
+            float(np.mean([one.right[g] for g in groups if g in one.right]))
+            for one in self.outcomes
+        ]
 
 
 def tune(
