@@ -41,7 +41,7 @@ def at_most(words: str, values: Iterable[float], ceiling: float) -> Check:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The mean difference, its interval, and what follows; `why` names the checks that failed."""
+    """The mean difference, its interval, and what follows; `why` says why nothing follows."""
 
     verdict: Verdict
     mean: float
@@ -84,14 +84,17 @@ def judge(
     if len(differences) < 2 and not exact:
         failed.append("there is more than one measurement")
     if not np.isfinite(differences).all():
-        return Judgement("undecided", np.nan, np.nan, np.nan, "every measurement is finite")
+        return Judgement("undecided", np.nan, np.nan, np.nan, "not met: all is finite")
     low, high = interval(differences.tolist())
     verdict: Verdict = "undecided"
     if not failed and low > margin:
         verdict = "seen"
     if not failed and high < margin:
         verdict = "not seen"
-    return Judgement(verdict, float(differences.mean()), low, high, "; ".join(failed))
+    why = ""
+    if verdict == "undecided":
+        why = f"not met: {'; '.join(failed)}" if failed else "the interval holds the margin"
+    return Judgement(verdict, float(differences.mean()), low, high, why)
 
 
 def all_of(judgements: Iterable[Judgement]) -> Verdict:

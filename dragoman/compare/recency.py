@@ -46,11 +46,13 @@ class Size:
     seeds: int
     width: int = 64
     gradients: tuple[int, ...] = (12, 25, 50, 100)
+    batch: int = 64
+    gpu: bool = False
 
 
 SIZES = {
-    "quick": Size((5, 10, 20, 40), 300, (3e-3, 1e-2), 2),
-    "full": Size((5, 10, 20, 40, 80), 1000, (1e-3, 3e-3, 1e-2), 3),
+    "quick": Size((3, 6, 12, 24), 200, (3e-3, 1e-2), 2, batch=32),
+    "full": Size((5, 10, 20, 40, 80), 800, (1e-3, 3e-3, 1e-2), 3, gpu=True),
 }
 
 
@@ -98,6 +100,8 @@ def show(study: Study) -> Finding:
                 {"symbols": _SYMBOLS, "between": n},
                 {**settings, "width": size.width},
                 effort(study, size.steps),
+                batch=size.batch,
+                gpu=size.gpu,
             )
             for name, settings in SYSTEMS.items()
             for n in size.between
@@ -154,7 +158,7 @@ def finding(
                 forgets.verdict,
                 "without attention, what came first is lost.",
                 "the RNN does not lose what came first.",
-                f"not decided ({forgets.why or 'seeds differ'}).",
+                f"not decided ({forgets.why}).",
             ),
             f"Before training, the gradient at the first of {size.gradients[-1]} words is "
             f"{named(ratios, '.1e')} times that at the last: "

@@ -25,7 +25,7 @@ from dragoman.compare.grid import (
 )
 from dragoman.compare.judge import Judgement, all_of, at_least, interval, judge
 from dragoman.compare.runs import Claim, Result, Study
-from dragoman.compare.systems import Scale, System, architecture, variant
+from dragoman.compare.systems import Scale, System, architecture
 from dragoman.compare.texts import ALSO
 from dragoman.evaluate.metrics import gleu
 
@@ -45,7 +45,6 @@ _PAPER = {
     "no label smoothing": -0.5,
     "learned positions": -0.1,
 }
-BASE = variant("base", 0.5)
 
 
 def _ablations(scale: Scale) -> dict[str, dict[str, object]]:

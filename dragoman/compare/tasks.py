@@ -6,8 +6,8 @@ A task makes as many examples as wanted from random numbers, so that nothing is 
 tasks are translations: a source, a target, the words before given (teacher forcing). Tagging tasks
 ask for an answer at every word of the source, and use the encoder alone.
 
-The models are small, and so are faster on a CPU core than on a GPU: one trial, one core, many at
-once. A trial is a function of its settings alone; its outcome is kept in DIR/tasks and never
+Most models are so small that a CPU core is as fast as a GPU: one trial, one core, many at once. A
+trial is a function of its settings alone; its outcome is kept in DIR/tasks and never
 computed twice.
 """
 
@@ -159,6 +159,7 @@ class Trial:
     batch: int = 64
     tested: Mapping[str, Any] = field(default_factory=dict)
     looks: int = 1  # how often accuracy is measured on the way, evenly spaced
+    gpu: bool = False  # large enough for one, where there is one
 
 
 @dataclass(frozen=True)
@@ -195,13 +196,14 @@ def model_for(trial: Trial) -> Model:
     return build_model(config, words, said, shared=False, seed=trial.seed)
 
 
-def _logits(model: Model, examples: Examples) -> Tensor:
+def logits_of(model: Model, examples: Examples) -> Tensor:
     """(N, T, V), or (N, S, k, V)."""
-    source = torch.from_numpy(examples.source)
+    device = model.output.weight.device
+    source = torch.from_numpy(examples.source).to(device)
     if examples.target_in is None:
         hidden = model.encode(source)[0]
     else:
-        hidden = model(source, torch.from_numpy(examples.target_in))
+        hidden = model(source, torch.from_numpy(examples.target_in).to(device))
     logits = model.logits(hidden)
     if examples.target.ndim == 2:
         return logits
@@ -212,7 +214,8 @@ def run_trial(trial: Trial) -> Outcome:
     """Train, with Adam and a learning rate that rises for a tenth and then falls in a line."""
     torch.manual_seed(trial.seed)
     make = TASKS[trial.task]
-    model = model_for(trial).train()
+    device = torch.device("cuda" if trial.gpu and torch.cuda.is_available() else "cpu")
+    model = model_for(trial).to(device).train()
     optimiser = torch.optim.Adam(model.parameters(), trial.rate, betas=(0.9, 0.98), fused=True)
     test = make(rng(3, trial.seed), _TESTED, **{**trial.size, **trial.tested})
     valid = make(rng(2, trial.seed), _VALIDATED, **trial.size)
@@ -220,11 +223,10 @@ def run_trial(trial: Trial) -> Outcome:
     losses, course = [], []
     for step in range(1, trial.steps + 1):
         examples = make(rng(1, trial.seed, step), trial.batch, **trial.size)
-        asked = torch.from_numpy(examples.group >= 0)
-        logits = _logits(model, examples)[asked]
-        loss = F.cross_entropy(
-            logits.flatten(0, -2), torch.from_numpy(examples.target)[asked].flatten()
-        )
+        asked = examples.group >= 0
+        logits = logits_of(model, examples)[torch.from_numpy(asked).to(device)]
+        answers = torch.from_numpy(examples.target[asked]).to(device)
+        loss = F.cross_entropy(logits.flatten(0, -2), answers.flatten())
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -232,14 +234,14 @@ def run_trial(trial: Trial) -> Outcome:
         left = (trial.steps - step + 1) / trial.steps
         optimiser.param_groups[0]["lr"] = trial.rate * min(warmth, left / 0.9)
         optimiser.step()
-        losses.append(loss.item())
+        losses.append(loss.detach())  # reading it would make a GPU wait
         if step in looks:
             course.append((step, _mean(right_by_group(model, test))))
     return Outcome(
         _mean(right_by_group(model, valid)),
         right_by_group(model, test),
         course,
-        float(np.mean(losses[-max(1, trial.steps // 10) :])),
+        float(torch.stack(losses[-max(1, trial.steps // 10) :]).mean()),
     )
 
 
@@ -247,7 +249,7 @@ def run_trial(trial: Trial) -> Outcome:
 def right_by_group(model: Model, examples: Examples) -> dict[int, float]:
     """The share of right answers in each group of places."""
     model.eval()
-    said = _logits(model, examples).argmax(dim=-1).numpy()
+    said = logits_of(model, examples).argmax(dim=-1).cpu().numpy()
     model.train()
     if examples.allowed is not None:
         right = np.take_along_axis(examples.allowed, said[..., None], axis=-1)[..., 0]
@@ -275,9 +277,22 @@ class Tuned:
         """The share right in the test, for each seed."""
         return [outcome.mean for outcome in self.outcomes]
 
+    @property
+    def heights(self) -> list[float]:
+        """The mean of each seed's learning curve: who learns sooner is higher."""
+        return [float(np.mean([share for _, share in one.course])) for one in self.outcomes]
+
+    @property
+    def valids(self) -> list[float]:
+        """The share right on examples like those in training, for each seed."""
+        return [outcome.valid for outcome in self.outcomes]
+
     def over(self, *groups: int) -> list[float]:
-        """The same over some groups."""
-        return [float(np.mean([one.right[g] for g in groups])) for one in self.outcomes]
+        """The same over some groups, where the test holds them."""
+        return [
+            float(np.mean([one.right[g] for g in groups if g in one.right]))
+            for one in self.outcomes
+        ]
 
 
 def tune(
@@ -330,6 +345,13 @@ def curve(name: str, x: Sequence[float], measured: Sequence[Sequence[float]]) ->
         [low for low, _ in ends],
         [high for _, high in ends],
     )
+
+
+def course(name: str, tuned: Tuned) -> Series:
+    """The learning curve, over seeds."""
+    steps = [step for step, _ in tuned.outcomes[0].course]
+    shares = [[one.course[i][1] for one in tuned.outcomes] for i in range(len(steps))]
+    return curve(name, steps, shares)
 
 
 _pool: ProcessPoolExecutor | None = None
