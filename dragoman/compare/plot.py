@@ -10,7 +10,7 @@ import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from dragoman.compare.figures import Bars, Lines, Map
+from dragoman.compare.figures import Bars, Lines, Map, Series
 
 _WIDTH, _FONT = 480, 12
 _LETTER = 0.56 * _FONT  # about the mean width of one
@@ -27,6 +27,12 @@ def draw_lines(figure: Lines) -> str:
     xs, ys = (
         [point[axis] for points in series for point in points] or [0.0, 1.0] for axis in (0, 1)
     )
+    if figure.x_mark is not None:
+        xs = [*xs, figure.x_mark[0]]
+    ends = [value for s in figure.series for value in (*s.low, *s.high) if math.isfinite(value)]
+    marks = [figure.y_mark[0]] if figure.y_mark is not None else []
+    reached = [figure.top] if figure.top is not None else []
+    ys = [value for value in [*ys, *ends, *marks, *reached] if value > 0 or not figure.log_y]
     x_axis = Axis(xs, _LEFT, _WIDTH - _RIGHT, figure.log_x)
     y_axis = Axis(ys, _TOP + _PLOT, _TOP, figure.log_y, from_zero=not figure.log_y)
     entries = [(s.name, number) for number, s in enumerate(figure.series)]
@@ -49,6 +55,9 @@ def draw_lines(figure: Lines) -> str:
         yield _text(
             13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"'
         )
+        yield from _marks(figure, x_axis, y_axis)
+        for number, one in enumerate(figure.series):
+            yield from _error_bars(one, number, x_axis, y_axis)
         for number, (points, one) in enumerate(zip(series, figure.series, strict=True)):
             yield from _curve([(x_axis(x), y_axis(y)) for x, y in points], number, one.name, points)
         yield from legend
@@ -56,11 +65,42 @@ def draw_lines(figure: Lines) -> str:
     return _svg(parts(), below, figure.title)
 
 
+def _marks(figure: Lines, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
+    """Lines across the plot that say where something is: the trained length, chance."""
+    if figure.x_mark is not None:
+        x = x_axis(figure.x_mark[0])
+        yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_TOP + _PLOT}"/>'
+        side, shift = ("end", -5) if x > (_LEFT + _WIDTH) / 2 else ("start", 5)
+        yield _text(x + shift, _TOP + _PLOT - 8, figure.x_mark[1], side, "mark-label")
+    if figure.y_mark is not None:
+        y = y_axis(figure.y_mark[0])
+        yield (
+            f'<line class="mark" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        yield _text(_LEFT + 5, y - 5, figure.y_mark[1], "start", "mark-label")
+
+
+def _error_bars(series: Series, number: int, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
+    """From the low end to the high one, where they differ enough to be seen."""
+    for x, low, high in zip(series.x, series.low, series.high, strict=False):
+        if not (math.isfinite(low) and math.isfinite(high)):
+            continue
+        place, bottom, top = x_axis(x), y_axis(low), y_axis(high)
+        if bottom - top < 1:
+            continue
+        path = (
+            f"M{place:.1f},{bottom:.1f}V{top:.1f}M{place - 4:.1f},{bottom:.1f}h8"
+            f"M{place - 4:.1f},{top:.1f}h8"
+        )
+        yield f'<path class="error s{number % 8 + 1}" d="{path}"/>'
+
+
 def draw_bars(figure: Bars) -> str:
     """Bars that lie, so that their names can be read on a narrow screen."""
     left = min(190.0, 12 + _LETTER * max(map(len, figure.names), default=0))
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
-    axis = Axis(finite, left, _WIDTH - 56, False, from_zero=True)
+    ends = [value for value in (*figure.low, *figure.high) if math.isfinite(value)]
+    axis = Axis([*finite, *ends], left, _WIDTH - 56, False, from_zero=True)
     row = 24
     bottom = _TOP + 24 * len(figure.names)
 
@@ -77,7 +117,15 @@ def draw_bars(figure: Bars) -> str:
                 f'height="{row - 7}" rx="2"><title>{html.escape(name)}: '
                 f"{_short(value)}</title></rect>"
             )
-            yield _text(max(start, end) + 5, y + 15, _short(value), "start", "tick")
+            edge = max(start, end)
+            if len(figure.low) and math.isfinite(figure.low[number]):
+                low, high = axis(figure.low[number]), axis(figure.high[number])
+                path = (
+                    f"M{low:.1f},{y + 11.5}H{high:.1f}M{low:.1f},{y + 7.5}v8M{high:.1f},{y + 7.5}v8"
+                )
+                yield f'<path class="error whisker" d="{path}"/>'
+                edge = max(edge, high)
+            yield _text(edge + 6, y + 15, _short(value), "start", "tick")
         yield _text((left + _WIDTH - 56) / 2, bottom + 18, figure.label, "middle", "label")
 
     return _svg(parts(), bottom + 28, figure.title)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,17 +67,43 @@ def right_by_position(model: Model, source: Tensor, shifted: Tensor, target: Ten
     return model.logits(model(source, shifted)).argmax(dim=-1) == target
 
 
-def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """The best of some repetitions, after one that warms up."""
-    best = float("inf")
+def longest_chain(output: Tensor) -> int:
+    """The most operations behind a result of which each had to wait for the one before.
+
+    It is the longest way through the graph that autograd recorded. Recurrent layers have to be
+    computed step by step for it (`torch.backends.mkldnn.flags(enabled=False)` on a CPU): a library
+    that computes a whole layer in one call leaves one node.
+    """
+    depth: dict[Any, int] = {}
+    waiting = [output.grad_fn]
+    while waiting:
+        node = waiting[-1]
+        before = [inner for inner, _ in node.next_functions if inner is not None]  # type: ignore[union-attr]
+        unknown = [inner for inner in before if inner not in depth]
+        if unknown:
+            waiting += unknown
+        else:
+            depth[node] = 1 + max((depth[inner] for inner in before), default=0)
+            waiting.pop()
+    return depth[output.grad_fn]
+
+
+def timings(work: Callable[[], object], device: torch.device, repeats: int = 3) -> list[float]:
+    """Seconds of some repetitions, after one that warms up."""
+    found = []
     for number in range(repeats + 1):
         wait(device)
         started = time.perf_counter()
         work()
         wait(device)
         if number:
-            best = min(best, time.perf_counter() - started)
-    return best
+            found.append(time.perf_counter() - started)
+    return found
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
+    """The best of them."""
+    return min(timings(work, device, repeats))
 
 
 def wait(device: torch.device) -> None:

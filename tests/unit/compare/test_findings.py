@@ -1,208 +1,161 @@
-"""What is said of a claim follows from the numbers, whichever way they point."""
+"""C7, C9 and C10: what is said follows from the runs, whichever way they point."""
 
-import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dragoman.compare import (
-    block,
-    corpus_size,
-    growth,
-    heads,
-    length,
-    positions,
-    recency,
-    scaling,
-    table,
-    vocabulary,
-)
-from dragoman.compare.figures import Bars, Finding, Lines, Table
-from dragoman.compare.language import LONGEST_COPY
-from dragoman.compare.runs import Result
-from dragoman.compare.systems import ARCHITECTURES
-from dragoman.data.prepare import Sentences
-
-# from the first word on: the first has the least
-FALLING = [0.2 + 0.05 * n for n in range(LONGEST_COPY)]
-EVEN = [1.0] * LONGEST_COPY
+from dragoman.compare import corpus_size, table, vocabulary
+from dragoman.compare.figures import Lines, Table
+from dragoman.compare.grid import NEURAL, best, candidates, cell, middle
+from dragoman.compare.judge import judge
+from dragoman.compare.runs import Result, Study, _keep
+from dragoman.compare.systems import FULL, QUICK
+from dragoman.compare.vocabulary import RareWords, recalled
 
 
-def result(bleu: float, **more: object) -> Result:
-    return replace(
-        Result(parameters=1000, steps=10, flops=5e9, seconds=3, bleu=bleu, chrf=2 * bleu), **more
-    )  # type: ignore[arg-type]
+def result(bleu: float, flops: float = 5e9) -> Result:
+    return Result(
+        parameters=1000, steps=10, flops=flops, seconds=3, bleu=bleu, chrf=2 * bleu, valid=bleu
+    )
 
 
-def table_finding(transformer: float, rnn: float) -> Finding:
-    curve = [(1e9, 5.0), (5e9, 11.0)]
-    scores = dict.fromkeys(ARCHITECTURES, 10.0) | {"transformer": transformer, "rnn": rnn}
-    rows = {name: table.Row(result(bleu, curve=curve), 50.0) for name, bleu in scores.items()}
-    rows |= {
-        "larger": table.Row(result(21.5), 20.0),
-        "ensemble": table.Row(result(23.25, flops=1e10), 10.0),
+def field(transformer: float, others: float = 20.0, corpus: str = "tatoeba.de") -> table.Field:
+    bleu = dict.fromkeys(NEURAL, others) | {"transformer": transformer}
+    by_cost = {name: [result(others - 9, 1e9), result(value)] for name, value in bleu.items()}
+    at_the_end = {
+        name: [result(value + seed / 10) for seed in range(3)] for name, value in bleu.items()
     }
-    return table.finding(rows, result(18.0), {"1 head": result(17.0), "no dropout": result(18.5)})
+    return table.Field(corpus, by_cost, at_the_end, {"lexical": result(5.0)})
 
 
-BOTH_WAYS = {
-    "C1": (
-        length.finding([3.0, 9.5], {"RNN": [20.0, 5.0], "RNN with attention": [22.0, 18.0],
-                                    "Transformer": [30.0, 27.0]}),
-        length.finding([3.0, 9.5], {"RNN": [20.0, 20.0], "RNN with attention": [22.0, 18.0],
-                                    "Transformer": [30.0, 3.0]}),
-    ),
-    "C2": (
-        recency.finding({"rnn": FALLING, "rnn-attention": EVEN, "transformer": EVEN},
-                        {"rnn": FALLING, "rnn-attention": EVEN, "transformer": EVEN}),
-        recency.finding({"rnn": EVEN, "rnn-attention": EVEN, "transformer": FALLING},
-                        {"rnn": EVEN, "rnn-attention": EVEN, "transformer": EVEN}),
-    ),
-    "C3": (
-        growth.steps_finding([8, 64], 2, 3, 512,
-        {"recurrence": [1, 9], "convolution": [1, 1], "attention": [2, 2]},
-                             {"recurrence": 1.0, "convolution": 2.0, "attention": 3.0}),
-        growth.steps_finding([8, 64], 2, 3, 512,
-        {"recurrence": [1, 1], "convolution": [1, 1], "attention": [2, 9]},
-                             {"recurrence": 1.0, "convolution": 2.0, "attention": 3.0}),
-    ),
-    "C4": (
-        growth.cost_finding([4, 8, 16], 4,
-        {k: [1, 1, n] for k, n in zip(growth.LAYERS, (4, 4, 2), strict=True)},
-                            {k: [1, 1, n] for k, n in zip(growth.LAYERS, (4, 2, 2), strict=True)}),
-        growth.cost_finding([4, 8, 16], 4, *2 * [{k: [1, 1, 2] for k in growth.LAYERS}]),
-    ),
-    "C5": (
-        scaling.finding({"1": [(3.0, 0.2), (0.1, 0.01)], "1/√d": [(3.0, 0.2), (3.0, 0.2)],
-                         "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
-        scaling.finding({"1": [(3.0, 0.2), (3.0, 0.2)], "1/√d": [(3.0, 0.2), (3.0, 0.2)],
-                         "1/d": [(4.0, 0.1), (5.0, 0.1)]}),
-    ),
-    "C6": (
-        positions.finding(8, [3.0, 12.0],
-        {"sinusoidal": [20.0, 10.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
-                                           "relative": [20.0, 13.0]}, [21.0, 19.0],
-                          {"sinusoidal": 0.5, "learned": 0.4, "rotary": 0.8, "relative": 0.9}),
-        positions.finding(8, [3.0, 12.0],
-        {"sinusoidal": [20.0, 3.0], "learned": [20.0, 4.0], "rotary": [20.0, 12.0],
-                                           "relative": [20.0, 13.0]}, [21.0, 19.0],
-                          {"sinusoidal": 0.9, "learned": 0.4, "rotary": 0.8, "relative": 0.7}),
-    ),
-    "C7": (table_finding(20.0, 15.0), table_finding(12.0, 15.0)),
-    "C8": (heads.finding([], [0.9, 0.3], {1: 0.4, 4: 0.8}),
-    heads.finding([], [0.9, 0.3], {1: 0.8, 4: 0.4})),
-    "C9": (
-        corpus_size.finding([100, 900], {"rnn": [9.0, 12.0], "transformer": [5.0, 30.0]}),
-        corpus_size.finding([100, 900], {"rnn": [9.0, 32.0], "transformer": [5.0, 12.0]}),
-    ),
-    "C10": (
-        vocabulary.finding({"words": 10.0, "BPE": 20.0},
-        {"words": (15.0, 5.0), "BPE": (21.0, 19.0)}, 0.25),
-        vocabulary.finding({"words": 20.0, "BPE": 10.0},
-        {"words": (21.0, 19.0), "BPE": (15.0, 5.0)}, 0.25),
-    ),
-    "C11": (
-        block.finding(result(20.0), {"no norm": result(0.0, failure="lost")},
-        {"1 layer": result(15.5)}),
-        block.finding(result(20.0), {"no norm": result(21.0)}, {"1 layer": result(15.5)}),
-    ),
-}  # fmt: skip
+def test_c7_is_seen_if_the_transformer_is_ahead_of_every_system_before_it() -> None:
+    assert table.finding([field(25.0)], {}).verdict == "seen"
+    assert table.finding([field(18.0)], {}).verdict == "not seen"
+    assert table.finding([field(25.0), field(18.0, corpus="b")], {}).verdict == "not seen"
 
 
-@pytest.mark.parametrize("claim", BOTH_WAYS)
-def test_a_claim_is_seen_where_the_numbers_bear_it_out_and_not_where_they_do_not(
-    claim: str,
-) -> None:
-    borne_out, not_borne_out = BOTH_WAYS[claim]
-    assert borne_out.seen
-    assert not not_borne_out.seen
-    assert borne_out.sentences != not_borne_out.sentences
+def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
+    finding = table.finding([field(5.0, 3.0)], {})
+    assert finding.verdict == "undecided"
+    assert "translates on tatoeba.de" in finding.conditions
 
 
-def drawn(finding: Finding) -> list[float]:
-    """Every number in the figures."""
-    numbers: list[float] = []
-    for figure in finding.figures:
-        if isinstance(figure, Lines):
-            numbers += [value for series in figure.series for value in (*series.x, *series.y)]
-        elif isinstance(figure, Bars):
-            numbers += figure.values
-        elif isinstance(figure, Table):
-            numbers += [
-                float(n.replace(",", ""))
-                for row in figure.rows
-                for n in row
-                if re.fullmatch(r"[\d,.e+]+", n)
-            ]
-    return numbers
+def test_c7_tells_who_leads_at_which_cost() -> None:
+    by_cost = {name: [result(10, 1e9), result(20)] for name in NEURAL}
+    by_cost["gnmt"] = [result(12, 1e9), result(19)]
+    by_cost["transformer"] = [result(11, 1e9), result(30)]
+    one = replace(field(30.0), by_cost=by_cost)
+    assert one.leaders() == [(1e9, "gnmt"), (5e9, "transformer")]
+    said = " ".join(table.finding([one], {}).sentences)
+    assert "gnmt at 1e+09 FLOPs, then transformer at 5e+09 FLOPs" in said
 
 
-@pytest.mark.parametrize(
-    ("claim", "said"),
-    [
-        ("C1", ["20.0", "5.0", "22.0", "18.0", "30.0", "27.0", "3.0", "9.5"]),
-        ("C3", ["64", "8", "65", "63"]),
-        ("C5", ["3.00", "0.10", "5.00", "0.010", "0.200", "0.100"]),
-        ("C7", ["20.0", "15.0", "23.2", "21.5"]),
-        ("C8", ["40%", "80%"]),
-        ("C9", ["100", "900", "9.0", "5.0", "30.0"]),
-        ("C10", ["10.0", "20.0"]),
-        ("C11", ["20.0", "15.5"]),
-    ],
-)
-def test_numbers_in_the_sentences_are_those_of_the_figures(claim: str, said: list[str]) -> None:
-    finding = BOTH_WAYS[claim][0]
-    text = " ".join(finding.sentences)
-    for number in said:
-        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", text), (number, text)
-        value = float(number.rstrip("%")) / (100 if number.endswith("%") else 1)
-        near = (
-            0.5
-            * 10.0 ** -len(number.rstrip("%").partition(".")[2])
-            / (100 if number.endswith("%") else 1)
-        )
-        assert any(abs(value - other) <= near + 1e-9 for other in drawn(finding)), (
-            number,
-            drawn(finding),
-        )
+def test_c7_wants_the_ensemble_to_be_better_than_its_members() -> None:
+    better, worse = judge([0.5, 0.6, 0.7], [0.4, 0.5, 0.6]), judge([0.4, 0.5], [0.5, 0.6])
+    ensemble = {"lexical": result(5.0), "ensemble": result(26.0)}
+    for together, verdict in ((better, "seen"), (worse, "not seen")):
+        one = replace(field(25.0), others=ensemble, together=together)
+        assert table.finding([one], {}).verdict == verdict
 
 
-def test_the_table_says_what_each_system_scored_and_cost() -> None:
-    shown = BOTH_WAYS["C7"][0].figures[0]
-    assert isinstance(shown, Table)
-    by_name = {row[0]: dict(zip(shown.columns, row, strict=True)) for row in shown.rows}
-    assert set(by_name) == {*ARCHITECTURES, "larger", "ensemble"}
-    assert by_name["rnn"]["BLEU"] == "15.00"
-    assert by_name["rnn"]["FLOPs a step"] == "5e+08"
-    assert by_name["rnn"]["FLOPs to BLEU 5"] == "1e+09"
-    assert by_name["ensemble"]["FLOPs"] == "1e+10"
+def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
+    ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
+               "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
+    finding = table.finding([field(25.0)], ablated)
+    (shown,) = [
+        f for f in finding.figures if isinstance(f, Table) and f.title.startswith("One thing")
+    ]
+    row = next(row for row in shown.rows if row[0] == "1 head")
+    assert row[2].startswith("-2.00")
+    assert row[3] == "-0.9"
+    assert "1 head costs the most (-2.0 BLEU); 1 of 2 go the same way" in finding.sentences[1]
 
 
-def test_groups_by_length_hold_every_sentence_once_and_grow() -> None:
-    sources = ["a " * (1 + n % 17) for n in range(200)]
-    rows = length.groups_by_length(sources)
-    assert sorted(np.concatenate(rows).tolist()) == list(range(200))
-    means = length.mean_words(sources, rows)
-    assert means == sorted(means)
-    assert len(rows) == len(length.SHARES) + 1
+def gaps(first: float, last: float) -> dict[str, list[list[float]]]:
+    peer = [[10.0, 10.5, 11.0], [30.0, 30.5, 31.0]]
+    ours = [[value + gap for value in row] for row, gap in zip(peer, (first, last), strict=True)]
+    return {"transformer": ours, "convs2s": peer}
 
 
-def test_positions_are_judged_within_and_beyond_the_trained_length() -> None:
-    sources = ["a " * n for n in (1, 2, 3, 4, 5, 6, 7, 8)]
-    rows = positions.groups(sources, trained=4)
-    assert [group.tolist() for group in rows] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+def test_c9_is_seen_if_the_lead_grows_with_the_corpus() -> None:
+    assert corpus_size.finding([100, 900], gaps(-3.0, 2.0)).verdict == "seen"
+    assert corpus_size.finding([100, 900], gaps(2.0, -3.0)).verdict == "not seen"
+    wide = gaps(0.0, 0.5)
+    wide["transformer"][0] = [13.0, 9.0, 8.0]
+    assert corpus_size.finding([100, 900], wide).verdict == "undecided"
 
 
-def test_words_are_right_at_their_own_place_only() -> None:
-    test = Sentences(["", ""], ["a b c", "d e f"], ["", ""])
-    assert heads.words_right(["a b c", "e d f x"], test) == pytest.approx(4 / 6)
+def test_c9_draws_the_lead_first() -> None:
+    lead = corpus_size.finding([100, 900], gaps(-3.0, 2.0)).figures[0]
+    assert isinstance(lead, Lines)
+    assert lead.series[0].y == pytest.approx([-3.0, 2.0])
 
 
-def test_unscaled_attention_has_the_entropy_and_gradient_of_its_formula() -> None:
-    """With one feature and a scale of 0 all keys weigh the same: log2 n bits, and a Jacobian known
-    by hand."""
-    entropy, gradient = scaling.spread_and_gradient(4, 0.0)
-    n = scaling.KEYS
-    assert entropy == pytest.approx(np.log2(n))
-    assert gradient == pytest.approx(np.linalg.norm(np.eye(n) / n - np.ones((n, n)) / n**2))
+def test_a_word_is_recalled_as_often_as_it_is_said() -> None:
+    assert recalled(["a b", ""], ["b a a!", "c"]) == [[True, True, False], [False]]
+
+
+def test_words_are_grouped_by_how_often_training_had_them() -> None:
+    rare = RareWords(["often often " * 3 + "once"], ["often once never"])
+    assert [vocabulary.NAMES[group] for group in rare.group] == ["6-20", "1-5", "0"]
+
+
+def test_recall_is_matched_by_sentence_length() -> None:
+    """Frequent words stand in short and long sentences, rare ones in long sentences alone: the
+    frequent words of short sentences do not count."""
+    long = " ".join(["often"] * 12)
+    rare = RareWords(["often " * 10], ["often", f"{long} never"])
+    found = np.concatenate(recalled(["", f"{long} never"], ["often", f"{long} never"]))
+    recall = rare.recall(found)
+    assert recall[vocabulary.NAMES.index("6-20")] == 1.0
+    assert recall[0] == 1.0
+    assert found.mean() < 1.0
+
+
+def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
+    recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
+    scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
+    for rare in (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), judge([0.1, 0.1], [0.4, 0.5])):
+        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9])
+        assert finding.verdict == rare.verdict
+        assert rare.interval("+.1%") in finding.sentences[1]
+        shown = finding.figures[1]
+        assert isinstance(shown, Table)
+        assert "6-20" not in [row[0] for row in shown.rows]  # no such word: nothing to show
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Study:
+    """A study in which convs2s is best with the highest rate, all others with the lowest."""
+    study = Study(tmp_path, FULL, "cpu")
+    for name in NEURAL:
+        for rate, system in candidates(FULL, name).items():
+            wanted = max(FULL.rates) if name == "convs2s" else min(FULL.rates)
+            study.run_of(system).mkdir(parents=True)
+            _keep(study.run_of(system), result(30.0 if rate == wanted else 20.0))
+    return study
+
+
+def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Study) -> None:
+    systems = {system.name: system for system in table.then(tuned)}
+    top = FULL.budgets[-1]
+    for name, rate in (("convs2s", max(FULL.rates)), ("gnmt", min(FULL.rates))):
+        assert cell(FULL, name, middle(FULL), rate, top).name in systems
+    narrow = [s for s in systems.values() if s.settings["model.width"] == middle(FULL) // 2]
+    convs2s = next(s for s in narrow if s.settings.get("model.architecture") == "convs2s")
+    assert convs2s.settings["training.learning_rate"] == pytest.approx(max(FULL.rates) * 2**0.5)
+
+
+def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:
+    study = Study(tmp_path, FULL, "cpu")
+    assert best(study, candidates(FULL, "rnn")) is None
+    assert table.then(study) == corpus_size.then(study) == vocabulary.then(study) == []
+
+
+def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path) -> None:
+    study = Study(tmp_path, QUICK, "cpu")
+    assert best(study, candidates(QUICK, "rnn")) == QUICK.rates[0]
+    assert corpus_size.CLAIM.systems(QUICK) == vocabulary.CLAIM.systems(QUICK) == []
+    assert len(table.CLAIM.systems(FULL)) == 1 + len(NEURAL) * len(FULL.rates)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.compare.growth import kept_for_backward
-from dragoman.compare.probe import gradient_by_position, right_by_position
+from dragoman.compare.probe import gradient_by_position, longest_chain, right_by_position
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -35,3 +35,11 @@ def test_what_a_layer_keeps_is_counted_once_and_without_its_weights() -> None:
     x = torch.randn(1, 16, 8, requires_grad=True)
     # the product's input and the ReLU's output
     assert kept_for_backward(layer, x) == 2 * 16 * 8 * 4
+
+
+def test_a_chain_is_as_long_as_the_operations_that_wait_for_each_other() -> None:
+    x = torch.ones(3, requires_grad=True)
+    side = x.exp()
+    y = x.sin().cos().tan()
+    # the leaf's accumulation, three operations in a row, and the sum; the other branch is shorter
+    assert longest_chain((y + side).sum()) == 1 + 3 + 1 + 1
