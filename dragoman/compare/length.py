@@ -160,7 +160,7 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: OnText | None) -> Find
                 "to speak of.",
                 "one vector does not lose long sequences more than attention does, or its width "
                 "does not matter.",
-                f"not decided ({judgements[0].why}).",
+                f"not decided ({'; '.join(one.why for one in judgements[:2] if one.why)}).",
             ),
             _text_sentence(text, judgements[2]) if text is not None else
             "Every system copies sequences of "
