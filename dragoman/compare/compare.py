@@ -6,7 +6,7 @@ DIR/report.html
 """
 
 import json
-import os
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ from dragoman.compare import (
 )
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Claim, Study, run_all
+from dragoman.compare.runs import Claim, Study, cores, default_jobs, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
 from dragoman.compare.tasks import workers
 from dragoman.compare.texts import Given
@@ -41,7 +41,6 @@ from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
 _FACTS, _REPORT = "compare.json", "report.html"
-_JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _TIMED = ("C3", "C4", "C7")  # what else runs would disturb them
 
 
@@ -69,12 +68,15 @@ def compare(
     flops: float | None = None,
     device: str = "auto",
     jobs: int | None = None,
+    minutes: float = math.inf,
     console: Console | None = None,
 ) -> dict[str, Finding]:
     """Run the claims: all of them if none is named.
 
-    The report shows these and what earlier calls found.
+    After so many `minutes` no further training is begun. The report shows these claims, as far as
+    their systems are trained, and what earlier calls found.
     """
+    stop_at = time.monotonic() + 60 * minutes
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
@@ -83,11 +85,17 @@ def compare(
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
         _claim_folder(study, given)
-        systems = _systems(wanted, scale)
-        study.texts.write(given, scale, [system.corpus for system in systems])
-        jobs = jobs or (_JOBS_ON_GPU if where.type == "cuda" else min(_cores(), _MOST_JOBS))
-        run_all(study, systems, jobs, console)
-        found = _find(study, wanted, jobs if where.type == "cpu" else _cores(), console)
+        jobs = jobs or default_jobs(where.type)
+        # What is trained may depend on what was: the rest follows the tuning.
+        while systems := _missing(study, given, wanted):
+            if not run_all(study, systems, jobs, console, stop_at):
+                break
+        ready = [
+            name
+            for name in wanted
+            if all(system.optional for system in _missing(study, given, [name]))
+        ]
+        found = _find(study, ready, jobs if where.type == "cpu" else cores(), console)
         chapters = [
             _chapter(name, _found(study, name, console), _command(study, given))
             for name in CLAIMS
@@ -97,6 +105,9 @@ def compare(
             study.folder / _REPORT, write_report(chapters, _facts(study, given)).encode()
         )
     console.print(f"wrote {study.folder / _REPORT}")
+    if len(found) < len(wanted):
+        left = [name for name in wanted if name not in found]
+        console.print(f"not all is trained for {', '.join(left)}: the same command goes on.")
     return found
 
 
@@ -121,11 +132,6 @@ def _chapter(name: str, finding: Finding, command: str) -> Chapter:
         f"{command} --claims {name} --out DIR",
         finding,
     )
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tables(found: dict[str, Finding]) -> str:
@@ -154,6 +160,17 @@ def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     return list(
         {system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values()
     )
+
+
+def _missing(study: Study, given: Given, claims: Sequence[str]) -> list[System]:
+    """What is known to be needed and has no result; its texts are written."""
+    systems = {system.name: system for system in _systems(claims, study.scale)}
+    study.texts.write(given, study.scale, [system.corpus for system in systems.values()])
+    for name in claims:
+        systems |= {system.name: system for system in CLAIMS[name].then(study)}
+    missing = [system for system in systems.values() if not study.has_result(system)]
+    study.texts.write(given, study.scale, [system.corpus for system in missing])
+    return missing
 
 
 def _claim_folder(study: Study, given: Given) -> None:
@@ -206,7 +223,7 @@ def _command(study: Study, given: Given) -> str:
 
 def _facts(study: Study, given: Given) -> dict[str, str]:
     cuda = study.device == "cuda"
-    machine = f"{_cores()} CPU cores"
+    machine = f"{cores()} CPU cores"
     if cuda:
         machine = f"{torch.cuda.get_device_name()} and {machine}"
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"

@@ -36,26 +36,11 @@ _MEANING: dict[Verdict, str] = {
 
 def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
     """`facts`: what the whole comparison was run on, by name."""
-    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
-    facts_shown = "".join(
-        f"<dt>{html.escape(name)}</dt><dd><code>{html.escape(value)}</code></dd>"
-        for name, value in facts.items()
-    )
     body = "\n".join(map(_section, chapters))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>What the lectures claim, put to the test</title>
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-<h1>What the lectures claim, put to the test</h1>
-<p class="lead">{_summary(chapters)} Every figure and every number on this page was computed by
-<code>dragoman compare</code>; none was typed.</p>
+    return page(
+        "What the lectures claim, put to the test",
+        f"""<p class="lead">{_summary(chapters)} Every figure and every number on this page was
+computed by <code>dragoman compare</code>; none was typed.</p>
 <nav aria-label="Claims"><ol class="contents">
 {"".join(map(_entry, chapters))}</ol></nav>
 <details class="how"><summary>How verdicts are reached, and what this was run on</summary>
@@ -65,12 +50,39 @@ and the middle 95% of the means is held against a margin, the smallest differenc
 parts is seen if all of them are. Each system gets the learning rate that is best for it in
 validation, out of the same number of rates; the tables of what was tried are folded below each
 figure. Error bars are the same 95% intervals.</p>
-<dl>{facts_shown}</dl></details>
+{list_of(facts)}</details>
+{body}""",
+    )
+
+
+def page(title: str, body: str) -> str:
+    """A whole document with this content."""
+    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>{html.escape(title)}</h1>
 {body}
 </main>
 </body>
 </html>
 """
+
+
+def list_of(facts: Mapping[str, str]) -> str:
+    entries = "".join(
+        f"<dt>{html.escape(name)}</dt><dd><code>{html.escape(value)}</code></dd>"
+        for name, value in facts.items()
+    )
+    return f"<dl>{entries}</dl>"
 
 
 def _summary(chapters: Sequence[Chapter]) -> str:
@@ -96,7 +108,7 @@ def _section(chapter: Chapter) -> str:
     finding = chapter.finding
     shown = [figure for figure in finding.figures if not _is_folded(figure)]
     folded = [figure for figure in finding.figures if _is_folded(figure)]
-    rest = "\n".join(map(_draw, shown[1:]))
+    rest = "\n".join(map(draw, shown[1:]))
     more = f'<div class="figures">\n{rest}\n</div>' if rest else ""
     tables = "\n".join(map(_folded, folded))
     return f"""<section id="{chapter.id}" aria-labelledby="{chapter.id}-title">
@@ -106,7 +118,7 @@ def _section(chapter: Chapter) -> str:
 <blockquote>{html.escape(chapter.claim)}</blockquote>
 <p class="question">{html.escape(chapter.question)}</p>
 <div class="figure main">
-{"".join(map(_draw, shown[:1]))}
+{"".join(map(draw, shown[:1]))}
 </div>
 <h3>What to see</h3>
 <p>{html.escape(" ".join(finding.sentences))}</p>
@@ -126,12 +138,12 @@ def _is_folded(figure: Figure) -> bool:
 
 def _folded(figure: Figure) -> str:
     return (
-        f"<details><summary>{html.escape(figure.title)}</summary>\n{_draw(figure, titled=False)}\n"
+        f"<details><summary>{html.escape(figure.title)}</summary>\n{draw(figure, titled=False)}\n"
         "</details>"
     )
 
 
-def _draw(figure: Figure, titled: bool = True) -> str:
+def draw(figure: Figure, titled: bool = True) -> str:
     match figure:
         case Lines():
             return draw_lines(figure)

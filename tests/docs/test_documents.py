@@ -94,6 +94,8 @@ def stand_ins(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "runs" / "valid.en").write_text("one\n" * 20)
     _write_post_norm(tmp_path / "runs" / "post", trained)
     marian_folder(tmp_path / "opus-mt-de-en")
+    for block in blocks(ROOT / "docs/compare.md", "toml"):
+        (tmp_path / block.split()[1]).write_text(block, encoding="utf-8")
     (near,) = [block for block in blocks(ROOT / "docs/variants.md", "python") if "near.py" in block]
     (tmp_path / "near.py").write_text(near, encoding="utf-8")
     yield tmp_path
@@ -182,6 +184,8 @@ def shortened(words: list[str]) -> list[str]:
     if "--workers" in words:  # Ray takes seconds to start: tests/story/test_bulk.py
         at = words.index("--workers")
         return [*words[:at], *words[at + 2 :]]
+    if "--systems" in words:
+        return [*words, "--flops", "1e6", "--seeds", "1", "--jobs", "1", "--device", "cpu"]
     if words[0] == "compare":
         return [*words, "--quick", "--claims", "C3"]
     return words

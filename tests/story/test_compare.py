@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.compare.compare import CLAIMS
 from dragoman.compare.systems import ARCHITECTURES
+from tests.conftest import toy_pairs, write_corpus
 
 
 def test_some_claims_are_run_drawn_and_not_run_again(dragoman, tmp_path: Path) -> None:
@@ -34,6 +35,30 @@ def test_a_wrong_claim_and_a_missing_folder_are_told_in_one_line(dragoman, tmp_p
     assert answer.err.count("\n") == 1
     assert "C99" in answer.err
     assert dragoman("compare", "--quick").code == 2
+
+
+def test_settings_of_ones_own_are_compared_from_the_command_line(dragoman, tmp_path: Path) -> None:
+    source, target = write_corpus(tmp_path, "train", toy_pairs(150))
+    for name, width in (("narrow", 8), ("wide", 16)):
+        (tmp_path / f"{name}.toml").write_text(
+            f"preset = 'tiny'\n[text]\nsize = 400\n[model]\nwidth = {width}\nheads = 2\n"
+            "feed_forward_width = 16\n[training]\nbatch_tokens = 200\n"
+        )
+    words = ("compare", "--systems", tmp_path / "narrow.toml", tmp_path / "wide.toml")
+    terms = ("--seeds", "1", "--flops", "1e7", "--device", "cpu", "--jobs", "1")
+    answer = dragoman(*words, source, target, *terms, "--out", tmp_path / "out")
+    assert answer.code == 0, answer.err
+    assert "wide against narrow" in answer.out
+    assert (tmp_path / "out" / "report.html").exists()
+    for wrong, told in (
+        ((source, target, "--claims", "C5"), "--claims"),
+        ((source, target, "--until", "converged"), "choose one"),
+        ((source,), "SRC and TGT"),
+    ):
+        answer = dragoman(*words, *wrong, *terms, "--out", tmp_path / "other")
+        assert answer.code == 1
+        assert told in answer.err
+        assert answer.err.count("\n") == 1
 
 
 @pytest.mark.slow

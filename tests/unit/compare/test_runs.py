@@ -1,5 +1,6 @@
 """Texts that do not leak, runs that spend their budget, results that are computed once."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from dragoman.compare import runs
 from dragoman.compare.compare import compare
-from dragoman.compare.runs import Study, run_all
+from dragoman.compare.runs import Result, Study, _keep, run_all
 from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
 from dragoman.compare.texts import Given, Texts
 from dragoman.errors import ConfigError, RunError
@@ -65,6 +66,62 @@ def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
     texts.write(Given(tuple(map(str, train)), None, tuple(map(str, test))), SMALL, [])
     assert texts.sentences("test").sources == [source for source, _ in pairs[:5]]
     assert set(texts.sentences("all").sources) <= {source for source, _ in pairs[5:]}
+
+
+def test_a_smaller_draw_of_pairs_is_part_of_a_larger_one(tmp_path: Path) -> None:
+    texts = Texts(tmp_path)
+    texts.write(Given(), SMALL, ["pairs-20", "pairs-50"])
+    small, large, whole = (
+        set(texts.sentences(name).sources) for name in ("pairs-20", "pairs-50", "all")
+    )
+    assert len(small) == 20
+    assert small < large < whole
+
+
+def test_a_second_corpus_has_its_own_held_out_parts(tmp_path: Path) -> None:
+    pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(200)]
+    also = write_corpus(tmp_path, "other", pairs)
+    texts = Texts(tmp_path / "text")
+    texts.write(Given(also=tuple(map(str, also))), SMALL, [])
+    assert texts.name_of("also") == "other.de"
+    assert texts.name_of("all") == "the toy language"
+    test = texts.test_of("also")
+    assert set(test.sources) < {source for source, _ in pairs}
+    assert not set(test.sources) & set(texts.sentences("also").sources)
+    assert texts.valid_of("also") != texts.valid_of("all")
+
+
+def test_a_system_that_has_converged_stops_before_its_budget_is_spent(study: Study) -> None:
+    patient = replace(study, scale=replace(SMALL, flops=1e10, patience=1))
+    settings = {
+        "training.learning_rate": 0.0, "training.batch_tokens": 1000,
+        "decoding.max_length_ratio": 0.1, "decoding.max_length_extra": 2,
+    }  # fmt: skip
+    system = System("stops", settings, "all-4", converged=True)
+    run_all(patient, [system], 1, QUIET)
+    result = patient.result(system)
+    assert result.flops < 0.9 * 1e10
+    assert result.curve
+
+
+def test_an_ensemble_is_its_members_and_costs_what_they_cost(study: Study) -> None:
+    members = (variant("one", 0.2), variant("two", 0.2, training__seed=2))
+    run_all(study, members, 1, QUIET)
+    shutil.rmtree(study.run_of(members[1]))  # as if it had been left behind elsewhere
+    study.run_of(members[1]).mkdir()
+    _keep(study.run_of(members[1]), Result(flops=7.0))
+    together = System("together", members=members)
+    run_all(study, [together], 1, QUIET)
+    result = study.result(together)
+    assert result.flops == study.result(members[0]).flops + 7.0
+    assert len(result.outputs) == SMALL.test_pairs
+
+
+def test_after_its_time_a_comparison_begins_nothing_more(study: Study) -> None:
+    systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
+    assert not run_all(study, systems, 1, QUIET, stop_at=0.0)
+    assert not any(study.has_result(system) for system in systems)
+    assert run_all(study, systems, 1, QUIET)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])

@@ -1,0 +1,161 @@
+"""C7, C9 and C10: what is said follows from the runs, whichever way they point."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.compare import corpus_size, table, vocabulary
+from dragoman.compare.figures import Lines, Table
+from dragoman.compare.grid import NEURAL, best, candidates, cell, middle
+from dragoman.compare.judge import judge
+from dragoman.compare.runs import Result, Study, _keep
+from dragoman.compare.systems import FULL, QUICK
+from dragoman.compare.vocabulary import RareWords, recalled
+
+
+def result(bleu: float, flops: float = 5e9) -> Result:
+    return Result(
+        parameters=1000, steps=10, flops=flops, seconds=3, bleu=bleu, chrf=2 * bleu, valid=bleu
+    )
+
+
+def field(transformer: float, others: float = 20.0, corpus: str = "tatoeba.de") -> table.Field:
+    bleu = dict.fromkeys(NEURAL, others) | {"transformer": transformer}
+    by_cost = {name: [result(others - 9, 1e9), result(value)] for name, value in bleu.items()}
+    at_the_end = {
+        name: [result(value + seed / 10) for seed in range(3)] for name, value in bleu.items()
+    }
+    return table.Field(corpus, by_cost, at_the_end, {"lexical": result(5.0)})
+
+
+def test_c7_is_seen_if_the_transformer_is_ahead_of_every_system_before_it() -> None:
+    assert table.finding([field(25.0)], {}).verdict == "seen"
+    assert table.finding([field(18.0)], {}).verdict == "not seen"
+    assert table.finding([field(25.0), field(18.0, corpus="b")], {}).verdict == "not seen"
+
+
+def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
+    finding = table.finding([field(5.0, 3.0)], {})
+    assert finding.verdict == "undecided"
+    assert "translates on tatoeba.de" in finding.conditions
+
+
+def test_c7_tells_who_leads_at_which_cost() -> None:
+    by_cost = {name: [result(10, 1e9), result(20)] for name in NEURAL}
+    by_cost["gnmt"] = [result(12, 1e9), result(19)]
+    by_cost["transformer"] = [result(11, 1e9), result(30)]
+    one = replace(field(30.0), by_cost=by_cost)
+    assert one.leaders() == [(1e9, "gnmt"), (5e9, "transformer")]
+    said = " ".join(table.finding([one], {}).sentences)
+    assert "gnmt at 1e+09 FLOPs, then transformer at 5e+09 FLOPs" in said
+
+
+def test_c7_wants_the_ensemble_to_be_better_than_its_members() -> None:
+    better, worse = judge([0.5, 0.6, 0.7], [0.4, 0.5, 0.6]), judge([0.4, 0.5], [0.5, 0.6])
+    ensemble = {"lexical": result(5.0), "ensemble": result(26.0)}
+    for together, verdict in ((better, "seen"), (worse, "not seen")):
+        one = replace(field(25.0), others=ensemble, together=together)
+        assert table.finding([one], {}).verdict == verdict
+
+
+def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
+    ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
+               "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
+    finding = table.finding([field(25.0)], ablated)
+    (shown,) = [
+        f for f in finding.figures if isinstance(f, Table) and f.title.startswith("One thing")
+    ]
+    row = next(row for row in shown.rows if row[0] == "1 head")
+    assert row[2].startswith("-2.00")
+    assert row[3] == "-0.9"
+    assert "1 head costs the most (-2.0 BLEU); 1 of 2 go the same way" in finding.sentences[1]
+
+
+def gaps(first: float, last: float) -> dict[str, list[list[float]]]:
+    peer = [[10.0, 10.5, 11.0], [30.0, 30.5, 31.0]]
+    ours = [[value + gap for value in row] for row, gap in zip(peer, (first, last), strict=True)]
+    return {"transformer": ours, "convs2s": peer}
+
+
+def test_c9_is_seen_if_the_lead_grows_with_the_corpus() -> None:
+    assert corpus_size.finding([100, 900], gaps(-3.0, 2.0)).verdict == "seen"
+    assert corpus_size.finding([100, 900], gaps(2.0, -3.0)).verdict == "not seen"
+    wide = gaps(0.0, 0.5)
+    wide["transformer"][0] = [13.0, 9.0, 8.0]
+    assert corpus_size.finding([100, 900], wide).verdict == "undecided"
+
+
+def test_c9_draws_the_lead_first() -> None:
+    lead = corpus_size.finding([100, 900], gaps(-3.0, 2.0)).figures[0]
+    assert isinstance(lead, Lines)
+    assert lead.series[0].y == pytest.approx([-3.0, 2.0])
+
+
+def test_a_word_is_recalled_as_often_as_it_is_said() -> None:
+    assert recalled(["a b", ""], ["b a a!", "c"]) == [[True, True, False], [False]]
+
+
+def test_words_are_grouped_by_how_often_training_had_them() -> None:
+    rare = RareWords(["often often " * 3 + "once"], ["often once never"])
+    assert [vocabulary.NAMES[group] for group in rare.group] == ["6-20", "1-5", "0"]
+
+
+def test_recall_is_matched_by_sentence_length() -> None:
+    """Frequent words stand in short and long sentences, rare ones in long sentences alone: the
+    frequent words of short sentences do not count."""
+    long = " ".join(["often"] * 12)
+    rare = RareWords(["often " * 10], ["often", f"{long} never"])
+    found = np.concatenate(recalled(["", f"{long} never"], ["often", f"{long} never"]))
+    recall = rare.recall(found)
+    assert recall[vocabulary.NAMES.index("6-20")] == 1.0
+    assert recall[0] == 1.0
+    assert found.mean() < 1.0
+
+
+def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
+    recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
+    scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
+    for rare in (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), judge([0.1, 0.1], [0.4, 0.5])):
+        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9])
+        assert finding.verdict == rare.verdict
+        assert rare.interval("+.1%") in finding.sentences[1]
+        shown = finding.figures[1]
+        assert isinstance(shown, Table)
+        assert "6-20" not in [row[0] for row in shown.rows]  # no such word: nothing to show
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Study:
+    """A study in which convs2s is best with the highest rate, all others with the lowest."""
+    study = Study(tmp_path, FULL, "cpu")
+    for name in NEURAL:
+        for rate, system in candidates(FULL, name).items():
+            wanted = max(FULL.rates) if name == "convs2s" else min(FULL.rates)
+            study.run_of(system).mkdir(parents=True)
+            _keep(study.run_of(system), result(30.0 if rate == wanted else 20.0))
+    return study
+
+
+def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Study) -> None:
+    systems = {system.name: system for system in table.then(tuned)}
+    top = FULL.budgets[-1]
+    for name, rate in (("convs2s", max(FULL.rates)), ("gnmt", min(FULL.rates))):
+        assert cell(FULL, name, middle(FULL), rate, top).name in systems
+    narrow = [s for s in systems.values() if s.settings["model.width"] == middle(FULL) // 2]
+    convs2s = next(s for s in narrow if s.settings.get("model.architecture") == "convs2s")
+    assert convs2s.settings["training.learning_rate"] == pytest.approx(max(FULL.rates) * 2**0.5)
+
+
+def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:
+    study = Study(tmp_path, FULL, "cpu")
+    assert best(study, candidates(FULL, "rnn")) is None
+    assert table.then(study) == corpus_size.then(study) == vocabulary.then(study) == []
+
+
+def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path) -> None:
+    study = Study(tmp_path, QUICK, "cpu")
+    assert best(study, candidates(QUICK, "rnn")) == QUICK.rates[0]
+    assert corpus_size.CLAIM.systems(QUICK) == vocabulary.CLAIM.systems(QUICK) == []
+    assert len(table.CLAIM.systems(FULL)) == 1 + len(NEURAL) * len(FULL.rates)
