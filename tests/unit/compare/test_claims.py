@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from dragoman.compare import block, growth, heads, length, positions, recency, scaling
-from dragoman.compare.figures import Finding, Verdict
+from dragoman.compare.figures import Bars, Finding, Lines, Table, Verdict
 from dragoman.compare.tasks import Outcome, Tuned
 
 SEEDS = (0.0, 0.01, -0.01)
@@ -308,3 +308,28 @@ def test_a_recurrent_gradient_fades_before_training_and_attentions_does_not() ->
     assert ratios["RNN"] < 0.01
     assert 0.1 < ratios["Transformer"] < 10
     assert math.isfinite(ratios["RNN with attention"])
+
+
+def drawn(found: Finding) -> list[float]:
+    """Every number in the figures; percentages as shares."""
+    numbers: list[float] = []
+    for figure in found.figures:
+        if isinstance(figure, Lines):
+            numbers += [value for series in figure.series for value in series.y]
+        elif isinstance(figure, Bars):
+            numbers += figure.values
+        elif isinstance(figure, Table):
+            cells = [cell for row in figure.rows for cell in row]
+            numbers += [float(cell[:-1]) / 100 for cell in cells if re.fullmatch(r"\d+%", cell)]
+    return numbers
+
+
+@pytest.mark.parametrize("claim", ["C1", "C2", "C6", "C8", "C11"])
+def test_shares_in_the_sentences_are_those_of_the_figures(claim: str) -> None:
+    for found in CASES[claim].values():
+        told = re.findall(r"(\d+)%", " ".join(found.sentences))
+        assert told
+        for number in told:
+            near = [value for value in drawn(found) if abs(value - int(number) / 100) <= 0.00501]
+            # "train to 90%" names a threshold, not a measurement
+            assert near or (claim == "C11" and number == "90"), (number, found.sentences)
