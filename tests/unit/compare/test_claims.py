@@ -140,7 +140,7 @@ def c8(one_head: float, several: float, end: float = 0.97) -> Finding:
         "1 lookup, 1 head": tuned({0: 0.98}, (0.7, 0.98)),
         "1 lookup, 4 heads": tuned({0: 0.98}, (0.7, 0.98)),
         "4 lookups, 1 head": tuned({0: 0.9}, (one_head, 0.9)),
-        "4 lookups, 4 heads": tuned({0: end}, (several, 0.9)),
+        "4 lookups, 4 heads": tuned({0: end}, (several, end)),
     }
     role = heads.Role("the piece before", "layer 1, head 2", 0.75, 0.1, 0.1)
     return heads.finding(LOOKUPS, found, [role], [])
