@@ -30,21 +30,20 @@ def tuned(
 COPY = length.Size(8, 2, (16, 64), 16, 10, (1e-3, 3e-3), 3)
 
 
-def c1(short: float, narrow: float, wide: float, attention: float, text: float = 0.5) -> Finding:
-    """Shares right: of the shortest in all systems, of the longest in each; loss in long text."""
+def c1(short: float, narrow: float, wide: float, attention: float, text: float = 0.1) -> Finding:
+    """Shares right: of the shortest in all systems, of the longest in each; GLEU of long text."""
 
     def one(long: float) -> Tuned:
         return tuned({n: short if n <= 4 else long for n in range(2, 9)})
 
     systems = dict(zip(length.systems(COPY), [narrow, wide, attention, attention], strict=True))
-    words = [3] * 50 + [30] * 50
-    losses = {
-        "RNN": [2.0] * 50 + [2.0 + text] * 50,
-        "RNN with attention": [1.9] * 100,
-        "Transformer": [1.8] * 100,
+    gleu = {
+        "RNN": [0.4] * 50 + [text] * 50,
+        "RNN with attention": [0.5] * 50 + [0.4] * 50,
+        "Transformer": [0.6] * 100,
     }
-    scores = {name: [20.0, 10.0] for name in losses}
-    on_text = length.OnText(words, losses, scores)
+    scores = {name: [20.0, 10.0] for name in gleu}
+    on_text = length.OnText("europarl.de", [3] * 50 + [30] * 50, gleu, scores)
     return length.finding(COPY, {name: one(long) for name, long in systems.items()}, on_text)
 
 
@@ -222,6 +221,16 @@ def test_a_finding_names_its_conditions_and_survives_json(claim: str) -> None:
     assert "nan" not in " ".join([*found.sentences, found.conditions])
     again = Finding.from_json(found.to_json())
     assert again.to_json() == found.to_json()
+
+
+def test_real_text_can_refute_what_copying_shows_and_cannot_undo_it_by_telling_nothing() -> None:
+    assert c1(0.98, 0.3, 0.5, 0.97, text=0.1).verdict == "seen"
+    refuted = c1(0.98, 0.3, 0.5, 0.97, text=0.35)
+    assert refuted.verdict == "not seen"
+    assert "loses no more" in refuted.sentences[1]
+    without = length.finding(COPY, {n: tuned(dict.fromkeys(range(2, 9), 0.98)) for n in
+                                    length.systems(COPY)}, None)  # fmt: skip
+    assert without.verdict == "not seen"
 
 
 def test_one_part_that_brings_nothing_is_named() -> None:
