@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.compare.figures import Bars, Figure, Finding, Lines, listed
+from dragoman.compare.figures import Bars, Figure, Finding, Lines, Table, listed
 from dragoman.compare.judge import Judgement, all_of, at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Study
 from dragoman.compare.tasks import (
@@ -216,14 +216,11 @@ def _at_best_rate(by_rate: Mapping[float, Sequence[Outcome]]) -> list[float]:
 def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) -> Finding:
     parts = parts_of(size, tuned, deep)
     verdict = all_of([part.judgement for part in parts])
-    told = [
-        f"{part.name} ({part.task}): {np.mean(part.right[part.ahead]):.0%} with and "
-        f"{np.mean(part.right[part.behind]):.0%} without"
-        for part in parts
-    ]
     shown = {kind: [p.name for p in parts if p.judgement.verdict == kind] for kind in
              ("seen", "not seen", "undecided")}  # fmt: skip
     counts = [f"{kind}: {listed(names)}" for kind, names in shown.items() if names]
+    by_gain = sorted(parts, key=lambda part: part.judgement.mean)
+    least, most = by_gain[0], by_gain[-1]
     why = [part.judgement.why for part in parts if part.judgement.why]
     measured = [f"{part.name} {part.judgement.interval()}" for part in parts]
     rates = {name: len([1 for seeds in by_rate.values() if np.mean([o.mean for o in seeds]) > 0.9])
@@ -232,15 +229,16 @@ def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) ->
     return Finding(
         list(_figures(size, parts, tuned, deep)),
         (
-            f"On the task made for it, each part against the best block without it: "
-            f"{'; '.join(told)}. "
-            + said(
+            said(
                 verdict,
-                "Every part earns its place on its own task.",
-                "Not every part earns its place here.",
-                f"Not all parts are decided{f' ({listed(why)})' if why else ''}.",
+                "Every part earns its place on the task that was made for it.",
+                "Not every part earns its place on the task that was made for it.",
+                f"Not all parts are decided ({'; '.join(why)}).",
             )
-            + f" {'; '.join(counts).capitalize()}.",
+            + f" {'; '.join(counts).capitalize()}. The largest gain is that of {most.name}, from "
+            f"{np.mean(most.right[most.behind]):.0%} to {np.mean(most.right[most.ahead]):.0%}, the "
+            f"smallest that of {least.name}, from {np.mean(least.right[least.behind]):.0%} to "
+            f"{np.mean(least.right[least.ahead]):.0%}.",
             f"Of {len(size.deep_rates)} learning rates from {size.deep_rates[0]:g} to "
             f"{size.deep_rates[-1]:g}, so many train a stack of {size.stack} layers to 90%: "
             f"{listed(learned)}.",
@@ -259,9 +257,10 @@ def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) ->
 def _figures(
     size: Size, parts: Sequence[Part], tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep
 ) -> Iterator[Figure]:
-    names, values, ends = [], [], []
+    names, values, ends, faint = [], [], [], []
     for part in parts:
         for system, right in part.right.items():
+            faint.append(system != part.ahead)
             label = system if part.name in system else f"{part.name}: {system}"
             names.append(label)
             values.append(float(np.mean(right)))
@@ -273,6 +272,22 @@ def _figures(
         values,
         [low for low, _ in ends],
         [high for _, high in ends],
+        faint,
+    )
+    yield Table(
+        "Each part on its own task; without it: the best block that lacks it",
+        ["part", "task", "with", "without", "gain", "verdict"],
+        [
+            [
+                part.name,
+                part.task,
+                f"{np.mean(part.right[part.ahead]):.0%}",
+                f"{np.mean(part.right[part.behind]):.0%}",
+                part.judgement.interval(),
+                part.judgement.verdict,
+            ]
+            for part in parts
+        ],
     )
     yield Lines(
         f"A stack of {size.stack} layers, by learning rate",

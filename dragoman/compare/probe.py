@@ -1,39 +1,13 @@
-"""Probes of a trained model: gradients at the source's words, accuracy by place, time."""
+"""Probes of a model: gradients at the source's words, chains of operations, time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.data.batches import collate
-from dragoman.decode.translator import Translator
-from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model
-
-
-def model_of(translator: Translator) -> tuple[Model, torch.device]:
-    """The module inside a translator of one model."""
-    engine = translator.engine
-    assert isinstance(engine, TorchEngine)
-    return engine.model, engine.device
-
-
-def teacher_forced(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids of some pairs: source (B, S), target shifted right (B, T), target (B, T)."""
-    codec = translator.codec
-    (_, device) = model_of(translator)
-    batch = collate(
-        codec.encode_source(sources), codec.encode_target(targets), codec.source, codec.target
-    )
-    source, shifted, target = (
-        torch.from_numpy(ids).to(device)
-        for ids in (batch.source, batch.target_in, batch.target_out)
-    )
-    return source, shifted, target
 
 
 def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: Tensor) -> Tensor:
@@ -59,12 +33,6 @@ def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: 
     assert caught[0].grad is not None
     norms: Tensor = caught[0].grad.float().norm(dim=-1)
     return norms
-
-
-@torch.no_grad()
-def right_by_position(model: Model, source: Tensor, shifted: Tensor, target: Tensor) -> Tensor:
-    """Whether the likeliest next piece is the right one, all before it being given. (B, T)"""
-    return model.logits(model(source, shifted)).argmax(dim=-1) == target
 
 
 def longest_chain(output: Tensor) -> int:
@@ -99,11 +67,6 @@ def timings(work: Callable[[], object], device: torch.device, repeats: int = 3) 
         if number:
             found.append(time.perf_counter() - started)
     return found
-
-
-def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """The best of them."""
-    return min(timings(work, device, repeats))
 
 
 def wait(device: torch.device) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.compare.growth import kept_for_backward
-from dragoman.compare.probe import gradient_by_position, longest_chain, right_by_position
+from dragoman.compare.probe import gradient_by_position, longest_chain
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -21,13 +21,6 @@ def test_the_gradient_at_a_word_is_that_of_its_row_of_the_embedding(architecture
     rows = model.source_embedding.words.weight.grad[SOURCE[0]]
     found = gradient_by_position(model.requires_grad_(False), SOURCE, SHIFTED, TARGET)
     torch.testing.assert_close(found[0], rows.norm(dim=-1))
-
-
-def test_a_word_is_right_where_it_is_the_likeliest() -> None:
-    model = small_model()
-    likeliest = model.logits(model(SOURCE, SHIFTED)).argmax(dim=-1)
-    assert right_by_position(model, SOURCE, SHIFTED, likeliest).all()
-    assert not right_by_position(model, SOURCE, SHIFTED, likeliest + 1).any()
 
 
 def test_what_a_layer_keeps_is_counted_once_and_without_its_weights() -> None:
