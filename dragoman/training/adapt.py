@@ -52,8 +52,8 @@ class Recipe:
     minutes: float = 5.0  # of every core; the clock stands still while others have the cores
     training_share: float = 0.85  # of these minutes, until training ends
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
-    most_rank: int = 16
-    learning_rate: float = 3e-3
+    most_rank: int = 32
+    learning_rate: float = 4e-3
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
     least_steps: int = 300
@@ -63,7 +63,7 @@ class Recipe:
     label_smoothing: float = 0.1
     replay: int = 2000  # sentences
     replay_tokens: int = 300  # in each step, beside those of the pairs
-    replay_weight: float = 1.0  # of a replayed piece, where a piece of the pairs has 1
+    replay_weight: float = 2.0  # of a replayed piece, where a piece of the pairs has 1
     held_out: float = 0.1  # of the pairs, 20 to 200 of them
     patience: int = 3  # checks without a lower negative log-likelihood
     forgetting: float = 0.04  # nats that a piece of replayed sentences may be off, on average
