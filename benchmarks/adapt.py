@@ -7,9 +7,10 @@ elsewhere.
 
 The messages are those that benchmarks/messages.py left in the working folder: the first ones of
 `train` are learned, all 1,000 of `test` are scored. Settings (--set learning_rate=3e-3) are chosen
-on `dev`, which --dev scores too. FOLDER holds `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
-from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws these.
-Minutes are those of the whole adaptation with what it says about its gain.
+on `dev`, which --dev scores too. FOLDER holds `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`.
+Every direction is from English, but for FLORES from German, which shows another direction. Rows are
+added to NAME.rows.jsonl; --svg draws these. Minutes are those of the whole adaptation, with what it
+says about its gain.
 """
 
 import argparse
