@@ -20,7 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dragoman.bundle import model_folders, read_bundle
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted
