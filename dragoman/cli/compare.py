@@ -1,22 +1,24 @@
 """`dragoman compare`"""
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal
 
 import typer
 
 from dragoman.cli.options import Device
-from dragoman.errors import needs_torch
+from dragoman.errors import ConfigError, needs_torch
 
 Files = tuple[str, str]
 
 
 def command(
-    source: Annotated[
-        str, typer.Argument(metavar="[SRC]", help="Source sentences; without them, a toy language.")
-    ] = "",
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
-    ] = "",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SRC TGT]",
+            help="A parallel corpus, line by line; without it, a toy language.",
+        ),
+    ] = None,
     out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
     valid: Annotated[
         Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
@@ -24,31 +26,91 @@ def command(
     test: Annotated[
         Files | None, typer.Option(metavar="SRC TGT", help="Test set; otherwise held out.")
     ] = None,
+    also: Annotated[
+        Files | None,
+        typer.Option(metavar="SRC TGT", help="A second corpus, on which C7 is tried again."),
+    ] = None,
+    systems: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A.toml B.toml ...",
+            help="Compare these settings of your own instead of testing the claims.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="With --systems: trainings of each, with other seeds.")
+    ] = 3,
+    until: Annotated[
+        Literal["converged"] | None,
+        typer.Option(
+            help="With --systems: train until validation no longer improves (the default without "
+            "--flops)."
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
     ] = False,
     claims: Annotated[str, typer.Option(metavar="C1,C5", help="Only these claims.")] = "",
     flops: Annotated[
         float | None,
-        typer.Option(help="Training budget of each system, in floating-point operations."),
+        typer.Option(min=1.0, help="Training budget of each system, in floating-point operations."),
     ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.0, help="Begin no training after this time; the same command goes on."),
+    ] = math.inf,
     device: Device = "auto",
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of trainings at once.")] = None,
 ) -> None:
-    """Train models to test the lectures' claims, and draw the results in one HTML file.
+    """Train models to test the lectures' claims, or to compare your own settings.
 
-    The same command continues where it stopped.
+    The results are drawn in one HTML file. The same command continues where it stopped.
 
     Example: `dragoman compare --quick --claims C5 --out runs/compare`
+
+    Example: `dragoman compare --systems a.toml b.toml --seeds 3 SRC TGT --out runs/compare`
     """
     with needs_torch():
         from dragoman.compare.compare import compare, tables
+        from dragoman.compare.contest import compare_systems
         from dragoman.compare.texts import Given
 
     if not out:
         raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
-    given = Given((source, target) if source else None, valid, test)
-    names = [name.strip() for name in claims.split(",") if name.strip()]
-    found = compare(out, given, quick=quick, claims=names, flops=flops, device=device, jobs=jobs)
-    if shown := tables(found):
+    # An option takes one value; the other settings files come as arguments.
+    settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
+    given = Given(_pair(files or [], bool(settings)), valid, test, also)
+    if settings:
+        if quick or claims or also:
+            raise ConfigError("--quick, --claims and --also belong to the claims: not --systems.")
+        if until and flops:
+            raise ConfigError("--flops and --until converged are two terms: choose one of them.")
+        shown = compare_systems(
+            out, settings, given, seeds=seeds, flops=flops, device=device, jobs=jobs,
+            minutes=minutes,
+        )  # fmt: skip
+    else:
+        names = [name.strip() for name in claims.split(",") if name.strip()]
+        shown = tables(
+            compare(
+                out, given, quick=quick, claims=names, flops=flops, device=device, jobs=jobs,
+                minutes=minutes,
+            )
+        )  # fmt: skip
+    if shown:
         print(shown)
+
+
+def _pair(files: list[str], with_systems: bool) -> Files | None:
+    """Source and target among the arguments."""
+    texts = [file for file in files if not file.endswith(".toml")]
+    if not texts:
+        return None
+    if len(texts) == 1 and texts[0].endswith(".tsv"):  # both sides in one file
+        return texts[0], ""
+    if len(texts) != 2:
+        hint = " Settings files end in .toml." if with_systems else ""
+        raise ConfigError(
+            f"give two files, SRC and TGT, not {len(texts)} ({' '.join(texts)}).{hint}"
+        )
+    return texts[0], texts[1]

@@ -6,9 +6,10 @@ DIR/report.html
 """
 
 import json
-import os
+import math
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ from dragoman.compare import (
 )
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Claim, Study, run_all
+from dragoman.compare.runs import Claim, Study, cores, default_jobs, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
+from dragoman.compare.tasks import workers
 from dragoman.compare.texts import Given
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, RunError
@@ -39,7 +41,7 @@ from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
 _FACTS, _REPORT = "compare.json", "report.html"
-_JOBS_ON_GPU, _MOST_JOBS = 6, 8
+_TIMED = ("C3", "C4", "C7")  # what else runs would disturb them
 
 
 CLAIMS: dict[str, Claim] = {
@@ -66,12 +68,15 @@ def compare(
     flops: float | None = None,
     device: str = "auto",
     jobs: int | None = None,
+    minutes: float = math.inf,
     console: Console | None = None,
 ) -> dict[str, Finding]:
     """Run the claims: all of them if none is named.
 
-    The report shows these and what earlier calls found.
+    After so many `minutes` no further training is begun. The report shows these claims, as far as
+    their systems are trained, and what earlier calls found.
     """
+    stop_at = time.monotonic() + 60 * minutes
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     wanted = _known(claims)
     scale = QUICK if quick else FULL
@@ -80,23 +85,53 @@ def compare(
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
         _claim_folder(study, given)
-        systems = _systems(wanted, scale)
-        study.texts.write(given, scale, [system.corpus for system in systems])
-        jobs = jobs or (
-            _JOBS_ON_GPU if where.type == "cuda" else min(os.cpu_count() or 1, _MOST_JOBS)
-        )
-        run_all(study, systems, jobs, console)
-        found = {name: _found(study, name, console) for name in wanted}
+        jobs = jobs or default_jobs(where.type)
+        # What is trained may depend on what was: the rest follows the tuning.
+        while systems := _missing(study, given, wanted):
+            if not run_all(study, systems, jobs, console, stop_at):
+                break
+        ready = [
+            name
+            for name in wanted
+            if all(system.optional for system in _missing(study, given, [name]))
+        ]
+        found = _find(study, ready, jobs if where.type == "cpu" else cores(), console)
         chapters = [
-            Chapter(name, claim.title, claim.words, _found(study, name, console))
-            for name, claim in CLAIMS.items()
+            _chapter(name, _found(study, name, console), _command(study, given))
+            for name in CLAIMS
             if _kept(study, name).exists()
         ]
         write_atomically(
             study.folder / _REPORT, write_report(chapters, _facts(study, given)).encode()
         )
     console.print(f"wrote {study.folder / _REPORT}")
+    if len(found) < len(wanted):
+        left = [name for name in wanted if name not in found]
+        console.print(f"not all is trained for {', '.join(left)}: the same command goes on.")
     return found
+
+
+def _find(study: Study, names: Sequence[str], jobs: int, console: Console) -> dict[str, Finding]:
+    """The claims beside each other, sharing the workers; then those that measure time, alone."""
+    beside = [name for name in names if name not in _TIMED and jobs > 1]
+    found: dict[str, Finding] = {}
+    with workers(jobs), ThreadPoolExecutor(max(1, len(beside))) as threads:
+        waiting = {name: threads.submit(_found, study, name, console) for name in beside}
+        found = {name: future.result() for name, future in waiting.items()}
+    return {name: found.get(name) or _found(study, name, console) for name in names}
+
+
+def _chapter(name: str, finding: Finding, command: str) -> Chapter:
+    claim = CLAIMS[name]
+    return Chapter(
+        name,
+        claim.title,
+        claim.words,
+        claim.question,
+        claim.refuted_by,
+        f"{command} --claims {name} --out DIR",
+        finding,
+    )
 
 
 def tables(found: dict[str, Finding]) -> str:
@@ -125,6 +160,17 @@ def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     return list(
         {system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values()
     )
+
+
+def _missing(study: Study, given: Given, claims: Sequence[str]) -> list[System]:
+    """What is known to be needed and has no result; its texts are written."""
+    systems = {system.name: system for system in _systems(claims, study.scale)}
+    study.texts.write(given, study.scale, [system.corpus for system in systems.values()])
+    for name in claims:
+        systems |= {system.name: system for system in CLAIMS[name].then(study)}
+    missing = [system for system in systems.values() if not study.has_result(system)]
+    study.texts.write(given, study.scale, [system.corpus for system in missing])
+    return missing
 
 
 def _claim_folder(study: Study, given: Given) -> None:
@@ -156,7 +202,8 @@ def _found(study: Study, name: str, console: Console) -> Finding:
     finding = CLAIMS[name].show(study)
     path.parent.mkdir(exist_ok=True)
     write_atomically(path, json.dumps(finding.to_json(), ensure_ascii=False).encode())
-    console.print(f"{name} in {time.monotonic() - started:.0f} s: {' '.join(finding.sentences)}")
+    took = time.monotonic() - started
+    console.print(f"{name} {finding.verdict} ({took:.0f} s): {' '.join(finding.sentences)}")
     return finding
 
 
@@ -164,15 +211,24 @@ def _kept(study: Study, name: str) -> Path:
     return study.folder / "claims" / f"{name}.json"
 
 
-def _facts(study: Study, given: Given) -> dict[str, str]:
-    cuda = study.device == "cuda"
-    machine = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} CPU cores"
-    corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
+def _command(study: Study, given: Given) -> str:
+    """What was typed, without the folder."""
     files = {"": given.train, "--valid": given.valid, "--test": given.test}
     named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
-    words = ["dragoman compare", *named, *(["--quick"] if study.scale.name == QUICK.name else [])]
+    quick = study.scale.name == QUICK.name
+    usual = study.scale.flops == (QUICK if quick else FULL).flops
+    words = ["dragoman compare", *named, *(["--quick"] if quick else [])]
+    return " ".join(words if usual else [*words, f"--flops {study.scale.flops:g}"])
+
+
+def _facts(study: Study, given: Given) -> dict[str, str]:
+    cuda = study.device == "cuda"
+    machine = f"{cores()} CPU cores"
+    if cuda:
+        machine = f"{torch.cuda.get_device_name()} and {machine}"
+    corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
     return {
-        "command": f"{' '.join(words)} --flops {study.scale.flops:g} --out DIR",
+        "command": f"{_command(study, given)} --out DIR",
         "corpus": f"{corpus}, {len(study.texts.sentences('all').sources):,} pairs",
         "training budget of a system": f"{study.scale.flops:.3g} FLOPs",
         "machine": f"{machine}, torch {torch.__version__}",

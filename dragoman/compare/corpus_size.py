@@ -1,64 +1,168 @@
-"""C9: how much each system asks of the corpus."""
+"""C9: how much each system asks of the corpus.
+
+The Transformer and the convolutional system are trained on more and more pairs, each until
+validation no longer improves, with the learning rate that suits it and the dropout that suits it at
+this size. What is judged is how the gap between the two changes.
+"""
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.figures import Finding, Lines, Series
-from dragoman.compare.runs import Claim, Study
-from dragoman.compare.systems import ARCHITECTURES, Scale, System, architecture
+from dragoman.compare.figures import Finding, Lines, Series, Table, listed
+from dragoman.compare.grid import (
+    best,
+    chosen_rate,
+    marked,
+    middle,
+    named_system,
+    to_be_tuned,
+    tuned_words,
+    tuning_tables,
+)
+from dragoman.compare.judge import at_least, interval, judge, said
+from dragoman.compare.runs import Claim, Result, Study
+from dragoman.compare.systems import System
+
+OURS, PEER = "transformer", "convs2s"
+_LEARNED_TO_TRANSLATE = 5.0  # BLEU, on the largest corpus
 
 
-def systems(scale: Scale) -> dict[str, list[System]]:
-    """Each architecture on parts of the corpus, smallest first, then on all of it.
+def _corpora(study: Study) -> list[str]:
+    return [*(f"pairs-{size}" for size in study.scale.corpora), "all"]
 
-    Smaller parts get a smaller budget.
-    """
-    parts = sorted(scale.parts, reverse=True)
+
+def _system(study: Study, name: str, corpus: str, rate: float, dropout: float, seed: int) -> System:
+    settings = {"model.architecture": name, "model.dropout": dropout}
+    kind = f"size-{name}-{middle(study.scale)}-dropout-{dropout:g}"
+    share = study.scale.budgets[-1]
+    return named_system(
+        study.scale, kind, settings, rate=rate, share=share, seed=seed, corpus=corpus,
+        converged=True,
+    )  # fmt: skip
+
+
+def _dropouts(study: Study, name: str, corpus: str) -> dict[float, System]:
+    rate = chosen_rate(study, name)
+    if rate is None:
+        return {}
     return {
-        name: [*(architecture(name, 1 / n**0.5, f"all-{n}") for n in parts), architecture(name)]
-        for name in ARCHITECTURES
+        dropout: _system(study, name, corpus, rate, dropout, 1) for dropout in study.scale.dropouts
     }
 
 
-def finding(pairs: Sequence[int], scores: Mapping[str, Sequence[float]]) -> Finding:
-    """BLEU of each system by the number of pairs."""
-    place = [
-        1 + sum(other[i] > scores["transformer"][i] for other in scores.values())
-        for i in range(len(pairs))
+def _seeds(study: Study, name: str, corpus: str) -> list[System]:
+    """With the dropout that validates best, every seed."""
+    rate, tried = chosen_rate(study, name), _dropouts(study, name, corpus)
+    dropout = best(study, tried) if tried else None
+    if rate is None or dropout is None:
+        return []
+    seeds = range(1, study.scale.seeds + 1)
+    return [_system(study, name, corpus, rate, dropout, seed) for seed in seeds]
+
+
+def then(study: Study) -> list[System]:
+    systems: list[System] = []
+    for name in (OURS, PEER):
+        for corpus in _corpora(study):
+            systems += _dropouts(study, name, corpus).values()
+            systems += _seeds(study, name, corpus)
+    return systems
+
+
+def finding(
+    pairs: Sequence[int],
+    scores: Mapping[str, Sequence[Sequence[float]]],
+    tuning: Sequence[Table] = (),
+    tuned: str = "the learning rate tuned for each system",
+) -> Finding:
+    """BLEU of both systems by the number of pairs and by seeds."""
+    gaps = [
+        [ours - peer for ours, peer in zip(*both, strict=True)]
+        for both in zip(scores[OURS], scores[PEER], strict=True)
     ]
-    first, last = (_best({name: values[i] for name, values in scores.items()}) for i in (0, -1))
-    gain = {name: values[-1] - values[0] for name, values in scores.items()}
-    most = _best(gain)
-    seen = place[-1] < place[0] or (place[-1] == 1 and most == "transformer")
-    curves = [Series(name, pairs, values) for name, values in scores.items()]
-    attention = scores["transformer"]
+    learned = at_least(
+        f"both translate on the largest corpus (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
+        [*scores[OURS][-1], *scores[PEER][-1]],
+        _LEARNED_TO_TRANSLATE,
+    )
+    grown = judge(gaps[-1], gaps[0], checks=[learned])
+    curves = [_series(name, pairs, by_size) for name, by_size in scores.items()]
+    means = [f"{sum(gap) / len(gap):+.1f} with {n:,}" for n, gap in zip(pairs, gaps, strict=True)]
+    verdict = said(
+        grown.verdict,
+        "the advantage of attention grows with the corpus",
+        "the advantage of attention does not grow with the corpus",
+        "these runs cannot tell whether the advantage of attention grows",
+    )
     return Finding(
-        [Lines("BLEU by size of the corpus", "pairs", "BLEU", curves, log_x=True)],
+        [
+            Lines(
+                "The Transformer's lead by size of the corpus",
+                "pairs",
+                f"BLEU of the Transformer less that of {PEER}",
+                [_series("lead", pairs, gaps)],
+                log_x=True,
+            ),
+            Lines("BLEU by size of the corpus", "pairs", "test BLEU", curves, log_x=True),
+            *tuning,
+        ],
         (
-            f"With {pairs[0]:,} pairs {first} leads with {scores[first][0]:.1f} BLEU and the "
-            f"Transformer has place {place[0]} with {attention[0]:.1f}; with {pairs[-1]:,} pairs "
-            f"{last} leads with {scores[last][-1]:.1f} and the Transformer has place {place[-1]} "
-            f"with {attention[-1]:.1f}.",
-            f"From the smallest corpus to the largest {most} gains the most, {gain[most]:+.1f} "
-            f"BLEU, the Transformer {gain['transformer']:+.1f}: more data "
-            f"{'helps' if seen else 'does not help'} it more than the systems with more built in.",
+            f"The Transformer's BLEU differs from that of {PEER} by {listed(means)} pairs.",
+            f"From the smallest corpus to the largest the difference changes by "
+            f"{grown.interval('+.1f')} BLEU: {verdict}.",
         ),
-        seen,
+        grown.verdict,
+        f"Trained until validation stops improving, on {listed([f'{n:,}' for n in pairs])} pairs; "
+        f"{tuned}, dropout for each system and size, "
+        f"{len(gaps[0])} seeds."
+        + (f" Undecided because this does not hold: {grown.why}." if grown.why else ""),
     )
 
 
-def _best(values: Mapping[str, float]) -> str:
-    return max(values, key=lambda name: values[name])
+def _series(name: str, pairs: Sequence[int], by_size: Sequence[Sequence[float]]) -> Series:
+    ends = [interval(values) for values in by_size]
+    return Series(
+        name,
+        pairs,
+        [sum(values) / len(values) for values in by_size],
+        [low for low, _ in ends],
+        [high for _, high in ends],
+    )
+
+
+def _dropout_table(study: Study) -> Table:
+    rows = []
+    for name in (OURS, PEER):
+        for corpus in _corpora(study):
+            tried = {
+                dropout: study.result(system)
+                for dropout, system in _dropouts(study, name, corpus).items()
+            }
+            rows.append([name, corpus, *marked(tried)])
+    return Table(
+        "Dropout tried: validation BLEU (chosen: *)",
+        ["system", "corpus", *(f"{dropout:g}" for dropout in study.scale.dropouts)],
+        rows,
+        folded=True,
+    )
+
+
+def _results(study: Study, name: str) -> list[list[Result]]:
+    return [
+        [study.result(system) for system in _seeds(study, name, corpus)]
+        for corpus in _corpora(study)
+    ]
 
 
 def show(study: Study) -> Finding:
-    results = {
-        name: [study.result(system) for system in row] for name, row in systems(study.scale).items()
+    results = {name: _results(study, name) for name in (OURS, PEER)}
+    pairs = [seeds[0].pairs for seeds in results[OURS]]
+    scores = {
+        name: [[result.bleu for result in seeds] for seeds in by_size]
+        for name, by_size in results.items()
     }
-    pairs = [
-        len(study.texts.sentences(system.corpus).sources)
-        for system in systems(study.scale)["transformer"]
-    ]
-    return finding(pairs, {name: [result.bleu for result in row] for name, row in results.items()})
+    tables = [_dropout_table(study)] if len(study.scale.dropouts) > 1 else []
+    tables += tuning_tables(study, (OURS, PEER))
+    return finding(pairs, scores, tables, tuned_words(study.scale))
 
 
 CLAIM = Claim(
@@ -66,6 +170,10 @@ CLAIM = Claim(
     "Recurrence and convolution build in that words follow or neighbour each other, which helps "
     "on small corpora; attention assumes little and lets the data speak, which pays when there is "
     "much of it.",
+    "Does the Transformer's advantage grow with the corpus?",
+    "The gap between the Transformer and the convolutional system would not change with the size "
+    "of the corpus, or would shrink.",
     show,
-    lambda scale: [system for row in systems(scale).values() for system in row],
+    lambda scale: to_be_tuned(scale, (OURS, PEER)),
+    then,
 )

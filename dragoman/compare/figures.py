@@ -5,16 +5,20 @@ All of it goes through JSON, so that a report can be written again without runni
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+Verdict = Literal["seen", "undecided", "not seen"]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve."""
+    """One curve; `low` and `high` are the ends of its error bars, where it has any."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,22 @@ class Lines:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
+    top: float | None = None  # a value that the vertical axis reaches in any case
+    x_mark: tuple[float, str] | None = None  # a vertical line and its name
+    y_mark: tuple[float, str] | None = None  # a horizontal one: chance, say
 
 
 @dataclass(frozen=True)
 class Bars:
+    """`low` and `high` are the ends of error bars; bars that are `faint` stand back."""
+
     title: str
     label: str
     names: Sequence[str]
     values: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    faint: Sequence[bool] = ()
 
 
 @dataclass(frozen=True)
@@ -49,9 +61,12 @@ class Map:
 
 @dataclass(frozen=True)
 class Table:
+    """A folded table opens at a click: what was tuned, and other details."""
+
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    folded: bool = False
 
 
 Figure = Lines | Bars | Map | Table
@@ -60,26 +75,36 @@ _KINDS: dict[str, type[Figure]] = {kind.__name__: kind for kind in (Lines, Bars,
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out: figures, two sentences, and whether the claim was seen in them."""
+    """What came out. The first figure is the one to look at."""
 
     figures: Sequence[Figure]
-    sentences: tuple[str, str]
-    seen: bool
+    sentences: tuple[str, str]  # what to see in the figures
+    verdict: Verdict
+    conditions: str  # under which the verdict was reached: task, sizes, seeds, what was required
 
     def to_json(self) -> dict[str, Any]:
         figures = [{"kind": type(figure).__name__, **asdict(figure)} for figure in self.figures]
-        return {"figures": figures, "sentences": list(self.sentences), "seen": self.seen}
+        return {
+            "figures": figures,
+            "sentences": list(self.sentences),
+            "verdict": self.verdict,
+            "conditions": self.conditions,
+        }
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> "Finding":
         first, second = tree["sentences"]
-        return cls([_figure(figure) for figure in tree["figures"]], (first, second), tree["seen"])
+        figures = [_figure(figure) for figure in tree["figures"]]
+        return cls(figures, (first, second), tree["verdict"], tree["conditions"])
 
 
 def _figure(tree: Mapping[str, Any]) -> Figure:
     fields = {name: value for name, value in tree.items() if name != "kind"}
     if "series" in fields:
         fields["series"] = [Series(**series) for series in fields["series"]]
+    for mark in ("x_mark", "y_mark"):
+        if fields.get(mark):
+            fields[mark] = tuple(fields[mark])
     return _KINDS[tree["kind"]](**fields)
 
 

@@ -1,67 +1,137 @@
 """C3 and C4: what grows with the length of a sequence.
 
-n words, k width of a convolution's kernel, L layers. Counted for an encoder:
+n words, d features, k width of a convolution's kernel, r words that restricted attention sees
+on each side. Counted for one layer of an encoder ("Attention Is All You Need", table 1):
 
-                 in a row (cannot run in parallel)      longest path between two words
-    recurrence   n + L - 1                              n - 1
-    convolution  L                                      ceil(2 (n-1) / (k-1))   centred kernels
-    attention    L                                      1
+                        multiply-adds     in a row    layers or steps between the ends
+recurrence              8 n d²            n           n - 1
+convolution             2 k n d²          1           2 (n - 1) / (k - 1)      rounded up
+convolution, dilated    2 k n d²          1           about log2 of that: 1, 2, 4 ... apart
+attention               4 n d² + 2 n² d   1           1
+restricted attention    4 n d² + 4 r n d  1           (n - 1) / r              rounded up
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman.compare.figures import Finding, Lines, Series, named
-from dragoman.compare.probe import seconds, wait
+from dragoman.compare.figures import Figure, Finding, Lines, Series, Table, named
+from dragoman.compare.judge import Judgement, all_of, judge, said
+from dragoman.compare.probe import longest_chain, timings
 from dragoman.compare.runs import Claim, Study
-from dragoman.compare.systems import architecture
-from dragoman.config import ModelConfig
+from dragoman.compare.tasks import curve
+from dragoman.config import ModelConfig, make_config
 from dragoman.engine.torch_engine import pick_device
 from dragoman.model.attention import Attention
 from dragoman.model.build import Model, build_model
+from dragoman.model.recurrent import Recurrence
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.loss import smoothed_cross_entropy
 
-_KINDS = {"recurrence": "rnn-attention", "convolution": "convs2s", "attention": "transformer"}
+_RESTRICTED = 16  # words on each side that restricted attention sees
 _WORDS_SAID, _SENTENCES_SAID = 24, 16
 
 
-def _in_a_row(kind: str, n: int, layers: int) -> int:
-    """Operations of which each has to wait for the one before.
+@dataclass(frozen=True)
+class Kind:
+    """A way to let words meet: the architecture it is timed in (if any), and its formulas."""
 
-    >>> [_in_a_row(kind, 100, 6) for kind in _KINDS]
-    [105, 6, 6]
-    """
-    return n + layers - 1 if kind == "recurrence" else layers
+    architecture: str = ""
+    kernel: int = 0
+    dilated: bool = False
+    restricted: bool = False
+
+    def multiplications(self, n: int, d: int) -> int:
+        """Multiply-adds of one layer."""
+        if self.kernel:
+            return 2 * self.kernel * n * d * d
+        if self.architecture == "rnn-attention":
+            return 8 * n * d * d
+        pairs = 2 * _RESTRICTED * n if self.restricted else n * n
+        return 4 * n * d * d + 2 * pairs * d
+
+    def in_a_row(self, n: int) -> int:
+        """Operations of one layer that have to wait for each other."""
+        return n if self.architecture == "rnn-attention" else 1
+
+    def path(self, n: int) -> int:
+        """Layers or steps that lie between the first word and the last.
+
+        >>> [kind.path(100) for kind in KINDS.values()]
+        [99, 99, 33, 7, 1, 7]
+        """
+        if self.kernel:
+            reach = (self.kernel - 1) / 2
+            layers = (n - 1) / reach
+            return math.ceil(math.log2(layers + 1)) if self.dilated else math.ceil(layers)
+        if self.architecture == "rnn-attention":
+            return n - 1
+        return math.ceil((n - 1) / _RESTRICTED) if self.restricted else 1
 
 
-def _path(kind: str, n: int, kernel: int) -> int:
-    """Layers or steps that lie between the first word and the last.
-
-    >>> [_path(kind, 100, 3) for kind in _KINDS]
-    [99, 99, 1]
-    """
-    return {
-        "recurrence": n - 1,
-        "convolution": math.ceil(2 * (n - 1) / (kernel - 1)),
-        "attention": 1,
-    }[kind]
+KINDS: dict[str, Kind] = {
+    "recurrence": Kind("rnn-attention"),
+    "convolution, kernel 3": Kind("convs2s", kernel=3),
+    "convolution, kernel 7": Kind("convs2s", kernel=7),
+    "convolution, kernel 3, dilated": Kind(kernel=3, dilated=True),
+    "attention": Kind("transformer"),
+    "restricted attention": Kind(restricted=True),
+}
+_TIMED = [name for name, kind in KINDS.items() if kind.architecture]
 
 
-def _fresh(study: Study, name: str, device: torch.device) -> Model:
+@dataclass(frozen=True)
+class Steps:
+    """Sizes of C3."""
+
+    lengths: tuple[int, ...]
+    words: int  # in a training step
+    width: int
+    layers: int
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Sizes of C4. Attention that writes its weights is measured up to `written` words only."""
+
+    lengths: tuple[int, ...]
+    written: int
+    width: int
+    heads: int
+    repeats: int = 3
+
+
+STEPS_SIZES = {
+    "quick": Steps((16, 32, 64, 128, 256), 1024, 64, 2),
+    "full": Steps((16, 32, 64, 128, 256, 512, 1024), 8192, 256, 3),
+}
+COST_SIZES = {
+    "quick": Cost((512, 1024, 2048, 4096), 4096, 64, 4),
+    "full": Cost((1024, 2048, 4096, 8192, 16384, 32768, 65536), 8192, 256, 8),
+}
+
+
+def _fresh(name: str, size: Steps, device: torch.device) -> Model:
     """Untrained, with learned positions (where there are any) for the longest."""
-    config = study.config(architecture(name))
-    far_enough = replace(config.model.positions, max_length=max(study.scale.lengths) + 1)
-    pieces = Vocabulary(tuple(f"p{number}" for number in range(config.text.size)))
-    return build_model(replace(config.model, positions=far_enough), pieces, pieces, shared=True).to(
-        device
-    )
+    kind = KINDS[name]
+    settings: dict[str, Any] = {
+        "model.architecture": kind.architecture, "model.width": size.width, "model.heads": 4,
+        "model.feed_forward_width": 4 * size.width, "model.encoder_layers": size.layers,
+        "model.decoder_layers": size.layers, "model.dropout": 0.0,
+        **({"model.kernel_width": kind.kernel} if kind.kernel else {}),
+    }  # fmt: skip
+    config = make_config("tiny", settings=settings).model
+    far_enough = replace(config.positions, max_length=max(size.lengths) + 1)
+    pieces = Vocabulary(tuple(f"p{number}" for number in range(1000)))
+    return build_model(replace(config, positions=far_enough), pieces, pieces, True).to(device)
 
 
 def _training_step(model: Model, ids: Tensor) -> None:
@@ -82,92 +152,167 @@ def _say(model: Model, ids: Tensor) -> None:
 
 
 def show_steps(study: Study) -> Finding:
-    """C3: the same number of words in ever fewer, ever longer sentences."""
+    """C3: chains of operations that wait for each other, and on a GPU the time they take.
+
+    Timed are the same number of words in ever fewer, ever longer sentences. A CPU core computes one
+    thing after the other in any case, so there the time would tell nothing.
+    """
     device = pick_device(study.device)
-    lengths = study.scale.lengths
-    steps: dict[str, list[float]] = {}
-    said: dict[str, float] = {}
-    config = study.config(architecture("convs2s")).model
-    for kind, name in _KINDS.items():
-        model = _fresh(study, name, device).train()
-        steps[kind] = []
-        for n in lengths:
-            ids = torch.randint(
-                4, model.output.out_features, (study.scale.length_tokens // n, n), device=device
-            )
-            steps[kind].append(1e3 * seconds(partial(_training_step, model, ids), device, 2))
-        ids = torch.randint(
-            4, model.output.out_features, (_SENTENCES_SAID, _WORDS_SAID), device=device
-        )
-        said[kind] = 1e3 * seconds(partial(_say, model.eval(), ids), device, 2) / _WORDS_SAID
-    return steps_finding(
-        lengths, config.encoder_layers, config.kernel_width, study.scale.length_tokens, steps, said
-    )
+    size = STEPS_SIZES[study.scale.name]
+    chains = {name: [_chain(name, size, n) for n in size.lengths] for name in _TIMED}
+    if device.type == "cpu":
+        return steps_finding(size, chains, {}, {})
+    steps: dict[str, list[list[float]]] = {}
+    said_in: dict[str, float] = {}
+    for name in _TIMED:
+        model = _fresh(name, size, device).train()
+        steps[name] = []
+        for n in size.lengths:
+            ids = torch.randint(4, model.output.out_features, (size.words // n, n), device=device)
+            took = timings(partial(_training_step, model, ids), device, size.repeats)
+            steps[name].append([1e3 * seconds for seconds in took])
+        ids = ids.reshape(-1)[: _SENTENCES_SAID * _WORDS_SAID].view(_SENTENCES_SAID, _WORDS_SAID)
+        took = timings(partial(_say, model.eval(), ids), device, size.repeats)
+        said_in[name] = 1e3 * min(took) / _WORDS_SAID
+    return steps_finding(size, chains, steps, said_in)
+
+
+def _chain(name: str, size: Steps, n: int) -> int:
+    model = _fresh(name, size, torch.device("cpu")).train()
+    ids = torch.full((1, n), 5)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration")  # of Intel's GPUs
+        with torch.backends.mkldnn.flags(enabled=False):
+            return longest_chain(model.logits(model(ids, ids)))
 
 
 def steps_finding(
-    lengths: Sequence[int],
-    layers: int,
-    kernel: int,
-    tokens: int,
-    steps: Mapping[str, Sequence[float]],
-    said: Mapping[str, float],
+    size: Steps,
+    chains: Mapping[str, Sequence[int]],
+    steps: Mapping[str, Sequence[Sequence[float]]],
+    said_in: Mapping[str, float],
 ) -> Finding:
-    """`steps`: milliseconds of a training step by length.
+    """`chains`: operations in a row, by length.
 
-    `said`: milliseconds for each word in translation.
+    On a GPU, `steps` has milliseconds of a training step by length, all repetitions, and `said_in`
+    milliseconds for each word in translation.
     """
-    counted = {kind: [_in_a_row(kind, n, layers) for n in lengths] for kind in _KINDS}
-    paths = {kind: [_path(kind, n, kernel) for n in lengths] for kind in _KINDS}
-    slower = {kind: values[-1] / values[0] for kind, values in steps.items()}
-    seen = slower["recurrence"] > max(slower["attention"], slower["convolution"])
-
-    def curves(values: Mapping[str, Sequence[float]]) -> list[Series]:
-        return [Series(kind, lengths, of_kind) for kind, of_kind in values.items()]
-
+    short, long = size.lengths[0], size.lengths[-1]
+    times_longer = {name: values[-1] / values[0] for name, values in chains.items()}
+    others = [name for name in _TIMED if name != "recurrence"]
+    judgements = [
+        # The chain of recurrence grows at least half as fast as the sentence, the others' hardly.
+        judge([times_longer["recurrence"]], margin=0.5 * long / short, exact=True),
+        judge([-max(times_longer[name] for name in others)], margin=-2.0, exact=True),
+    ]
+    if steps:
+        # How many times as long a step takes, in doublings, repetition by repetition.
+        slower = {name: np.log2(v[-1]) - np.log2(v[0]) for name, v in _arrays(steps).items()}
+        most = np.max([slower[name] for name in others], axis=0)
+        judgements.append(judge(slower["recurrence"].tolist(), most.tolist(), margin=1.0))
+    verdict = all_of(judgements)
+    paths = {name: kind.path(long) for name, kind in KINDS.items()}
+    told = said(
+        verdict,
+        "recurrence waits, the others do not",
+        "recurrence does not wait longer than the others",
+        "the timings do not tell whether this costs time",
+    )
+    measured = (
+        f"In sentences of {long} words instead of {short}, the longest chain of operations is "
+        f"{named(times_longer)} times as long"
+    )
+    if steps:
+        times = {name: float(2.0 ** values.mean()) for name, values in slower.items()}
+        measured += f", and {size.words} words take {named(times)} times as long on the GPU"
+    last = f"From the first of {long} words to the last it is {named(paths, 'd')} steps or layers."
+    if said_in:
+        last += (
+            f" In translation all are sequential: the next word of {_SENTENCES_SAID} sentences "
+            f"takes {named(said_in)} milliseconds, one word after the other."
+        )
     return Finding(
-        [
-            Lines(
-                "Operations in a row, counted",
-                "words n",
-                "operations",
-                curves(counted),
-                log_x=True,
-                log_y=True,
-            ),
-            Lines(
-                "Path between the ends, counted",
-                "words n",
-                "steps",
-                curves(paths),
-                log_x=True,
-                log_y=True,
-            ),
-            Lines(
-                f"A training step of {tokens} words, timed",
-                "words in a sentence",
-                "milliseconds",
-                curves(steps),
-                log_x=True,
-                log_y=True,
-            ),
-        ],
-        (
-            f"An encoder of {lengths[-1]} words has "
-            f"{named({k: v[-1] for k, v in counted.items()}, 'd')} operations in a row and "
-            f"{named({k: v[-1] for k, v in paths.items()}, 'd')} steps from the first word to the "
-            f"last; a training step of {tokens} words takes {named(slower)} times as long in "
-            f"sentences of {lengths[-1]} as of {lengths[0]}, so recurrence "
-            f"{'pays' if seen else 'does not pay'} the most for length.",
-            f"Translation stays sequential for all three: the next word of {_SENTENCES_SAID} "
-            f"sentences takes {named(said)} milliseconds, one after the other.",
-        ),
-        seen,
+        list(_steps_figures(size, chains, steps)),
+        (f"{measured}: {told}.", last),
+        verdict,
+        _steps_conditions(size, judgements),
     )
 
 
-class _Layer(nn.Module):
-    """One layer over a sequence (1, n, D).
+def _arrays(values: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(of_one) for name, of_one in values.items()}
+
+
+def _steps_figures(
+    size: Steps,
+    chains: Mapping[str, Sequence[int]],
+    steps: Mapping[str, Sequence[Sequence[float]]],
+) -> Iterator[Figure]:
+    yield Lines(
+        "Operations that have to wait for each other",
+        "words in a sentence",
+        "operations in the longest chain",
+        [Series(name, size.lengths, values) for name, values in chains.items()],
+        log_x=True,
+        log_y=True,
+    )
+    if steps:
+        yield Lines(
+            f"A training step of {size.words} words, timed",
+            "words in a sentence",
+            "milliseconds",
+            [curve(name, size.lengths, steps[name]) for name in _TIMED],
+            log_x=True,
+            log_y=True,
+        )
+    yield Lines(
+        "Layers or steps between the two ends, counted",
+        "words n",
+        "layers or steps",
+        [
+            Series(name, size.lengths, [kind.path(n) for n in size.lengths])
+            for name, kind in KINDS.items()
+        ],
+        log_x=True,
+        log_y=True,
+    )
+    yield _complexity(size)
+
+
+def _steps_conditions(size: Steps, judgements: Sequence[Judgement]) -> str:
+    said_of_time = (
+        "Time is not judged: a CPU core computes one thing after the other in any case."
+        if len(judgements) == 2
+        else "On the GPU, recurrence has to slow down by more than one doubling beyond the others: "
+        f"measured {judgements[2].interval()} doublings, {size.repeats} repetitions."
+    )
+    return (
+        f"Untrained encoder-decoders of {size.layers} layers and width {size.width}, all target "
+        "words at once, as in training. The chain is the longest way through the graph of "
+        "operations that autograd recorded. Seen if recurrence's grows at least half as fast as "
+        f"the sentence, and nobody else's doubles. {said_of_time} Path lengths are counted by "
+        "formula, those of dilated convolution and restricted attention among them."
+    )
+
+
+def _complexity(size: Steps) -> Table:
+    """The lectures' table, with numbers in it."""
+    ends = (size.lengths[0], size.lengths[-1])
+    columns = ["layer"]
+    columns += [f"multiply-adds, n={n}" for n in ends]
+    columns += [f"in a row, n={n}" for n in ends]
+    columns += [f"path, n={n}" for n in ends]
+    rows = []
+    for name, kind in KINDS.items():
+        products = [f"{kind.multiplications(n, size.width):,}" for n in ends]
+        in_a_row = [f"{kind.in_a_row(n):,}" for n in ends]
+        paths = [f"{kind.path(n):,}" for n in ends]
+        rows.append([name, *products, *in_a_row, *paths])
+    return Table(f"One layer of width {size.width}, counted", columns, rows)
+
+
+class Layer(nn.Module):
+    """One layer over sequences (B, n, D).
 
     It is attention that writes its weights, attention that does not, or an LSTM.
     """
@@ -175,16 +320,26 @@ class _Layer(nn.Module):
     def __init__(self, kind: str, config: ModelConfig):
         super().__init__()
         self.kind = kind
-        self.inner: Any = (
-            nn.LSTM(config.width, config.width, batch_first=True)
-            if kind == "recurrence"
-            else Attention(config)
-        )
+        self.recurrence: Recurrence | None = None
+        self.attention: Attention | None = None
+        if kind == "recurrence":
+            self.recurrence = Recurrence("lstm", config.width, config.width)
+        else:
+            self.attention = Attention(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.kind == "recurrence":
-            return self.inner(x)[0]  # type: ignore[no-any-return]
-        return self.inner.to_itself(x, record=[] if self.kind == "attention" else None)  # type: ignore[no-any-return]
+        if self.recurrence is not None:
+            y: Tensor = self.recurrence(x, self.recurrence.nothing(x[:, 0]))[0]
+            return y
+        assert self.attention is not None
+        record: list[Any] | None = [] if self.kind == "attention" else None
+        return self.attention(x, record=record)  # type: ignore[no-any-return]
+
+    def multiplications(self, n: int) -> float:
+        if self.recurrence is not None:
+            return self.recurrence.multiplications(n)
+        assert self.attention is not None
+        return self.attention.multiplications(n, n, float(n) * n)
 
 
 LAYERS = ("attention", "fused attention", "recurrence")
@@ -207,59 +362,98 @@ def kept_for_backward(layer: nn.Module, x: Tensor) -> int:
     return sum(kept.values())
 
 
+@dataclass(frozen=True)
+class Grown:
+    """Of one layer, by length: multiply-adds, milliseconds of all repetitions, MiB."""
+
+    lengths: Sequence[int]
+    products: Sequence[float]
+    times: Sequence[Sequence[float]]
+    memory: Sequence[float]
+
+
 def show_cost(study: Study) -> Finding:
     """C4: one layer, one sequence, forward and backward."""
     device = pick_device(study.device)
-    config = study.config(architecture("transformer")).model
-    lengths = [8 * n for n in study.scale.lengths]
-    times: dict[str, list[float]] = {kind: [] for kind in LAYERS}
-    memory: dict[str, list[float]] = {kind: [] for kind in LAYERS}
+    size = COST_SIZES[study.scale.name]
+    settings = {"model.width": size.width, "model.heads": size.heads}
+    config = make_config("tiny", settings=settings).model
+    grown = {}
     for kind in LAYERS:
-        layer = _Layer(kind, config).to(device)
+        layer = Layer(kind, config).to(device)
+        lengths = [n for n in size.lengths if kind != "attention" or n <= size.written]
+        times, memory = [], []
         for n in lengths:
             x = torch.randn(1, n, config.width, device=device, requires_grad=True)
-            memory[kind].append(kept_for_backward(layer, x) / 2**20)
-            times[kind].append(1e3 * seconds(partial(_forward_backward, layer, x), device, 2))
-        wait(device)
-    return cost_finding(lengths, config.width, times, memory)
+            memory.append(kept_for_backward(layer, x) / 2**20)
+            took = timings(partial(_forward_backward, layer, x), device, size.repeats)
+            times.append([1e3 * seconds for seconds in took])
+        grown[kind] = Grown(lengths, [layer.multiplications(n) for n in lengths], times, memory)
+    return cost_finding(size, grown)
 
 
 def _forward_backward(layer: nn.Module, x: Tensor) -> None:
     layer(x).sum().backward()
 
 
-def _exponent(lengths: Sequence[int], values: Sequence[float]) -> float:
-    """e in values ~ n^e over the longer half of the lengths.
+def exponents(lengths: Sequence[int], values: Sequence[Sequence[float]]) -> list[float]:
+    """e in values ~ n^e over the last two doublings, for each repetition.
 
-    >>> round(_exponent([1, 2, 4, 8], [3, 12, 48, 192]), 6)
-    2.0
+    >>> exponents([1, 2, 4, 8], [[3], [12], [48], [192]])
+    [2.0]
     """
-    middle = len(lengths) // 2
-    return math.log(values[-1] / values[middle]) / math.log(lengths[-1] / lengths[middle])
+    ratio = np.log(values[-1]) - np.log(values[-3])
+    return [float(e) for e in ratio / math.log(lengths[-1] / lengths[-3])]
 
 
-def cost_finding(
-    lengths: Sequence[int],
-    width: int,
-    times: Mapping[str, Sequence[float]],
-    memory: Mapping[str, Sequence[float]],
-) -> Finding:
-    """Milliseconds and MiB of one layer, by length."""
-    time_e, memory_e = (
-        {k: _exponent(lengths, v) for k, v in values.items()} for values in (times, memory)
+def cost_finding(size: Cost, grown: Mapping[str, Grown]) -> Finding:
+    fused, written, recurrence = (
+        grown[kind] for kind in ("fused attention", "attention", "recurrence")
     )
-    seen = (
-        memory_e["attention"] > 1.5 > memory_e["recurrence"]
-        and time_e["attention"] > time_e["recurrence"]
+    time_e = {kind: exponents(one.lengths, one.times) for kind, one in grown.items()}
+    memory_e = {
+        kind: exponents(one.lengths, [[value] for value in one.memory])[0]
+        for kind, one in grown.items()
+    }
+    products_e = {
+        kind: exponents(one.lengths, [[value] for value in one.products])[0]
+        for kind, one in grown.items()
+        if kind != "attention"
+    }
+    judgements: list[Judgement] = [
+        # Half way between in proportion to n and to its square.
+        judge(time_e["fused attention"], margin=1.5),
+        judge([-e for e in time_e["recurrence"]], margin=-1.5),
+        judge([memory_e["attention"]], margin=1.5, exact=True),
+        judge([-memory_e["recurrence"]], margin=-1.5, exact=True),
+    ]
+    verdict = all_of(judgements)
+    attention_ms, recurrence_ms = np.mean(fused.times[-1]), np.mean(recurrence.times[-1])
+    longest = size.lengths[-1]
+    told = said(
+        verdict,
+        "attention's cost is that of a square, recurrence's that of a line",
+        "the square is not to be seen at these lengths",
+        "these timings do not tell",
     )
-    attention, recurrence = times["attention"][-1], times["recurrence"][-1]
     return Finding(
         [
             Lines(
                 "Time of one layer, forward and backward",
                 "words n",
                 "milliseconds",
-                [Series(kind, lengths, values) for kind, values in times.items()],
+                [curve(kind, one.lengths, one.times) for kind, one in grown.items()],
+                log_x=True,
+                log_y=True,
+            ),
+            Lines(
+                "Multiply-adds, counted",
+                "words n",
+                "multiply-adds",
+                [
+                    Series("attention", fused.lengths, fused.products),
+                    Series("recurrence", recurrence.lengths, recurrence.products),
+                ],
                 log_x=True,
                 log_y=True,
             ),
@@ -267,23 +461,39 @@ def cost_finding(
                 "Memory kept for the gradient",
                 "words n",
                 "MiB",
-                [Series(kind, lengths, values) for kind, values in memory.items()],
+                [Series(kind, one.lengths, one.memory) for kind, one in grown.items()],
                 log_x=True,
                 log_y=True,
             ),
         ],
         (
-            f"From {lengths[len(lengths) // 2]} to {lengths[-1]} words the time of a layer of "
-            f"width {width} grows as n to the {named(time_e, '.2f')}, its memory as n to the "
-            f"{named(memory_e, '.2f')}.",
-            f"At {lengths[-1]} words attention takes {attention:.1f} ms and "
-            f"{memory['attention'][-1]:.1f} MiB, the recurrent layer {recurrence:.1f} ms and "
-            f"{memory['recurrence'][-1]:.1f} MiB: the quadratic cost is "
-            f"{'there' if seen else 'not visible at these lengths'}, and attention is the "
-            f"{'faster' if attention < recurrence else 'slower'} of the two here.",
+            f"Over the last two doublings the time of a layer of width {size.width} grows as n to "
+            f"the {named({k: float(np.mean(e)) for k, e in time_e.items()}, '.2f')}, counted "
+            f"multiply-adds as n to the {named(products_e, '.2f')}, and memory as n to the "
+            f"{named(memory_e, '.2f')}: {told}.",
+            f"At {longest:,} words fused attention takes {attention_ms:.1f} ms and the recurrent "
+            f"layer {recurrence_ms:.1f} ms, so attention is the "
+            f"{'faster' if attention_ms < recurrence_ms else 'slower'} one there; attention that "
+            f"writes its weights keeps {written.memory[-1]:,.0f} MiB at {written.lengths[-1]:,} "
+            f"words, the recurrent layer {_at(recurrence, written.lengths[-1]):,.0f} MiB.",
         ),
-        seen,
+        verdict,
+        f"One layer of width {size.width} with {size.heads} heads, one sequence, "
+        f"{size.repeats} repetitions after one to warm up. Seen if the exponent of fused "
+        f"attention's time over the last two doublings is above 1.5 "
+        f"(measured {judgements[0].interval()}), that of recurrence below it "
+        f"({Judgement('seen', *_turned(judgements[1])).interval()}), and the same holds for the "
+        "memory of attention that writes its weights.",
     )
+
+
+def _at(grown: Grown, n: int) -> float:
+    return grown.memory[list(grown.lengths).index(n)]
+
+
+def _turned(judgement: Judgement) -> tuple[float, float, float]:
+    """Mean and interval of what was judged with its sign changed."""
+    return -judgement.mean, -judgement.high, -judgement.low
 
 
 STEPS = Claim(
@@ -291,11 +501,16 @@ STEPS = Claim(
     "A recurrent network needs as many operations one after the other as there are words, and as "
     "many steps between distant words; convolution needs some layers, attention one look. In "
     "translation all go word by word.",
+    "How many operations have to wait for each other, and what does that cost as sentences grow?",
+    "A training step of the recurrent network would slow down no more than the others' when the "
+    "same words stand in longer sentences.",
     show_steps,
 )
 COST = Claim(
     "Attention costs n², recurrence n",
     "Attention compares every word with every other: its time and memory grow with the square of "
     "the length, a recurrent network's in a line.",
+    "How do a layer's operations, time and memory grow with the length?",
+    "The exponent of attention's time and memory would be as near to 1 as recurrence's.",
     show_cost,
 )

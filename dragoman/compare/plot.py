@@ -10,12 +10,13 @@ import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from dragoman.compare.figures import Bars, Lines, Map
+from dragoman.compare.figures import Bars, Lines, Map, Series
 
 _WIDTH, _FONT = 480, 12
 _LETTER = 0.56 * _FONT  # about the mean width of one
 _LEFT, _RIGHT, _TOP, _PLOT, _BOTTOM = 58, 14, 30, 210, 44
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "6 3", "2 3", "8 3 2 3")
+_MOST_OWN_TICKS = 10
 _MARKERS = ("circle", "square", "diamond", "triangle")
 
 
@@ -27,6 +28,12 @@ def draw_lines(figure: Lines) -> str:
     xs, ys = (
         [point[axis] for points in series for point in points] or [0.0, 1.0] for axis in (0, 1)
     )
+    if figure.x_mark is not None:
+        xs = [*xs, figure.x_mark[0]]
+    ends = [value for s in figure.series for value in (*s.low, *s.high) if math.isfinite(value)]
+    marks = [figure.y_mark[0]] if figure.y_mark is not None else []
+    reached = [figure.top] if figure.top is not None else []
+    ys = [value for value in [*ys, *ends, *marks, *reached] if value > 0 or not figure.log_y]
     x_axis = Axis(xs, _LEFT, _WIDTH - _RIGHT, figure.log_x)
     y_axis = Axis(ys, _TOP + _PLOT, _TOP, figure.log_y, from_zero=not figure.log_y)
     entries = [(s.name, number) for number, s in enumerate(figure.series)]
@@ -39,7 +46,7 @@ def draw_lines(figure: Lines) -> str:
             ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
             yield f'<line class="grid" {ends}/>'
             yield _text(_LEFT - 6, y + 4, _short(value), "end", "tick")
-        for value in x_axis.ticks:
+        for value in _x_ticks(xs, x_axis, figure.log_x):
             inside = min(x_axis(value), _WIDTH - 4 - _LETTER * len(_short(value)) / 2)
             yield _text(inside, _TOP + _PLOT + 16, _short(value), "middle", "tick")
         yield _text(
@@ -49,6 +56,9 @@ def draw_lines(figure: Lines) -> str:
         yield _text(
             13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"'
         )
+        yield from _marks(figure, x_axis, y_axis)
+        for number, one in enumerate(figure.series):
+            yield from _error_bars(one, number, x_axis, y_axis)
         for number, (points, one) in enumerate(zip(series, figure.series, strict=True)):
             yield from _curve([(x_axis(x), y_axis(y)) for x, y in points], number, one.name, points)
         yield from legend
@@ -56,11 +66,54 @@ def draw_lines(figure: Lines) -> str:
     return _svg(parts(), below, figure.title)
 
 
+def _x_ticks(xs: Sequence[float], axis: "Axis", log: bool) -> list[float]:
+    """On a logarithmic axis the values themselves, if they are few; elsewhere round ones."""
+    own = sorted(set(xs))
+    if not log or len(own) > _MOST_OWN_TICKS:
+        return axis.ticks
+    kept: list[float] = []
+    for value in own:
+        if not kept or axis(value) - axis(kept[-1]) >= _LETTER * (len(_short(value)) + 1):
+            kept.append(value)
+    return kept
+
+
+def _marks(figure: Lines, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
+    """Lines across the plot that say where something is: the trained length, chance."""
+    if figure.x_mark is not None:
+        x = x_axis(figure.x_mark[0])
+        yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_TOP + _PLOT}"/>'
+        side, shift = ("end", -5) if x > (_LEFT + _WIDTH) / 2 else ("start", 5)
+        yield _text(x + shift, _TOP + _PLOT - 8, figure.x_mark[1], side, "mark-label")
+    if figure.y_mark is not None:
+        y = y_axis(figure.y_mark[0])
+        yield (
+            f'<line class="mark" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        yield _text(_LEFT + 5, y - 5, figure.y_mark[1], "start", "mark-label")
+
+
+def _error_bars(series: Series, number: int, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
+    """From the low end to the high one, where they differ enough to be seen."""
+    for x, low, high in zip(series.x, series.low, series.high, strict=False):
+        if not (math.isfinite(low) and math.isfinite(high)):
+            continue
+        place, bottom, top = x_axis(x), y_axis(low), y_axis(high)
+        if bottom - top < 1:
+            continue
+        path = (
+            f"M{place:.1f},{bottom:.1f}V{top:.1f}M{place - 4:.1f},{bottom:.1f}h8"
+            f"M{place - 4:.1f},{top:.1f}h8"
+        )
+        yield f'<path class="error s{number % 8 + 1}" d="{path}"/>'
+
+
 def draw_bars(figure: Bars) -> str:
     """Bars that lie, so that their names can be read on a narrow screen."""
-    left = min(190.0, 12 + _LETTER * max(map(len, figure.names), default=0))
+    left = min(240.0, 12 + _LETTER * max(map(len, figure.names), default=0))
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
-    axis = Axis(finite, left, _WIDTH - 56, False, from_zero=True)
+    ends = [value for value in (*figure.low, *figure.high) if math.isfinite(value)]
+    axis = Axis([*finite, *ends], left, _WIDTH - 56, False, from_zero=True)
     row = 24
     bottom = _TOP + 24 * len(figure.names)
 
@@ -71,13 +124,22 @@ def draw_bars(figure: Bars) -> str:
             start = axis(0.0)
             end = axis(value) if math.isfinite(value) else start
             yield _text(left - 6, y + 15, name, "end", "tick")
+            kind = "bar faint" if any(figure.faint[number : number + 1]) else "bar"
             yield (
-                f'<rect class="bar" x="{min(start, end):.1f}" y="{y + 3}" '
+                f'<rect class="{kind}" x="{min(start, end):.1f}" y="{y + 3}" '
                 f'width="{abs(end - start):.1f}" '
                 f'height="{row - 7}" rx="2"><title>{html.escape(name)}: '
                 f"{_short(value)}</title></rect>"
             )
-            yield _text(max(start, end) + 5, y + 15, _short(value), "start", "tick")
+            edge = max(start, end)
+            if len(figure.low) and math.isfinite(figure.low[number]):
+                low, high = axis(figure.low[number]), axis(figure.high[number])
+                path = (
+                    f"M{low:.1f},{y + 11.5}H{high:.1f}M{low:.1f},{y + 7.5}v8M{high:.1f},{y + 7.5}v8"
+                )
+                yield f'<path class="error whisker" d="{path}"/>'
+                edge = max(edge, high)
+            yield _text(edge + 6, y + 15, _short(value), "start", "tick")
         yield _text((left + _WIDTH - 56) / 2, bottom + 18, figure.label, "middle", "label")
 
     return _svg(parts(), bottom + 28, figure.title)
@@ -94,10 +156,15 @@ def draw_map(figure: Map) -> str:
         for j, word in enumerate(figure.columns):
             x = left + cell * (j + 0.7)
             yield _text(
-                x, top - 6, word, "start", "tick", f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"'
+                x,
+                top - 6,
+                word,
+                "start",
+                "cell-label",
+                f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"',
             )
         for i, (word, weights) in enumerate(zip(figure.rows, figure.weights, strict=True)):
-            yield _text(left - 6, top + cell * (i + 0.7), word, "end", "tick")
+            yield _text(left - 6, top + cell * (i + 0.7), word, "end", "cell-label")
             for j, weight in enumerate(weights):
                 yield (
                     f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" '

@@ -1,118 +1,211 @@
-"""C6: positions beyond the length that was trained, and a phrase that moves within its sentence.
+"""C6: positions beyond the length that was trained.
 
-"I walk my dog every day", "every day I walk my dog": what a phrase means hardly changes with its
-place. So two sentences A and B are read as "A B" and as "B A", and the vectors that the encoder
-gives A's words are compared.
+Three tasks, trained on short sequences and tested on sequences twice as long, all words before
+being given. Copying by encoder and decoder needs cross-attention, from a place in the target to the
+same place in the source; positions that act inside self-attention do not reach there, so vectors of
+two kinds are compared. Tagging each word with one a fixed distance before it needs self-attention
+alone; ALiBi is left out, because in an encoder it counts distances both ways alike. Copying by a
+decoder alone, in the large form only, compares all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
-from dragoman.compare.figures import Bars, Finding, Lines, Series, named
-from dragoman.compare.length import bleu_by_length, mean_words
-from dragoman.compare.probe import model_of
+from dragoman.compare.figures import Figure, Finding, Lines, listed, named
+from dragoman.compare.judge import Judgement, all_of, at_least, judge, said
 from dragoman.compare.runs import Claim, Study
-from dragoman.compare.systems import architecture, variant
-from dragoman.decode.translator import Translator
+from dragoman.compare.tasks import Trial, Tuned, curve, effort, tune, tuning_table
 
-_KINDS = ("sinusoidal", "learned", "rotary", "relative")
-_SYSTEMS = {
-    kind: variant(f"positions-{kind}", 0.5, "short", model__positions__kind=kind) for kind in _KINDS
+VECTORS = ("sinusoidal", "learned")
+DISTANCES = ("rotary", "relative")
+_SYMBOLS, _DISTANCE = 10, 2
+_LEARNED, _LOST, _AHEAD = 0.95, 0.3, 0.2
+
+
+@dataclass(frozen=True)
+class Size:
+    longest: int  # in training; half as long at least, twice as long in the test
+    steps: int
+    tagging_steps: int
+    rates: tuple[float, ...]
+    seeds: int
+    width: int = 64
+    alone: int = 0  # steps of a decoder alone
+
+    @property
+    def beyond(self) -> range:
+        """Places of the last quarter of a test sequence."""
+        return range(2 * self.longest - self.longest // 2 + 1, 2 * self.longest + 1)
+
+
+SIZES = {
+    "quick": Size(12, 300, 300, (3e-3, 1e-2), 2),
+    "full": Size(12, 1000, 1000, (1e-3, 3e-3, 1e-2), 3, alone=1000),
 }
-_ALL_LENGTHS = architecture("transformer")
-_PHRASES = 40
-
-
-@torch.no_grad()
-def _likeness_when_moved(translator: Translator, sentences: Sequence[str]) -> float:
-    """Mean cosine between the vectors of A's pieces in "A B" and in "B A".
-
-    A and B are neighbours in a list.
-    """
-    model, device = model_of(translator)
-    eos = translator.codec.source.eos
-    encoded = [ids[:-1] for ids in translator.codec.encode_source(sentences)]
-    found = []
-    for a, b in zip(encoded[::2], encoded[1::2], strict=False):
-        before, behind = (torch.tensor([[*ids, eos]], device=device) for ids in (a + b, b + a))
-        first = model.encode(before)[0][0, : len(a)]
-        last = model.encode(behind)[0][0, len(b) : len(b) + len(a)]
-        found.append(float(F.cosine_similarity(first.float(), last.float(), dim=-1).mean()))
-    return float(np.mean(found))
-
-
-def groups(sources: Sequence[str], trained: int) -> list[np.ndarray]:
-    """Rows in four groups by length.
-
-    These are the shorter and the longer half within what was trained, and the same beyond it.
-    """
-    lengths = np.array([len(source.split()) for source in sources])
-    rows = []
-    for side in (np.flatnonzero(lengths <= trained), np.flatnonzero(lengths > trained)):
-        middle = np.median(lengths[side]) if len(side) else 0
-        rows += [side[lengths[side] <= middle], side[lengths[side] > middle]]
-    return [group for group in rows if len(group)]
-
-
-def finding(
-    trained: int,
-    words: Sequence[float],
-    scores: Mapping[str, Sequence[float]],
-    all_lengths: Sequence[float],
-    moved: Mapping[str, float],
-) -> Finding:
-    """BLEU by length, and likeness when moved.
-
-    The systems are trained up to `trained` words, one of them on all.
-    """
-    kept = {kind: values[-1] / max(values[0], 1e-9) for kind, values in scores.items()}
-    reference = all_lengths[-1] / max(all_lengths[0], 1e-9)
-    seen = kept["learned"] < kept["sinusoidal"] < reference
-    steadier = min(moved["rotary"], moved["relative"]) > max(moved["sinusoidal"], moved["learned"])
-    curves = [Series(kind, words, values) for kind, values in scores.items()]
-    return Finding(
-        [
-            Lines(
-                f"BLEU by length; trained up to {trained} words",
-                "source words (mean of the group)",
-                "BLEU",
-                [*curves, Series("sinusoidal, all lengths", words, all_lengths)],
-            ),
-            Bars(
-                "A phrase moved within its sentence",
-                "cosine of its vectors before and behind",
-                list(moved),
-                list(moved.values()),
-            ),
-        ],
-        (
-            f"Trained on sources of up to {trained} words, the longest sentences ({words[-1]:.1f} "
-            f"words) keep {named(kept, '.0%')} of the BLEU of the shortest ({words[0]:.1f} "
-            f"words), where training on all lengths keeps {reference:.0%}: beyond what was "
-            "trained learned positions are "
-            f"{'worse' if kept['learned'] < kept['sinusoidal'] else 'not worse'} than sinusoids.",
-            f"The vectors of a phrase that changes places have a cosine of {named(moved, '.2f')}: "
-            f"positions that only tell distances {'keep' if steadier else 'do not keep'} them the "
-            "steadiest.",
-        ),
-        seen,
-    )
 
 
 def show(study: Study) -> Finding:
-    test = study.texts.test_of("all")
-    trained = study.texts.short_length()
-    rows = groups(test.sources, trained)
-    scores = {
-        kind: bleu_by_length(study.result(s).outputs, test, rows) for kind, s in _SYSTEMS.items()
+    size = SIZES[study.scale.name]
+    folder = study.folder / "tasks"
+    twice = {"shortest": 2 * size.longest, "longest": 2 * size.longest}
+    base = {"symbols": _SYMBOLS, "shortest": 1, "longest": size.longest, "by": "place"}
+    copying = {
+        kind: Trial(
+            "copy",
+            base,
+            {"width": size.width, "positions.kind": kind},
+            effort(study, size.steps),
+            tested=twice,
+        )
+        for kind in VECTORS
     }
-    short = [test.sources[row] for row in np.concatenate(rows[:2])][: 2 * _PHRASES]
-    moved = {kind: _likeness_when_moved(study.translator(s), short) for kind, s in _SYSTEMS.items()}
-    reference = bleu_by_length(study.result(_ALL_LENGTHS).outputs, test, rows)
-    return finding(trained, mean_words(test.sources, rows), scores, reference, moved)
+    base = {
+        "symbols": _SYMBOLS,
+        "shortest": 1 + _DISTANCE,
+        "longest": size.longest,
+        "distance": _DISTANCE,
+    }
+    tagging = {
+        kind: Trial(
+            "neighbour",
+            base,
+            {"width": size.width, "positions.kind": kind},
+            effort(study, size.tagging_steps),
+            tested=twice,
+        )
+        for kind in (*VECTORS, *DISTANCES)
+    }
+    alone = {
+        kind: Trial(
+            "copy",
+            copying["learned"].size,
+            {
+                "architecture": "decoder-only",
+                "decoder_layers": 2,
+                "width": size.width,
+                "positions.kind": kind,
+            },
+            effort(study, size.alone),
+            tested=twice,
+        )
+        for kind in (*VECTORS, *DISTANCES, "alibi")
+        if size.alone
+    }
+    return finding(
+        size,
+        tune(folder, copying, size.rates, size.seeds),
+        tune(folder, tagging, size.rates, size.seeds),
+        tune(folder, alone, size.rates, size.seeds),
+    )
+
+
+def finding(
+    size: Size,
+    copying: Mapping[str, Tuned],
+    tagging: Mapping[str, Tuned],
+    alone: Mapping[str, Tuned],
+) -> Finding:
+    """`alone`: copying by a decoder alone, which is shown and not judged."""
+    falls = {
+        kind: judge(
+            one.valids,
+            one.over(*size.beyond),
+            margin=_LOST,
+            checks=[at_least(f"copying is learned ({kind})", one.valids, _LEARNED)],
+        )
+        for kind, one in copying.items()
+    }
+    beyond = {kind: one.over(*size.beyond) for kind, one in tagging.items()}
+    ahead = judge(
+        np.min([beyond[kind] for kind in DISTANCES], axis=0).tolist(),
+        np.max([beyond[kind] for kind in VECTORS], axis=0).tolist(),
+        margin=_AHEAD,
+        checks=[
+            at_least(f"tagging is learned ({kind})", one.valids, _LEARNED)
+            for kind, one in tagging.items()
+        ],
+    )
+    verdict = all_of([*falls.values(), ahead])
+    last = {kind: float(np.mean(one.over(*size.beyond))) for kind, one in copying.items()}
+    tagged = {kind: float(np.mean(values)) for kind, values in beyond.items()}
+    places = f"places {size.beyond[0]} to {size.beyond[-1]}"
+    return Finding(
+        list(_figures(size, copying, tagging, alone)),
+        (
+            f"Trained on sequences of up to {size.longest} words, copying is right at "
+            f"{places} in {named(last, '.0%')} of all cases: "
+            + said(
+                all_of(falls.values()),
+                "neither kind of position vector works beyond the trained length.",
+                "a kind of position vector works beyond the trained length.",
+                f"not decided ({_reasons(falls.values())}).",
+            ),
+            f"Tagging each word with the one {_DISTANCE} before it is right there in "
+            f"{named(tagged, '.0%')}: "
+            + said(
+                ahead.verdict,
+                "positions that tell distances carry over, those that tell places do not.",
+                "positions that tell distances carry over no better than those that tell places.",
+                f"not decided ({ahead.why}).",
+            )
+            + _alone_sentence(size, alone),
+        ),
+        verdict,
+        f"Width {size.width}, one layer on each side, {_SYMBOLS} symbols, {size.steps} training "
+        f"steps of copying and {size.tagging_steps} of tagging on sequences of up to "
+        f"{size.longest} words, {size.seeds} seeds, each kind with the best of {len(size.rates)} "
+        f"learning rates; tested on {2 * size.longest} words, the words before given. Required: "
+        f"{_LEARNED:.0%} right at trained lengths. Seen if copying with "
+        f"{listed(list(VECTORS))} positions loses more than {_LOST:.0%} from there to {places} "
+        f"(measured {listed([one.interval() for one in falls.values()])}), and if in tagging the "
+        f"worse of {listed(list(DISTANCES))} is ahead of the better of {listed(list(VECTORS))} by "
+        f"more than {_AHEAD:.0%} there ({ahead.interval()}).",
+    )
+
+
+def _alone_sentence(size: Size, alone: Mapping[str, Tuned]) -> str:
+    if not alone:
+        return ""
+    shares = {kind: float(np.mean(one.over(*size.beyond))) for kind, one in alone.items()}
+    return (
+        " A decoder alone, which has to find its place in one long sequence, copies "
+        f"{named(shares, '.0%')} there."
+    )
+
+
+def _reasons(judgements: Iterable[Judgement]) -> str:
+    return "; ".join(dict.fromkeys(one.why for one in judgements if one.why))
+
+
+def _figures(
+    size: Size,
+    copying: Mapping[str, Tuned],
+    tagging: Mapping[str, Tuned],
+    alone: Mapping[str, Tuned],
+) -> Iterator[Figure]:
+    tasks = {
+        "Copying, by place": copying,
+        f"Naming the word {_DISTANCE} before, by place": tagging,
+        "Copying by a decoder alone, by place": alone,
+    }
+    for title, tuned in tasks.items():
+        if not tuned:
+            continue
+        places = list(next(iter(tuned.values())).outcomes[0].right)
+        yield Lines(
+            title,
+            "place in the sequence",
+            "share right",
+            [curve(kind, places, [one.over(p) for p in places]) for kind, one in tuned.items()],
+            top=1.0,
+            x_mark=(size.longest + 0.5, "trained up to here"),
+            y_mark=(1 / _SYMBOLS, "chance"),
+        )
+    for title, tuned in tasks.items():
+        if tuned:
+            yield tuning_table(tuned, f"{title.partition(',')[0]}, learning rates tried")
 
 
 CLAIM = Claim(
@@ -120,6 +213,8 @@ CLAIM = Claim(
     "Sinusoids reach any length, though beyond the trained one they do not really work; learned "
     "positions cannot reach there at all. And where a phrase stands matters less than what stands "
     "beside it.",
+    "Does a model that was trained on short sequences work at places that it has never seen?",
+    "Copying would go on working beyond the trained length with sinusoidal or with learned "
+    "positions; or positions that tell distances would fail there like the others.",
     show,
-    lambda scale: [*_SYSTEMS.values(), _ALL_LENGTHS],
 )

@@ -1,6 +1,8 @@
-"""One HTML file with every claim: its words, its figures, what was found.
+"""One HTML file with every claim, made for reading.
 
-It asks nothing of any network.
+First a list of the claims with their verdicts. Then a section for each: the question, the verdict
+with its conditions, the figure and what to see in it, what would have refuted the claim, and how to
+run it again. The page asks nothing of any network and needs no script.
 """
 
 import html
@@ -8,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from dragoman.compare.figures import Bars, Figure, Finding, Lines, Map, Table
+from dragoman.compare.figures import Bars, Figure, Finding, Lines, Map, Table, Verdict
 from dragoman.compare.plot import draw_bars, draw_lines, draw_map
 
 
@@ -19,56 +21,129 @@ class Chapter:
     id: str
     title: str
     claim: str
+    question: str
+    refuted_by: str
+    command: str  # that runs this claim alone
     finding: Finding
+
+
+_MEANING: dict[Verdict, str] = {
+    "seen": "the whole interval lies on the claim's side of the margin",
+    "not seen": "the whole interval lies on the other side",
+    "undecided": "the interval holds the margin, or a condition failed",
+}
 
 
 def write_report(chapters: Sequence[Chapter], facts: Mapping[str, str]) -> str:
     """`facts`: what the whole comparison was run on, by name."""
-    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
-    links = "".join(f'<a href="#{c.id}">{c.id} {html.escape(c.title)}</a>' for c in chapters)
-    seen = sum(chapter.finding.seen for chapter in chapters)
-    facts_shown = "".join(
-        f"<br>{html.escape(name)}: <code>{html.escape(value)}</code>"
-        for name, value in facts.items()
-    )
     body = "\n".join(map(_section, chapters))
+    return page(
+        "What the lectures claim, put to the test",
+        f"""<p class="lead">{_summary(chapters)} Every figure and every number on this page was
+computed by <code>dragoman compare</code>; none was typed.</p>
+<nav aria-label="Claims"><ol class="contents">
+{"".join(map(_entry, chapters))}</ol></nav>
+<details class="how"><summary>How verdicts are reached, and what this was run on</summary>
+<p>Measurements are repeated: over seeds, or over sentences. They are resampled with replacement,
+and the middle 95% of the means is held against a margin, the smallest difference worth speaking of.
+{"; ".join(f"<b>{name}</b>: {meaning}" for name, meaning in _MEANING.items())}. A claim of several
+parts is seen if all of them are. Each system gets the learning rate that is best for it in
+validation, out of the same number of rates; the tables of what was tried are folded below each
+figure. Error bars are the same 95% intervals.</p>
+{list_of(facts)}</details>
+{body}""",
+    )
+
+
+def page(title: str, body: str) -> str:
+    """A whole document with this content."""
+    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>What the lectures claim, run and drawn</title>
+<title>{html.escape(title)}</title>
 <style>
 {style}</style>
 </head>
 <body>
-<h1>What the lectures claim, run and drawn</h1>
-<p>Every figure and every number below was computed by this run;
-{seen} of {len(chapters)} claims were seen in it.</p>
-<p class="quiet">Made by dragoman compare.{facts_shown}</p>
-<nav aria-label="Claims">{links}</nav>
+<main>
+<h1>{html.escape(title)}</h1>
 {body}
+</main>
 </body>
 </html>
 """
 
 
+def list_of(facts: Mapping[str, str]) -> str:
+    entries = "".join(
+        f"<dt>{html.escape(name)}</dt><dd><code>{html.escape(value)}</code></dd>"
+        for name, value in facts.items()
+    )
+    return f"<dl>{entries}</dl>"
+
+
+def _summary(chapters: Sequence[Chapter]) -> str:
+    verdicts = [chapter.finding.verdict for chapter in chapters]
+    decided = len(verdicts) - verdicts.count("undecided")
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in _MEANING)
+    return f"{decided} of {len(verdicts)} claims are decided: {counts}."
+
+
+def _chip(verdict: Verdict) -> str:
+    return f'<span class="chip {verdict.replace(" ", "-")}">{verdict}</span>'
+
+
+def _entry(chapter: Chapter) -> str:
+    return (
+        f'<li><a href="#{chapter.id}"><span class="id">{chapter.id}</span>'
+        f'<span class="name">{html.escape(chapter.title)}</span></a>'
+        f"{_chip(chapter.finding.verdict)}</li>\n"
+    )
+
+
 def _section(chapter: Chapter) -> str:
     finding = chapter.finding
-    verdict = ("seen", "seen here") if finding.seen else ("unseen", "not seen here")
-    figures = "\n".join(map(_draw, finding.figures))
-    return f"""<section id="{chapter.id}">
-<header class="claim"><span class="id">{chapter.id}</span><h2>{html.escape(chapter.title)}</h2>
-<span class="{verdict[0]}">{verdict[1]}</span></header>
+    shown = [figure for figure in finding.figures if not _is_folded(figure)]
+    folded = [figure for figure in finding.figures if _is_folded(figure)]
+    rest = "\n".join(map(draw, shown[1:]))
+    more = f'<div class="figures">\n{rest}\n</div>' if rest else ""
+    tables = "\n".join(map(_folded, folded))
+    return f"""<section id="{chapter.id}" aria-labelledby="{chapter.id}-title">
+<header class="claim"><span class="id">{chapter.id}</span>
+<h2 id="{chapter.id}-title">{html.escape(chapter.title)}</h2>
+{_chip(finding.verdict)}</header>
 <blockquote>{html.escape(chapter.claim)}</blockquote>
-<div class="figures">
-{figures}
+<p class="question">{html.escape(chapter.question)}</p>
+<div class="figure main">
+{"".join(map(draw, shown[:1]))}
 </div>
+<h3>What to see</h3>
 <p>{html.escape(" ".join(finding.sentences))}</p>
+{more}
+<h3>Conditions of the verdict</h3>
+<p>{html.escape(finding.conditions)}</p>
+<h3>What would have refuted it</h3>
+<p>{html.escape(chapter.refuted_by)}</p>
+{tables}
+<p class="again">Run it again: <code>{html.escape(chapter.command)}</code></p>
 </section>"""
 
 
-def _draw(figure: Figure) -> str:
+def _is_folded(figure: Figure) -> bool:
+    return isinstance(figure, Table) and figure.folded
+
+
+def _folded(figure: Figure) -> str:
+    return (
+        f"<details><summary>{html.escape(figure.title)}</summary>\n{draw(figure, titled=False)}\n"
+        "</details>"
+    )
+
+
+def draw(figure: Figure, titled: bool = True) -> str:
     match figure:
         case Lines():
             return draw_lines(figure)
@@ -77,16 +152,18 @@ def _draw(figure: Figure) -> str:
         case Map():
             return draw_map(figure)
         case Table():
-            return _table(figure)
+            return _table(figure, titled)
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, titled: bool) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
     def lines() -> Iterator[str]:
-        yield f'<div class="table"><h3>{html.escape(table.title)}</h3><table>'
-        yield f"<thead>{cells('th', table.columns)}</thead><tbody>"
+        yield '<div class="table" tabindex="0" role="group">'
+        if titled:
+            yield f"<h4>{html.escape(table.title)}</h4>"
+        yield f"<table><thead>{cells('th', table.columns)}</thead><tbody>"
         yield from (cells("td", row) for row in table.rows)
         yield "</tbody></table></div>"
 

@@ -7,27 +7,32 @@ A run is entered as one to be resumed: its settings and data are laid out first.
 interrupted goes on where it stopped, and a run that has a result is never made again.
 """
 
+import dataclasses
 import json
 import math
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 
+from dragoman.bundle import MANIFEST
 from dragoman.compare.figures import Finding
 from dragoman.compare.systems import COMMON, Scale, System
 from dragoman.compare.texts import Texts
 from dragoman.config import Config, make_config, replace
 from dragoman.data.batches import BatchPlan
 from dragoman.data.prepare import Prepared, open_prepared, prepare
+from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.evaluate.metrics import score
 from dragoman.files import storage_errors, write_atomically
@@ -38,7 +43,11 @@ from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.run import train
 
+_JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _RESULT, _SAID = "result.json", "console.txt"
+# Of a training until it has converged: steps of the warm-up, and between validations.
+_WARM_UP = 400
+_EPOCHS_BETWEEN, _LEAST_BETWEEN, _MOST_BETWEEN = 5, 50, 400
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Result:
     bleu: float = 0.0
     chrf: float = 0.0
     outputs: Sequence[str] = ()
+    valid: float = 0.0  # the best BLEU of a validation
     curve: Sequence[tuple[float, float]] = ()  # (FLOPs, BLEU) at each validation
     failure: str = ""
 
@@ -84,17 +94,23 @@ class Study:
     def config(self, system: System) -> Config:
         """Without what depends on the number of steps."""
         data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
-        if system.watched:
-            data["data.valid"] = [to_tree(self.texts.corpus("valid"))]
+        if system.watched or system.converged:
+            data["data.valid"] = [to_tree(self.texts.valid_of(system.corpus))]
+        if system.file:
+            held_out: dict[str, Any] = {"data.test": [], "data.exclude": []}
+            own = {**held_out, **data, **system.settings}
+            return make_config(file=system.file, settings=own)
         return make_config(
             "tiny", settings={**COMMON, **self.scale.settings, **system.settings, **data}
         )
 
     def data_of(self, system: System) -> Path:
         """One folder for all systems that cut the same text in the same way."""
-        text = self.config(system).text
-        shared = "" if text.shared else ".separate"
-        return self.folder / "data" / f"{system.corpus}.{text.vocabulary}.{text.size}{shared}"
+        config = self.config(system)
+        how = json.dumps([to_tree(config.text), config.data.max_length], sort_keys=True)
+        text = config.text
+        name = f"{system.corpus}.{text.vocabulary}.{text.size}.{zlib.crc32(how.encode()):08x}"
+        return self.folder / "data" / name
 
 
 def _prepare_data(study: Study, system: System) -> None:
@@ -107,74 +123,133 @@ def _train_system(study: Study, system: System) -> None:
     """Train until the budget is spent, translate the test set, keep the result."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
-    if not holds_run(folder):
-        write_settings(folder, _with_budget(study, system))
-    with open(folder / _SAID, "a", encoding="utf-8") as file:
-        try:
-            console = Console(file=file, width=120, markup=False)
-            finished = train(folder, device=study.device, resume=True, console=console).finished
-        except RunError as error:
-            if "not finite" not in str(error):
-                raise
-            # which is an answer too
-            nothing = [""] * len(study.texts.test_of(system.corpus).sources)
-            _keep(folder, Result(outputs=nothing, failure=str(error)))
-            return
+    if system.members:
+        _keep(folder, _ensemble(study, system))
+        return
+    try:
+        finished = _train_model(study, system)
+    except RunError as error:
+        if "not finite" not in str(error):
+            raise
+        # which is an answer too
+        nothing = [""] * len(study.texts.test_of(system.corpus).sources)
+        _keep(folder, Result(outputs=nothing, failure=str(error)))
+        return
     if finished:
         _keep(folder, measure(study, system))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    if study.device == "cuda":
+        torch.cuda.empty_cache()  # for the runs beside this one
+
+
+def _train_model(study: Study, system: System) -> bool:
+    """Whether there is a model, trained to its end."""
+    folder = study.run_of(system)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not holds_run(folder):
+        write_settings(folder, _with_budget(study, system))
+    with open(folder / _SAID, "a", encoding="utf-8") as file:
+        console = Console(file=file, width=120, markup=False)
+        return train(folder, device=study.device, resume=True, console=console).finished
+
+
+def _ensemble(study: Study, system: System) -> Result:
+    """Members' probabilities averaged, their costs summed.
+
+    A comparison that was moved here from elsewhere may have left its models behind: a member
+    without one is trained again.
+    """
+    for member in system.members:
+        if not (study.run_of(member) / MANIFEST).exists():
+            _prepare_data(study, member)
+            _train_model(study, member)
+    results = [study.result(member) for member in system.members]
+    folders = ",".join(str(study.run_of(member)) for member in system.members)
+    translator = Translator.load(folders, study.device, "torch")
+    scored = _score(study, system, translator)
+    return dataclasses.replace(
+        scored,
+        parameters=sum(result.parameters for result in results),
+        pairs=results[0].pairs,
+        steps=sum(result.steps for result in results),
+        flops=sum(result.flops for result in results),
+        seconds=sum(result.seconds for result in results),
+    )
 
 
 def _with_budget(study: Study, system: System) -> Config:
-    """As many steps as spend the system's share of the budget."""
+    """The settings that depend on the number of steps."""
     config = study.config(system)
     data = open_prepared(config, study.data_of(system))
+    settings: dict[str, Any] = {"data.prepared": str(study.data_of(system))}
+    if system.file and system.converged:
+        # as the file says, but it has to stop some time
+        patience = config.training.patience or study.scale.patience
+        return replace(config, {**settings, "training.patience": patience})
+    # As many steps as spend the system's share of the budget; so many at most if it may stop.
     steps = max(1, round(system.share * study.scale.flops / _flops_per_step(config, data)))
-    every = math.ceil(steps / study.scale.validations) if data.valid.sources else 0
-    return replace(
-        config,
-        {
-            "data.prepared": str(study.data_of(system)),
-            "training.max_steps": steps,
-            "training.warmup_steps": max(1, steps // 10),
-            "training.validate_every": every,
-            "training.checkpoint_every": steps,
-        },
+    warm_up = max(1, steps // 10)
+    settings |= {
+        "training.max_steps": steps,
+        "training.warmup_steps": warm_up,
+        "training.validate_every": 0,
+        "training.checkpoint_every": steps,
+    }
+    if data.valid.sources:
+        settings["training.validate_every"] = math.ceil(steps / study.scale.validations)
+    if system.file:
+        settings["training.warmup_steps"] = min(config.training.warmup_steps, warm_up)
+        settings["training.patience"] = 0
+    if system.converged:
+        epochs = _EPOCHS_BETWEEN * _steps_in_epoch(config, data)
+        settings |= {
+            "training.schedule": "inverse-sqrt",
+            "training.warmup_steps": min(_WARM_UP, warm_up),
+            "training.validate_every": min(max(epochs, _LEAST_BETWEEN), _MOST_BETWEEN, steps),
+            "training.patience": study.scale.patience,
+        }
+    return replace(config, settings)
+
+
+def _steps_in_epoch(config: Config, data: Prepared) -> int:
+    store, training = data.train, config.training
+    plan = BatchPlan(
+        store.source_lengths, store.target_lengths, training.batch_tokens, training.seed
     )
+    return sum(1 for _ in plan.epoch(0))
 
 
 def _flops_per_step(config: Config, data: Prepared) -> float:
     """The mean over an epoch."""
-    store, codec, training = data.train, data.codec, config.training
+    store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)
-    plan = BatchPlan(
-        store.source_lengths, store.target_lengths, training.batch_tokens, training.seed
-    )
     sources = store.source_lengths.astype(float)
     targets = store.target_lengths + 1.0
-    return 6.0 * model.multiplications(sources, targets) / sum(1 for _ in plan.epoch(0))
+    return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data)
+
+
+def _score(study: Study, system: System, translator: Translator) -> Result:
+    """The test set translated, and what it scores."""
+    test = study.texts.test_of(system.corpus)
+    outputs = translator(test.sources)
+    bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
+    return Result(bleu=bleu, chrf=chrf, outputs=outputs)
 
 
 def measure(study: Study, system: System) -> Result:
     """The finished run's cost and its translations of the test set."""
     folder = study.run_of(system)
-    test = study.texts.test_of(system.corpus)
-    outputs = study.translator(system)(test.sources)
-    bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-    return Result(
+    validations = list(_validations(folder / LOG))
+    return dataclasses.replace(
+        _score(study, system, study.translator(system)),
         parameters=card["parameters"],
         pairs=card["pairs"],
         steps=card["steps"],
         flops=card["flops"],
         seconds=card["training_seconds"],
-        bleu=bleu,
-        chrf=chrf,
-        outputs=outputs,
-        curve=[
-            (card["flops"] * step / card["steps"], value)
-            for step, value in _validations(folder / LOG)
-        ],
+        valid=max((value for _, value in validations), default=0.0),
+        curve=[(card["flops"] * step / card["steps"], value) for step, value in validations],
     )
 
 
@@ -191,14 +266,26 @@ def _keep(folder: Path, result: Result) -> None:
         write_atomically(folder / _RESULT, json.dumps(asdict(result), ensure_ascii=False).encode())
 
 
-def run_all(study: Study, systems: Iterable[System], jobs: int, console: Console) -> None:
-    """Everything that has no result yet, the dearest first, `jobs` at once."""
-    missing = sorted((s for s in systems if not study.has_result(s)), key=lambda s: -s.share)
+def run_all(
+    study: Study,
+    systems: Iterable[System],
+    jobs: int,
+    console: Console,
+    stop_at: float = math.inf,
+) -> bool:
+    """Everything that has no result yet, the dearest first, `jobs` at once; what is optional last.
+
+    At `stop_at`, in seconds of the monotonic clock, no further training is begun. Whether all are
+    done.
+    """
+    missing = [system for system in systems if not study.has_result(system)]
+    missing.sort(key=lambda system: (system.optional, -system.share))
     if not missing:
-        return
+        return True
     started = time.monotonic()
-    with _crew(jobs) as at_once:
-        for _ in at_once(_prepare_data, study, {study.data_of(s): s for s in missing}.values()):
+    with _crew(jobs, stop_at) as at_once:
+        trained = [system for system in missing if not system.members]
+        for _ in at_once(_prepare_data, study, {study.data_of(s): s for s in trained}.values()):
             pass
         elapsed = time.monotonic() - started
         console.print(
@@ -217,6 +304,17 @@ def run_all(study: Study, systems: Iterable[System], jobs: int, console: Console
                 or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
             )
             console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {outcome}")
+    return all(study.has_result(system) for system in missing)
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_jobs(device: str) -> int:
+    """Trainings at once, if nobody says how many."""
+    return _JOBS_ON_GPU if device == "cuda" else min(cores(), _MOST_JOBS)
 
 
 Work = Callable[[Study, System], None]
@@ -224,23 +322,40 @@ _AtOnce = Callable[[Work, Study, Iterable[System]], Iterator[System]]
 
 
 @contextmanager
-def _crew(jobs: int) -> Iterator[_AtOnce]:
+def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
     """Something that does a work for many systems and yields each as it is done.
 
-    With one job, it works in this process.
+    With one job, it works in this process. From `stop_at` on no further work is begun.
     """
+
+    def one_by_one(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
+        for system in systems:
+            if time.monotonic() < stop_at:
+                work(study, system)
+                yield system
+
     if jobs == 1:
-        yield _one_by_one
+        yield one_by_one
         return
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, cores() // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
 
         def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
-            waiting = {pool.submit(work, study, system): system for system in systems}
-            for future in as_completed(waiting):
-                if future.exception() is None:  # a failure is reported when all others are done
-                    yield waiting[future]
-            for future in waiting:
+            coming = list(systems)
+            waiting: dict[Future[None], System] = {}
+            done: list[Future[None]] = []
+            while waiting or coming:
+                if time.monotonic() >= stop_at:
+                    coming = []
+                while coming and len(waiting) < jobs:
+                    system = coming.pop(0)
+                    waiting[pool.submit(work, study, system)] = system
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    system = waiting.pop(future)
+                    done.append(future)
+                    if future.exception() is None:  # told of when all others are done
+                        yield system
+            for future in done:
                 future.result()
 
         try:
@@ -250,17 +365,15 @@ def _crew(jobs: int) -> Iterator[_AtOnce]:
             raise
 
 
-def _one_by_one(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
-    for system in systems:
-        work(study, system)
-        yield system
-
-
 @dataclass(frozen=True)
 class Claim:
     """A claim: words, the systems that it needs trained, and a function that looks at them."""
 
     title: str
-    words: str
+    words: str  # what the lectures say
+    question: str  # that the experiment asks
+    refuted_by: str  # what would have been seen if the claim were false
     show: Callable[[Study], Finding]
     systems: Callable[[Scale], Sequence[System]] = lambda scale: ()
+    # what else to train, as far as the results so far can tell: after tuning, the rest
+    then: Callable[[Study], Sequence[System]] = lambda study: ()

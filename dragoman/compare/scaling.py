@@ -3,15 +3,20 @@
 d features, n keys; queries and keys are drawn with unit variance in every feature, so q·k has
 variance d. With weights p = softmax(s q·k), the entropy of p tells how spread attention is, and the
 Jacobian diag(p) - p pᵀ how much of a gradient comes through to the scores.
+
+Then the same in training: one head as wide as the model, with q·k and with q·k/√d.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dragoman.compare.figures import Finding, Lines, Series
+from dragoman.compare.judge import all_of, at_least, judge, said
 from dragoman.compare.runs import Claim, Study
+from dragoman.compare.tasks import Trial, Tuned, course, curve, effort, tune, tuning_table
 from dragoman.data.batches import rng
 
 _SCALES: dict[str, Callable[[int], float]] = {
@@ -21,13 +26,29 @@ _SCALES: dict[str, Callable[[int], float]] = {
 }
 _FEATURES = tuple(2**power for power in range(2, 11))
 KEYS, _QUERIES = 32, 200
+_SIMILARITIES = {"q·k": "dot", "q·k/√d": "scaled-dot"}
+_LENGTH, _DISTANCE = 12, 3
+_BITS, _THROUGH, _SOONER, _LEARNED = 1.0, 0.02, 0.05, 0.95
 
 
-def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:
-    """Mean entropy of the weights in bits, and mean Frobenius norm of their Jacobian.
+@dataclass(frozen=True)
+class Size:
+    width: int
+    steps: int
+    rates: tuple[float, ...]
+    seeds: int
+    looks: int = 10
+    batch: int = 64
 
-    The queries are random.
-    """
+
+SIZES = {
+    "quick": Size(128, 200, (1e-3, 3e-3), 2, batch=32),
+    "full": Size(256, 400, (3e-4, 1e-3, 3e-3, 1e-2), 3),
+}
+
+
+def spread_and_gradient(d: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Entropy of the weights in bits and Frobenius norm of their Jacobian, for random queries."""
     draw = rng(5, d)
     queries, keys = (
         draw.standard_normal((_QUERIES, 1, d)),
@@ -39,53 +60,121 @@ def spread_and_gradient(d: int, scale: float) -> tuple[float, float]:
     entropy = -(weights * np.log2(np.maximum(weights, 1e-300))).sum(axis=-1)
     # (Q, n, n)
     jacobian = weights[:, :, None] * np.eye(KEYS) - weights[:, :, None] * weights[:, None, :]
-    return float(entropy.mean()), float(np.linalg.norm(jacobian, axis=(1, 2)).mean())
+    return entropy, np.linalg.norm(jacobian, axis=(1, 2))
 
 
-def finding(measured: dict[str, list[tuple[float, float]]]) -> Finding:
+Measured = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]
+
+
+def finding(size: Size, measured: Measured, tuned: Mapping[str, Tuned]) -> Finding:
     """`measured`: for each scale, entropy and gradient for each number of features."""
-    curves = {
-        side: [
-            Series(f"scale {name}", _FEATURES, [both[side] for both in values])
-            for name, values in measured.items()
-        ]
+    entropy, gradient = (
+        {name: [both[side] for both in values] for name, values in measured.items()}
         for side in (0, 1)
-    }
-    (plain_first, _), (plain, plain_gradient) = measured["1"][0], measured["1"][-1]
-    (root_first, _), (root, root_gradient) = measured["1/√d"][0], measured["1/√d"][-1]
-    flat, flat_gradient = measured["1/d"][-1]
-    saturates = plain < 0.5 * plain_first and plain_gradient < root_gradient
+    )
+    courses = {name: one.heights for name, one in tuned.items()}
+    learned = at_least("the scaled one learns the task", tuned["q·k/√d"].means, _LEARNED)
+    sharp = judge(entropy["1/√d"][-1].tolist(), entropy["1"][-1].tolist(), margin=_BITS)
+    dead = judge(gradient["1/√d"][-1].tolist(), gradient["1"][-1].tolist(), margin=_THROUGH)
+    trains = judge(courses["q·k/√d"], courses["q·k"], margin=_SOONER, checks=[learned])
+    verdict = all_of([sharp, dead, trains])
+    ends = {name: float(np.mean(one.means)) for name, one in tuned.items()}
     return Finding(
         [
-            Lines("How spread attention is", "features d", "entropy (bits)", curves[0], log_x=True),
+            Lines(
+                "How spread attention is",
+                "features d",
+                "entropy (bits)",
+                _curves(entropy),
+                log_x=True,
+                y_mark=(math.log2(KEYS), "no choice at all"),
+            ),
             Lines(
                 "How much gradient comes through",
                 "features d",
                 "norm of the Jacobian",
-                curves[1],
+                _curves(gradient),
                 log_x=True,
             ),
+            Lines(
+                f"Learning with one head of {size.width} features",
+                "training steps",
+                "share right",
+                [course(name, one) for name, one in tuned.items()],
+                top=1.0,
+            ),
+            tuning_table(tuned),
         ],
         (
-            f"From {_FEATURES[0]} to {_FEATURES[-1]} features the entropy over {KEYS} keys goes "
-            f"from {plain_first:.2f} to {plain:.2f} bits with unscaled products, from "
-            f"{root_first:.2f} to {root:.2f} with 1/√d, and ends at {flat:.2f} with 1/d, where "
-            f"{math.log2(KEYS):.2f} would be no choice at all.",
-            f"At {_FEATURES[-1]} features the gradient that comes through is {plain_gradient:.3f} "
-            f"unscaled, {root_gradient:.3f} with 1/√d and {flat_gradient:.3f} with 1/d: the "
-            f"unscaled softmax {'saturates' if saturates else 'does not saturate'}.",
+            f"With {_FEATURES[-1]} features the entropy over {KEYS} keys is "
+            f"{entropy['1'][-1].mean():.2f} bits with unscaled products, "
+            f"{entropy['1/√d'][-1].mean():.2f} with 1/√d and {entropy['1/d'][-1].mean():.2f} with "
+            f"1/d, where {math.log2(KEYS):.2f} would be no choice at all; the gradient that comes "
+            f"through is {gradient['1'][-1].mean():.3f}, {gradient['1/√d'][-1].mean():.3f} and "
+            f"{gradient['1/d'][-1].mean():.3f}: "
+            + said(
+                all_of([sharp, dead]),
+                "the unscaled softmax saturates.",
+                "the unscaled softmax does not saturate.",
+                "whether it saturates is not decided.",
+            ),
+            f"In training, each at its own best rate, the mean height of the learning curve is "
+            f"{np.mean(courses['q·k']):.2f} with q·k and {np.mean(courses['q·k/√d']):.2f} with "
+            f"q·k/√d; in the end {ends['q·k']:.0%} and {ends['q·k/√d']:.0%} are right: "
+            + said(
+                trains.verdict,
+                "unscaled products learn later.",
+                "unscaled products learn just as well here.",
+                f"not decided ({trains.why}).",
+            ),
         ),
-        saturates,
+        verdict,
+        f"Random queries and keys of unit variance, {_QUERIES} queries; and a model of one layer, "
+        f"one head and width {size.width} that tags each of {_LENGTH} words with that {_DISTANCE} "
+        f"before it, {size.steps} training steps, "
+        f"{size.seeds} seeds, the best of {len(size.rates)} learning rates each. Seen if with "
+        f"{_FEATURES[-1]} features 1/√d leaves more than {_BITS:g} bit of entropy more "
+        f"(measured {sharp.interval()}) and more gradient ({dead.interval('.3f')}, margin "
+        f"{_THROUGH}), and if it raises the mean of the learning curve by more than {_SOONER} "
+        f"({trains.interval()}); required: it learns the task ({_LEARNED:.0%}).",
     )
+
+
+def _curves(values: Mapping[str, Sequence[np.ndarray]]) -> list[Series]:
+    return [
+        curve(f"scale {name}", _FEATURES, [of_d.tolist() for of_d in by_d])
+        for name, by_d in values.items()
+    ]
 
 
 def show(study: Study) -> Finding:
-    return finding(
+    size = SIZES[study.scale.name]
+    measured = {
+        name: [spread_and_gradient(d, scale(d)) for d in _FEATURES]
+        for name, scale in _SCALES.items()
+    }
+    tuned = tune(
+        study.folder / "tasks",
         {
-            name: [spread_and_gradient(d, scale(d)) for d in _FEATURES]
-            for name, scale in _SCALES.items()
-        }
+            name: Trial(
+                "neighbour",
+                {"symbols": 8, "shortest": _LENGTH, "longest": _LENGTH, "distance": _DISTANCE},
+                {
+                    "width": size.width,
+                    "heads": 1,
+                    "feed_forward_width": size.width,
+                    "attention.similarity": similarity,
+                },
+                effort(study, size.steps),
+                batch=size.batch,
+                looks=size.looks,
+            )
+            for name, similarity in _SIMILARITIES.items()
+        },
+        size.rates,
+        size.seeds,
     )
+    return finding(size, measured, tuned)
 
 
 CLAIM = Claim(
@@ -93,5 +182,8 @@ CLAIM = Claim(
     "When vectors grow long their dot products grow large, the softmax saturates and its gradient "
     "dies; dividing by d would be too much, by nothing too little, by the square root of d is "
     "about right.",
+    "What happens to the softmax, and to training, when dot products are not scaled?",
+    "Unscaled weights would stay as spread out as scaled ones however many features there are, "
+    "and would train as well.",
     show,
 )

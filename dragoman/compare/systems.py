@@ -3,7 +3,9 @@
 A system is a corpus, settings and a share of the budget.
 
 Every system of one comparison stops at the same number of floating-point operations (times its
-share), counted as training counts them: more steps for a cheap model, fewer for a dear one.
+share), counted as training counts them: more steps for a cheap model, fewer for a dear one. One
+that trains until it has converged stops when validation no longer improves; its share is then the
+most that it may spend.
 """
 
 from collections.abc import Mapping
@@ -20,6 +22,10 @@ class System:
     corpus: str = "all"
     share: float = 1.0
     watched: bool = False  # validated in between, so that its course can be drawn
+    converged: bool = False  # trained until validation no longer improves
+    file: str = ""  # a TOML file with all settings, instead of those of the scale
+    members: tuple["System", ...] = ()  # of an ensemble, which is not trained itself
+    optional: bool = False  # trained last; a claim can be shown without it
 
 
 @dataclass(frozen=True)
@@ -29,17 +35,17 @@ class Scale:
     name: str
     flops: float  # that a system may spend in training
     settings: Mapping[str, Any]
-    larger: Mapping[str, Any]  # settings of the larger model
-    parts: tuple[int, ...]  # the corpus is also cut to 1/n for these n
     test_pairs: int
     valid_pairs: int
     toy_pairs: int
-    task_pairs: int
-    digits: int  # of the task of two lookups
     validations: int  # during a training whose course is drawn
-    lengths: tuple[int, ...]  # of sequences that are timed
-    length_tokens: int  # in a timed training step
-    timed_sentences: int  # of a timed translation
+    widths: tuple[int, ...] = ()  # sizes of each architecture; the middle one is tuned
+    budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which they are compared
+    rates: tuple[float, ...] = ()  # learning rates to choose from, for the middle width
+    seeds: int = 1
+    corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
+    dropouts: tuple[float, ...] = ()  # to choose from, for each size of the corpus
+    patience: int = 4  # validations without a better score until a system has converged
 
 
 QUICK = Scale(
@@ -50,17 +56,17 @@ QUICK = Scale(
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
         "training.batch_tokens": 80, "training.learning_rate": 3e-3,
     },
-    larger={"model.width": 96, "model.feed_forward_width": 192},
-    parts=(8,),
     test_pairs=150,
     valid_pairs=40,
     toy_pairs=8000,
-    task_pairs=4000,
-    digits=3,
     validations=2,
-    lengths=(16, 32, 64, 128, 256),
-    length_tokens=1024,
-    timed_sentences=50,
+    widths=(64,),
+    budgets=(0.08, 0.22),
+    rates=(3e-3,),
+    seeds=2,
+    corpora=(500,),
+    dropouts=(0.0,),
+    patience=2,
 )  # fmt: skip
 FULL = Scale(
     name="full",
@@ -70,20 +76,16 @@ FULL = Scale(
         "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
         "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
     },
-    larger={
-        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048,
-        "training.learning_rate": 8e-4,
-    },
-    parts=(4, 16),
-    test_pairs=3000,
+    test_pairs=2000,
     valid_pairs=400,
     toy_pairs=100_000,
-    task_pairs=20_000,
-    digits=6,
-    validations=5,
-    lengths=(16, 32, 64, 128, 256, 512, 1024),
-    length_tokens=8192,
-    timed_sentences=1000,
+    validations=2,
+    widths=(128, 256),
+    budgets=(0.15, 0.6, 2.4),
+    rates=(1e-3, 2.5e-3, 6e-3),
+    seeds=2,
+    corpora=(5_000, 20_000, 80_000),
+    dropouts=(0.1, 0.3),
 )  # fmt: skip
 COMMON: dict[str, Any] = {
     "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
@@ -91,19 +93,12 @@ COMMON: dict[str, Any] = {
     "training.optimiser": "adam", "training.schedule": "linear", "training.patience": 0,
     "training.average": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {},
-    "convs2s": {}, "lexical": {},
-}  # fmt: skip
-WORDS_AS_PIECES = {"text.vocabulary": "word"}
 
 
 def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
     """One of the table's systems; with another corpus it bears that corpus in its name."""
     called = name if corpus == "all" else f"{name}.{corpus}"
-    return System(
-        called, {"model.architecture": name, **ARCHITECTURES[name]}, corpus, share, corpus == "all"
-    )
+    return System(called, {"model.architecture": name}, corpus, share, corpus == "all")
 
 
 def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:

@@ -1,21 +1,25 @@
 """The texts of a comparison, as files: what is trained on, what is tested on.
 
-    all      the corpus, less what is held out        all-4    every fourth pair of it
-    short    its pairs with short sources              copy, lookup    small tasks, made here
-    test, valid (of the corpus), copy.test, lookup.test
+    all          the corpus, less what is held out
+    pairs-500    so many pairs of it, drawn; a smaller draw is part of a larger one
+    also         a second corpus, on which some findings are tried again
+    test, valid (of the corpus), also.test, also.valid
 
 A text is a pair of files, NAME.source and NAME.target.
 """
 
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dragoman.compare.language import Pairs, copy_pairs, lookup_pairs, toy_pairs
+from dragoman.compare.language import Pairs, toy_pairs
 from dragoman.compare.systems import Scale
 from dragoman.config import Corpus
+from dragoman.data.batches import rng
 from dragoman.data.prepare import Sentences, read_sentences
 from dragoman.errors import CorpusError
 from dragoman.files import write_atomically
@@ -23,13 +27,9 @@ from dragoman.text.doctor import is_usable
 from dragoman.text.parallel import read_pairs
 
 Files = tuple[str, str]
-_SHORT_SHARE = 0.5  # of the pairs are short
-_TASKS: dict[str, Callable[[Scale], Pairs]] = {
-    "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
-    "lookup": lambda scale: lookup_pairs(
-        scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits
-    ),
-}
+ALSO = "also"
+_NAMES = "names.json"
+_LEAST_PER_HELD_OUT = 10  # pairs for each that is held out, of a small corpus
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Given:
     train: Files | None = None
     valid: Files | None = None
     test: Files | None = None
+    also: Files | None = None  # a second corpus, with nothing held out
 
 
 class Texts:
@@ -53,49 +54,61 @@ class Texts:
 
     def test_of(self, corpus: str) -> Sentences:
         """What a system that was trained on this corpus is tested on."""
-        return self.sentences(f"{corpus}.test" if corpus in _TASKS else "test")
+        return self.sentences(f"{ALSO}.test" if corpus == ALSO else "test")
+
+    def valid_of(self, corpus: str) -> Corpus:
+        """What it is validated on."""
+        return self.corpus(f"{ALSO}.valid" if corpus == ALSO else "valid")
+
+    @property
+    def has_also(self) -> bool:
+        return self._has(ALSO)
+
+    def name_of(self, corpus: str) -> str:
+        """What people call it: the file that it came from."""
+        names: dict[str, str] = json.loads((self.folder / _NAMES).read_text(encoding="utf-8"))
+        return names[corpus]
 
     def write(self, given: Given, scale: Scale, names: Iterable[str]) -> None:
         """Those that are wanted and not there yet, and the test and validation sets."""
-        wanted = [name for name in dict.fromkeys(["all", *names]) if not self._has(name)]
+        second = [ALSO] if given.also else []
+        wanted = [name for name in dict.fromkeys(["all", *second, *names]) if not self._has(name)]
         if not wanted:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in wanted:
-            if name in _TASKS:
-                pairs = _TASKS[name](scale)
-                self._put(f"{name}.test", pairs[: scale.test_pairs])
-                self._put(name, pairs[scale.test_pairs :])
+        names = {"all": _called(given.train), ALSO: _called(given.also)}
+        write_atomically(self.folder / _NAMES, json.dumps(names).encode())
         if "all" in wanted:
             self._write_corpus(given, scale)
+        if ALSO in wanted and given.also:
+            self._write_corpus(Given(given.also), scale, ALSO, f"{ALSO}.")
         whole = self.sentences("all")
         everything = list(zip(whole.sources, whole.targets, strict=True))
         for name in wanted:
-            if name == "short":
-                longest = self.short_length()
-                self._put(name, [pair for pair in everything if len(pair[0].split()) <= longest])
-            elif name.startswith("all-"):
-                self._put(name, everything[:: int(name.removeprefix("all-"))])
+            if name.startswith("pairs-"):
+                drawn = rng(1).permutation(len(everything))[: int(name.removeprefix("pairs-"))]
+                self._put(name, [everything[place] for place in sorted(drawn)])
 
-    def short_length(self) -> int:
-        """Words of a source up to which a pair is called short: the median."""
-        lengths = [len(source.split()) for source in self.sentences("all").sources]
-        return int(np.quantile(lengths, _SHORT_SHARE))
+    def _write_corpus(
+        self, given: Given, scale: Scale, name: str = "all", before: str = ""
+    ) -> None:
+        """The corpus and its held-out parts; no pair to train on shares a sentence with them.
 
-    def _write_corpus(self, given: Given, scale: Scale) -> None:
-        """The corpus and its held-out parts; no pair to train on shares a sentence with them."""
+        `before` stands before the names of the held-out parts.
+        """
         pairs = _read(given.train) if given.train else toy_pairs(scale.toy_pairs, seed=1)
-        for name, files, size in (
+        for part, files, size in (
             ("test", given.test, scale.test_pairs),
             ("valid", given.valid, scale.valid_pairs),
         ):
-            held_out = _spread(_read(files) if files else pairs, size)
+            most = size if files else min(size, max(1, len(pairs) // _LEAST_PER_HELD_OUT))
+            held_out = _spread(_read(files) if files else pairs, most)
             sources, targets = ({pair[side] for pair in held_out} for side in (0, 1))
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
-            self._put(name, held_out)
+            self._put(before + part, held_out)
         if not pairs:
             raise CorpusError("there are too few pairs to compare systems: use a larger corpus.")
-        self._put("all", pairs)  # last: where it stands, the others do
+        self._put(name, pairs)  # last: where it stands, the others do
 
     def _put(self, name: str, pairs: Pairs) -> None:
         for side, path in enumerate(
@@ -105,6 +118,14 @@ class Texts:
 
     def _has(self, name: str) -> bool:
         return (self.folder / f"{name}.target").exists()
+
+
+def _called(files: Files | None) -> str:
+    """
+    >>> _called(("corpora/tatoeba.de.gz", "corpora/tatoeba.en.gz")), _called(None)
+    ('tatoeba.de', 'the toy language')
+    """
+    return re.sub(r"\.(gz|bz2|xz)$", "", Path(files[0]).name) if files else "the toy language"
 
 
 def _read(files: Files) -> Pairs:

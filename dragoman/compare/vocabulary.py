@@ -1,69 +1,249 @@
-"""C10: words, pieces and characters, and what unknown words cost."""
+"""C10: words, pieces and characters, and what rare words cost.
 
-from collections.abc import Mapping
+Three Transformers that differ in what text is cut into, each with its own learning rate and trained
+until validation no longer improves. How many words of the references do they say, by how often
+those words were seen in training?
+
+Rare words stand in longer sentences, which are harder for other reasons. So recall is taken in
+groups of sentences of similar length and averaged over the groups with the same weights for every
+frequency: those of the rare words.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dragoman.compare.figures import Bars, Finding, Lines, Series, named
-from dragoman.compare.length import bleu_by_length
+from dragoman.compare.figures import Bars, Finding, Lines, Series, Table, named
+from dragoman.compare.grid import best, candidates, marked, named_system, tuned_words, tuning_budget
+from dragoman.compare.judge import Judgement, at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Study
-from dragoman.compare.systems import WORDS_AS_PIECES, System, architecture
+from dragoman.compare.systems import Scale, System
 
-_CUTS = {
-    "words": System("words", WORDS_AS_PIECES),
-    "BPE": architecture("transformer"),
-    "characters": System("characters", {"text.vocabulary": "character"}),
+CUTS: dict[str, dict[str, object]] = {
+    "words": {"text.vocabulary": "word"},
+    "BPE": {},
+    "characters": {"text.vocabulary": "character"},
 }
+# how often a word was seen in training, at least, for each group but the last, which is open
+FREQUENCIES = (0, 1, 6, 21, 101, 1001)
+NAMES = ("0", "1-5", "6-20", "21-100", "101-1000", "over 1000")
+_RARE = 2  # groups that are called rare
+_LENGTHS = (0, 5, 8, 12)  # words of a reference, from which on a group of lengths begins
+_LEARNED = 0.4  # recall of all words with BPE, below which nothing is judged
+_LONGER = 2.5  # times the budget: what characters need to read as many pairs
+_SEEDS = 2
+
+
+def _candidates(scale: Scale, cut: str) -> dict[float, System]:
+    """With each learning rate that it may get."""
+    if cut == "BPE":  # the Transformer as it is
+        return candidates(scale, "transformer")
+    share = tuning_budget(scale) * (_LONGER if cut == "characters" else 1)
+    return {
+        rate: named_system(scale, f"cut-{cut}", CUTS[cut], rate=rate, share=share)
+        for rate in scale.rates
+    }
+
+
+def _finalists(study: Study, cut: str) -> list[System]:
+    """With the rate that validates best, trained to the end."""
+    scale = study.scale
+    rate = best(study, _candidates(scale, cut))
+    if rate is None:
+        return []
+    share = scale.budgets[-1] * (_LONGER if cut == "characters" else 1)
+    return [
+        named_system(
+            scale, f"cut-{cut}", CUTS[cut], rate=rate, share=share, seed=seed, converged=True
+        )
+        for seed in range(1, min(_SEEDS, scale.seeds) + 1)
+    ]
+
+
+def _to_be_tuned(scale: Scale) -> list[System]:
+    if len(scale.rates) == 1:
+        return []
+    return [system for cut in CUTS for system in _candidates(scale, cut).values()]
+
+
+def then(study: Study) -> list[System]:
+    return [system for cut in CUTS for system in _finalists(study, cut)]
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def recalled(outputs: Sequence[str], references: Sequence[str]) -> list[list[bool]]:
+    """Of each word of each reference, whether the output says it, as often as it is wanted.
+
+    >>> recalled(["the cat"], ["the the cat"])
+    [[True, False, True]]
+    """
+    found = []
+    for output, reference in zip(outputs, references, strict=True):
+        left = Counter(words_of(output))
+        row = []
+        for word in words_of(reference):
+            row.append(left[word] > 0)
+            left[word] -= 1
+        found.append(row)
+    return found
+
+
+class RareWords:
+    """The words of references, by how often they were seen in training and by sentence length."""
+
+    def __init__(self, trained: Sequence[str], references: Sequence[str]):
+        seen = Counter(word for text in trained for word in words_of(text))
+        words = [words_of(text) for text in references]
+        self.sentence = np.repeat(np.arange(len(words)), [len(row) for row in words])
+        counts = np.array([seen[word] for row in words for word in row], dtype=int)
+        self.group = np.searchsorted(FREQUENCIES, counts, side="right") - 1
+        lengths = np.array([len(words[number]) for number in self.sentence], dtype=int)
+        self.length = np.searchsorted(_LENGTHS, lengths, side="right") - 1
+
+    def recall(self, found: np.ndarray) -> list[float]:
+        """By frequency, as if every group had the rare words' sentence lengths.
+
+        `found`: of each word, the share of systems that say it. Not a number for a group without
+        words.
+        """
+        rare = self.group < _RARE
+        recall = []
+        for group in range(len(FREQUENCIES)):
+            total = weight = 0.0
+            for length in range(len(_LENGTHS)):
+                here = (self.group == group) & (self.length == length)
+                share = float((rare & (self.length == length)).sum())
+                if here.any() and share:
+                    total += share * float(found[here].mean())
+                    weight += share
+            recall.append(total / weight if weight else math.nan)
+        return recall
+
+    def rare_by_sentence(self, found: np.ndarray) -> np.ndarray:
+        """Recall of the rare words of each sentence that has any."""
+        rare = self.group < _RARE
+        sentences = np.unique(self.sentence[rare])
+        return np.array([found[rare & (self.sentence == number)].mean() for number in sentences])
 
 
 def finding(
-    scores: Mapping[str, float], apart: Mapping[str, tuple[float, float]], unknown: float
+    scores: Mapping[str, Sequence[float]],
+    recall: Mapping[str, Sequence[float]],
+    rare: Judgement,
+    numbers: Sequence[int],
+    tuning: Sequence[Table] = (),
+    tuned: str = "the learning rate tuned for each system",
 ) -> Finding:
-    """BLEU over all sources, and over those without and with an unknown word.
-
-    `unknown` is the share of sources with a word that the word vocabulary lacks.
-    """
-    lost = {name: without - with_ for name, (without, with_) in apart.items()}
-    seen = scores["BPE"] > scores["words"] and lost["words"] > lost["BPE"]
+    """BLEU by seeds; recall by frequency, and how many words there are of each; the judgement."""
+    shown = [place for place, number in enumerate(numbers) if number]
+    lines = Lines(
+        "Words of the reference that are said, by how often they were seen in training",
+        "times seen in training (at least)",
+        "recall, sentence lengths matched",
+        [
+            Series(
+                name,
+                [max(FREQUENCIES[place], 0.5) for place in shown],
+                [values[place] for place in shown],
+            )
+            for name, values in recall.items()
+        ],
+        log_x=True,
+    )
+    table = Table(
+        "Recall by frequency in training",
+        ["seen", "words of the test", *recall],
+        [
+            [NAMES[place], f"{numbers[place]:,}", *(f"{r[place]:.1%}" for r in recall.values())]
+            for place in shown
+        ],
+    )
+    means = {name: sum(bleu) / len(bleu) for name, bleu in scores.items()}
+    ends = [interval(bleu) for bleu in scores.values()]
+    never = {name: 100 * values[0] for name, values in recall.items()}
+    verdict = said(
+        rare.verdict,
+        "unknown words hurt the word vocabulary",
+        "unknown words do not hurt the word vocabulary more than pieces",
+        "these runs cannot tell",
+    )
     return Finding(
         [
-            Bars("BLEU by what text is cut into", "BLEU", list(scores), list(scores.values())),
-            Lines(
-                "Sentences without and with an unknown word",
-                "0: without, 1: with",
-                "BLEU",
-                [Series(name, [0, 1], values) for name, values in apart.items()],
+            lines,
+            table,
+            Bars(
+                "BLEU by what text is cut into",
+                "test BLEU",
+                list(scores),
+                list(means.values()),
+                [low for low, _ in ends],
+                [high for _, high in ends],
             ),
+            *tuning,
         ],
         (
-            f"With {unknown:.0%} of the test sentences holding a word that the word vocabulary "
-            f"lacks, BLEU is {named(scores)} at the same cost.",
-            f"From sentences without such a word to those with one, BLEU drops by {named(lost)}: "
-            f"unknown words {'hurt' if seen else 'do not hurt'} the word vocabulary more than "
-            "pieces.",
+            f"Of the reference's words that never occurred in training, {named(never)} percent "
+            f"are said; BLEU over the whole test set is {named(means)}.",
+            f"On words seen at most five times BPE says {rare.interval('+.1%')} more than the "
+            f"word vocabulary: {verdict}.",
         ),
-        seen,
+        rare.verdict,
+        "Three Transformers that differ in the vocabulary alone, trained until validation stops "
+        f"improving, {tuned}, {len(next(iter(scores.values())))} seeds; "
+        "sentence lengths matched; judged over the sentences with a word that was seen at most "
+        "five times." + (f" Undecided because this does not hold: {rare.why}." if rare.why else ""),
     )
 
 
 def show(study: Study) -> Finding:
-    test = study.texts.test_of("all")
-    codec = study.translator(_CUTS["words"]).codec
-    lacks = np.array([codec.source.unk in ids for ids in codec.encode_source(test.sources)])
-    rows = [np.flatnonzero(~lacks), np.flatnonzero(lacks)]
-    results = {name: study.result(system) for name, system in _CUTS.items()}
-    apart = {name: bleu_by_length(result.outputs, test, rows) for name, result in results.items()}
-    return finding(
-        {name: result.bleu for name, result in results.items()},
-        {name: (without, with_) for name, (without, with_) in apart.items()},
-        float(lacks.mean()),
+    references = study.texts.test_of("all").targets
+    rare = RareWords(study.texts.sentences("all").targets, references)
+    results = {cut: [study.result(system) for system in _finalists(study, cut)] for cut in CUTS}
+    found = {
+        cut: np.mean([np.concatenate(recalled(seed.outputs, references)) for seed in seeds], axis=0)
+        for cut, seeds in results.items()
+    }
+    learned = at_least(
+        f"BPE says {_LEARNED:.0%} of all words", [float(found["BPE"].mean())], _LEARNED
     )
+    ours, theirs = (rare.rare_by_sentence(found[cut]).tolist() for cut in ("BPE", "words"))
+    return finding(
+        {cut: [seed.bleu for seed in seeds] for cut, seeds in results.items()},
+        {cut: rare.recall(values) for cut, values in found.items()},
+        judge(ours, theirs, checks=[learned]),
+        np.bincount(rare.group, minlength=len(FREQUENCIES)).tolist(),
+        _tuning_tables(study),
+        tuned_words(study.scale),
+    )
+
+
+def _tuning_tables(study: Study) -> list[Table]:
+    if len(study.scale.rates) == 1:
+        return []
+    rows = []
+    for cut in CUTS:
+        tried = {
+            rate: study.result(system) for rate, system in _candidates(study.scale, cut).items()
+        }
+        rows.append([cut, *marked(tried)])
+    title = "Learning rates tried: validation BLEU (chosen: *)"
+    columns = ["cut into", *(f"{rate:g}" for rate in study.scale.rates)]
+    return [Table(title, columns, rows, folded=True)]
 
 
 CLAIM = Claim(
     "Unknown words hurt",
     "A vocabulary of words has no answer to a word that it does not hold; byte-pair encoding, "
     "between words and characters, leaves none unknown.",
+    "What do words that were hardly seen in training cost, by what text is cut into?",
+    "The word vocabulary would translate rare words as well as pieces do.",
     show,
-    lambda scale: [*_CUTS.values()],
+    _to_be_tuned,
+    then,
 )

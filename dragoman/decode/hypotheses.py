@@ -224,11 +224,11 @@ class Finished:
         largest = self._penalty(int(self._limits.longest[sentence]), self._settings.alpha)
         return bool(best_live_total / largest <= scores[self._nbest - 1])
 
-    def best(self) -> list[list[Hypothesis]]:
+    def best(self, spare: bool = False) -> list[list[Hypothesis]]:
         nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
+        most = None if spare else self._nbest
         return [
-            sorted(found, key=lambda h: -h.score)[: self._nbest] or [nothing]
-            for found in self._hypotheses
+            sorted(found, key=lambda h: -h.score)[:most] or [nothing] for found in self._hypotheses
         ]
 
 

@@ -35,6 +35,7 @@ class Task:
     keys: Sequence[int] | None = None  # a sentence's draws depend on its key, not on its batch
     observer: Observer | None = None
     on_step: OnStep | None = None
+    spare: bool = False  # whether other finished hypotheses than the `nbest` are welcome too
 
     @property
     def plain(self) -> bool:
@@ -87,6 +88,7 @@ class ConstrainedSearch:
             task.phrases,
             task.settings,
             nbest=task.nbest,
+            prefixes=task.prefixes,
             attention=task.attention,
             on_step=task.on_step,
         )
@@ -136,6 +138,7 @@ class BeamSearch:
             attention=task.attention,
             observer=task.observer,
             on_step=task.on_step,
+            spare=task.spare,
         )
 
 

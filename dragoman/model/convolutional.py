@@ -133,6 +133,10 @@ class ConvS2S(Neural):
     def attention_layers(self) -> int:
         return len(self.decoder)
 
+    @property
+    def can_be_filled(self) -> bool:
+        return True
+
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
         width = self.config.width

@@ -122,6 +122,11 @@ class DecoderOnly(Neural):
         positions = super().max_length
         return positions // 2 if positions is not None else None
 
+    @property
+    def can_be_filled(self) -> bool:
+        # a norm over the batch would count the filling
+        return self.config.norm_kind != "batch"
+
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)
         words = float(lengths.sum())

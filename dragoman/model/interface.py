@@ -172,6 +172,11 @@ class Model(nn.Module):
         """Whether our kernels can compute this model on sentences that lie end to end."""
         return False
 
+    @property
+    def can_be_filled(self) -> bool:
+        """Whether a GPU can record a pass through this model, and filling leaves it unchanged."""
+        return False
+
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         """Multiply-adds of `forward` and `logits` for sentences of these lengths, unpadded."""
         raise NotImplementedError

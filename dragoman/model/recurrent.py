@@ -2,6 +2,7 @@
 
     B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU; target
     positions run at once in training, because no layer waits for the attention of the step before.
+    Lengths never leave the device, so that a GPU can record a whole training step.
 
 - `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, which the decoder
   gets at every step.
@@ -15,6 +16,7 @@
 Attention has one head, as it had then; `model.attention.similarity` chooses its kind.
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -22,13 +24,15 @@ from typing import cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
 from dragoman.model.heads import KeysValues
 from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.text.vocabulary import Vocabulary
+
+# Each direction of a two-way layer runs alone; cuDNN copies its weights together, which is cheap.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -66,16 +70,34 @@ class Recurrence(nn.Module):
             y, after = self.rnn(x.to(self.dtype), tuple(before) if self.carried == 2 else before[0])
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 
-    def read(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Whole sentences, from nothing; `lengths` are on the host.
+    def read(self, x: Tensor, real: Tensor) -> Tensor:
+        """Whole sentences (B, S, inputs) from nothing; `real` (B, S) says where they are.
 
-        Padding is neither read nor written.
+        What lies behind a sentence is zero and does not reach it: a recurrence that reads forward
+        meets padding last. One that reads backward gets each sentence turned round in its place.
         """
+        if not self.rnn.bidirectional:
+            y, _ = self.forward(x, self.nothing(x))
+            return y * real[..., None]
+        turned = _turned(real)[..., None]  # (B, S, 1)
+        forward, backward = _halves(self.rnn)
+        ahead = self._half(x, forward)
+        back = self._half(x.gather(1, turned.expand_as(x)), backward)
+        y = torch.cat([ahead, back.gather(1, turned.expand_as(back))], dim=-1)  # (B, S, D)
+        return y * real[..., None]
+
+    def _half(self, x: Tensor, weights: list[Tensor]) -> Tensor:
+        """One direction of a two-way layer, from nothing. (B, S, D/2)"""
         with torch.autocast(x.device.type, enabled=False):
-            real = pack_padded_sequence(
-                x.to(self.dtype), lengths, batch_first=True, enforce_sorted=False
-            )
-            y, _ = pad_packed_sequence(self.rnn(real)[0], batch_first=True, total_length=x.shape[1])
+            x = x.to(self.dtype)
+            before = [part.to(self.dtype)[None] for part in self.nothing(x)]
+            # biases, layers, dropout, training, two-way, batch first
+            how = (True, 1, 0.0, self.training, False, True)
+            y: Tensor
+            if self.carried == 2:
+                y, _, _ = torch.lstm(x, before, weights, *how)
+            else:
+                y, _ = torch.gru(x, before[0], weights, *how)
         return y
 
     def nothing(self, like: Tensor) -> list[Tensor]:
@@ -92,9 +114,22 @@ def _stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
     return cast(list[Recurrence], nn.ModuleList(layers))
 
 
-def _lengths_of(mask: Tensor) -> Tensor:
-    """Of sentences, from their mask (B, 1, 1, S); on the host."""
-    return mask.sum(dim=(1, 2, 3)).cpu()
+def _halves(rnn: nn.LSTM | nn.GRU) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights of each direction of a two-way layer."""
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    forward, backward = ([getattr(rnn, name + end) for name in names] for end in ("", "_reverse"))
+    return forward, backward
+
+
+def _turned(real: Tensor) -> Tensor:
+    """The places (B, S) of each sentence from its last to its first, then those of its padding.
+
+    >>> _turned(torch.tensor([[True, True, True, False]])).tolist()
+    [[2, 1, 0, 3]]
+    """
+    places = torch.arange(real.shape[1], device=real.device)
+    from_the_end = real.sum(dim=1, keepdim=True) - 1 - places
+    return torch.where(real, from_the_end, places)
 
 
 class _Recurrent(Neural):
@@ -106,9 +141,9 @@ class _Recurrent(Neural):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         x = self.source_embedding(source)
-        lengths = _lengths_of(mask)
+        real = mask[:, 0, 0]  # (B, S)
         for layer in self.encoder:
-            x = self.drop(layer.read(x, lengths))
+            x = self.drop(layer.read(x, real))
         return x, mask
 
     def climb(self, x: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -124,6 +159,10 @@ class _Recurrent(Neural):
         """The past by layers."""
         carried = self.decoder[0].carried
         return [past[i : i + carried] for i in range(0, len(past), carried)]
+
+    @property
+    def can_be_filled(self) -> bool:
+        return True
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
@@ -266,10 +305,10 @@ class Gnmt(_Attending):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         bottom, *above = self.encoder
-        lengths = _lengths_of(mask)
-        x = self.drop(bottom.read(self.source_embedding(source), lengths))
+        real = mask[:, 0, 0]  # (B, S)
+        x = self.drop(bottom.read(self.source_embedding(source), real))
         for layer in above:
-            x = x + self.drop(layer.read(x, lengths))
+            x = x + self.drop(layer.read(x, real))
         return x, mask
 
     def begin(

@@ -1,9 +1,10 @@
-"""The gradient of a batch, by one of two code paths.
+"""The gradient of a batch, by one of three code paths.
 
-`Gradients` works everywhere, on padded batches. `PackedGradients` is for NVIDIA GPUs: sentences end
-to end, our own kernels, and each shape of batch recorded as a CUDA graph when it comes for the
-second time, so that a step costs the host one launch. Both give the same gradient; a test binds
-them.
+`Gradients` works everywhere, on padded batches. The other two are for NVIDIA GPUs: each shape of
+batch is recorded as a CUDA graph when it comes for the second time, so that a step costs the host
+one launch. `PackedGradients` takes sentences end to end and uses our own kernels; `FilledGradients`
+takes padded batches in few shapes, for models with recurrences or convolutions. All give the same
+gradient; tests bind them.
 """
 
 import math
@@ -11,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, twice
-from dragoman.data.packing import LENGTHS, PackedBatch, Shape, pack
+from dragoman.data.filling import FilledShape, fill
+from dragoman.data.packing import LENGTHS, Shape, pack
 from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
@@ -115,17 +118,62 @@ class ShardedGradients(Gradients):
         self._model.zero_grad()
 
 
-class PackedGradients(Gradients):
+class RecordedGradients(Gradients):
+    """Computes on batches of few shapes, each recorded as a CUDA graph when it comes back."""
+
+    def __init__(self, model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE):
+        super().__init__(model, config, device, ranks)
+        # Batches are filled up to a multiple of this. About a sixteenth of a batch: few shapes to
+        # record, and little filling.
+        self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
+        self._graphs: dict[Any, _Graph | None] = {}  # None: seen once
+
+    def _launch(self, shape: Any, array: np.ndarray, tokens: int) -> None:
+        """Compute, record or replay."""
+        ints = torch.from_numpy(array)
+        if self._device.type != "cuda":
+            self._compute(shape, ints, torch.tensor(1 / tokens))
+            return
+        ints = ints.pin_memory()
+        # A shape is recorded when it comes back. The first time compiles its kernels, which must
+        # not happen while a graph is recorded, and some shapes never come again.
+        if shape not in self._graphs:
+            self._graphs[shape] = None
+            self._compute(
+                shape, ints.to(self._device, non_blocking=True), torch.tensor(1 / tokens).cuda()
+            )
+            return
+        graph = self._graphs[shape]
+        if graph is None:
+            # Graphs run one after the other, so they can share the memory for what is computed in
+            # between.
+            pool = next(
+                (known.graph.pool() for known in self._graphs.values() if known is not None), None
+            )
+            graph = self._graphs[shape] = _Graph(shape, self._compute, self._device, pool)
+        graph.ints.copy_(ints, non_blocking=True)
+        graph.share.fill_(1 / tokens)
+        graph.graph.replay()
+
+    def _compute(self, shape: Any, ints: Tensor, share: Tensor) -> None:
+        """Add the gradient of a batch, times `share`, and its losses."""
+        with self.autocast():
+            loss, nll = self._loss(*self._hidden(shape, ints))
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        self.sums += torch.stack([loss.detach(), nll])
+
+    def _hidden(self, shape: Any, ints: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (N, D) and targets (N,), -1 where nothing is to be learned."""
+        raise NotImplementedError
+
+
+class PackedGradients(RecordedGradients):
     _model: Transformer
 
     def __init__(
         self, model: Transformer, config: Config, device: torch.device, ranks: Ranks = ALONE
     ):
         super().__init__(model, config, device, ranks)
-        # Packed batches are filled up to a multiple of this. About a sixteenth of a batch: few
-        # shapes to record, and little filling.
-        self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
-        self._graphs: dict[Shape, _Graph | None] = {}  # None: seen once
         for embedding in (model.source_embedding, model.target_embedding):
             embedding.positions.reach(LENGTHS[-1])
 
@@ -135,50 +183,38 @@ class PackedGradients(Gradients):
         if packed is None:
             super().add(batch, tokens)
         else:
-            self._add_packed(packed.twice() if self._consistency else packed, tokens)
+            packed = packed.twice() if self._consistency else packed
+            self._launch(packed.shape, packed.ints, tokens)
 
-    def _add_packed(self, batch: PackedBatch, tokens: int) -> None:
-        ints = torch.from_numpy(batch.ints)
-        if self._device.type != "cuda":
-            self._compute(batch.shape, ints, torch.tensor(1 / tokens))
-            return
-        ints = ints.pin_memory()
-        # A shape is recorded when it comes back. The first time compiles its kernels, which must
-        # not happen while a graph is recorded, and some shapes never come again.
-        if batch.shape not in self._graphs:
-            self._graphs[batch.shape] = None
-            self._compute(
-                batch.shape,
-                ints.to(self._device, non_blocking=True),
-                torch.tensor(1 / tokens).cuda(),
-            )
-            return
-        graph = self._graphs[batch.shape]
-        if graph is None:
-            # Graphs run one after the other, so they can share the memory for what is computed in
-            # between.
-            pool = next(
-                (known.graph.pool() for known in self._graphs.values() if known is not None), None
-            )
-            graph = self._graphs[batch.shape] = _Graph(
-                batch.shape, self._compute, self._device, pool
-            )
-        graph.ints.copy_(ints, non_blocking=True)
-        graph.share.fill_(1 / tokens)
-        graph.graph.replay()
-
-    def _compute(self, shape: Shape, ints: Tensor, share: Tensor) -> None:
+    def _hidden(self, shape: Shape, ints: Tensor) -> tuple[Tensor, Tensor]:
         parts = torch.split(ints, shape.sizes)
         source, source_at, target_in, target_at, target_out, source_starts, target_starts = parts
         encoder = Packed(source_starts, source_starts, shape.longest)
         decoder = Packed(target_starts, source_starts, shape.longest)
-        with self.autocast():
-            hidden = self._model.forward_packed(
-                source, source_at, target_in, target_at, encoder, decoder
-            )
-            loss, nll = self._loss(hidden, target_out)
-        (loss * share).backward()  # type: ignore[no-untyped-call]
-        self.sums += torch.stack([loss.detach(), nll])
+        hidden = self._model.forward_packed(
+            source, source_at, target_in, target_at, encoder, decoder
+        )
+        return hidden, target_out
+
+
+class FilledGradients(RecordedGradients):
+    def add(self, batch: Batch, tokens: int) -> None:
+        pad, longest = self._model.pad, self._model.max_length
+        filled = fill(batch, self._quantum, pad, pad)
+        if longest is not None and max(filled.shape.source, filled.shape.target) > longest:
+            super().add(batch, tokens)
+        else:
+            self._launch(filled.shape, filled.ints, tokens)
+
+    def _hidden(self, shape: FilledShape, ints: Tensor) -> tuple[Tensor, Tensor]:
+        source, target_in, real, target_out = torch.split(ints, shape.sizes)
+        hidden = self._model(
+            source.view(shape.sentences, shape.source),
+            target_in.view(shape.sentences, shape.target),
+        )
+        # Filling is selected as often as it takes, but has no gradient: the order in which
+        # gradients are added up does not matter.
+        return hidden.flatten(0, 1).index_select(0, real), target_out
 
 
 class _Graph:
@@ -186,8 +222,8 @@ class _Graph:
 
     def __init__(
         self,
-        shape: Shape,
-        compute: Callable[[Shape, Tensor, Tensor], None],
+        shape: Any,
+        compute: Callable[[Any, Tensor, Tensor], None],
         device: torch.device,
         pool: Any,
     ):
@@ -207,4 +243,6 @@ def make_gradients(
         return ShardedGradients(model, config, device, ranks)
     if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:
         return PackedGradients(model, config, device, ranks)
+    if device.type == "cuda" and model.can_be_filled and not config.training.consistency:
+        return FilledGradients(model, config, device, ranks)
     return Gradients(model, config, device, ranks)

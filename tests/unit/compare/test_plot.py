@@ -72,10 +72,48 @@ def test_a_finding_comes_back_from_json_as_it_was() -> None:
     bars = Bars("b", "u", ["a"], [1.5])
     table = Table("t", ["x"], [["1"]])
     attention = Map("m", ["r"], ["c"], [[0.5]])
-    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0])])
-    finding = Finding([lines, bars, attention, table], ("One.", "Two."), True)
+    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0], [1.5], [2.5])])
+    finding = Finding([lines, bars, attention, table], ("One.", "Two."), "undecided", "Two seeds.")
     assert Finding.from_json(finding.to_json()) == finding
 
 
 def test_no_number_is_drawn_as_not_a_number() -> None:
     assert not re.search(r'="[^"]*(nan|inf)', draw_lines(LINES))
+
+
+def test_error_bars_reach_from_the_low_end_to_the_high_one() -> None:
+    series = Series("s", [1, 2], [2.0, 3.0], [1.0, 3.0], [4.0, 3.0])
+    drawn = ElementTree.fromstring(draw_lines(Lines("t", "x", "y", [series])))
+    bars = [path for path in drawn.iter("path") if "error" in path.get("class", "")]
+    assert len(bars) == 1  # the second point has no spread to show
+    ends = re.match(r"M[\d.]+,([\d.]+)V([\d.]+)", bars[0].get("d", ""))
+    assert ends
+    axis = Axis([1.0, 2.0, 3.0, 4.0], 240.0, 30.0, False, from_zero=True)
+    assert float(ends[1]) == pytest.approx(axis(1.0), abs=0.1)
+    assert float(ends[2]) == pytest.approx(axis(4.0), abs=0.1)
+
+
+def test_marks_bear_their_names_and_lie_within_the_axes() -> None:
+    lines = Lines(
+        "t", "x", "y", [Series("s", [1, 2], [0.5, 0.6])], top=1.0, x_mark=(3.0, "trained"),
+        y_mark=(0.1, "chance"),
+    )  # fmt: skip
+    drawn = ElementTree.fromstring(draw_lines(lines))
+    texts = ["".join(element.itertext()) for element in drawn.iter("text")]
+    assert {"trained", "chance", "1"} <= set(texts)
+    marks = [line for line in drawn.iter("line") if line.get("class") == "mark"]
+    assert len(marks) == 2
+    assert all(0 <= float(line.get("x2", "")) <= 480 for line in marks)
+
+
+def test_few_values_on_a_logarithmic_axis_are_its_ticks() -> None:
+    lines = Lines("t", "rate", "y", [Series("s", [0.003, 0.03], [0.5, 0.6])], log_x=True)
+    drawn = ElementTree.fromstring(draw_lines(lines))
+    texts = ["".join(element.itertext()) for element in drawn.iter("text")]
+    assert {"0.003", "0.03"} <= set(texts)
+
+
+def test_bars_that_stand_back_are_marked() -> None:
+    bars = Bars("t", "u", ["with", "without"], [0.9, 0.2], faint=[False, True])
+    drawn = ElementTree.fromstring(draw_bars(bars))
+    assert [bar.get("class") for bar in drawn.iter("rect")] == ["bar", "bar faint"]

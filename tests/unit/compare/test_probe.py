@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.compare.growth import kept_for_backward
-from dragoman.compare.probe import gradient_by_position, right_by_position
+from dragoman.compare.probe import gradient_by_position, longest_chain
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -23,15 +23,16 @@ def test_the_gradient_at_a_word_is_that_of_its_row_of_the_embedding(architecture
     torch.testing.assert_close(found[0], rows.norm(dim=-1))
 
 
-def test_a_word_is_right_where_it_is_the_likeliest() -> None:
-    model = small_model()
-    likeliest = model.logits(model(SOURCE, SHIFTED)).argmax(dim=-1)
-    assert right_by_position(model, SOURCE, SHIFTED, likeliest).all()
-    assert not right_by_position(model, SOURCE, SHIFTED, likeliest + 1).any()
-
-
 def test_what_a_layer_keeps_is_counted_once_and_without_its_weights() -> None:
     layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Identity(), torch.nn.ReLU())
     x = torch.randn(1, 16, 8, requires_grad=True)
     # the product's input and the ReLU's output
     assert kept_for_backward(layer, x) == 2 * 16 * 8 * 4
+
+
+def test_a_chain_is_as_long_as_the_operations_that_wait_for_each_other() -> None:
+    x = torch.ones(3, requires_grad=True)
+    side = x.exp()
+    y = x.sin().cos().tan()
+    # the leaf's accumulation, three operations in a row, and the sum; the other branch is shorter
+    assert longest_chain((y + side).sum()) == 1 + 3 + 1 + 1

@@ -1,10 +1,11 @@
 """The report: one file, nothing outside it, every claim with its words and its verdict."""
 
+import html
 import re
 from html.parser import HTMLParser
 
 from dragoman.compare.compare import CLAIMS
-from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
+from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table, Verdict
 from dragoman.compare.report import Chapter, as_text, write_report
 
 FIGURES = [
@@ -12,7 +13,11 @@ FIGURES = [
     Bars("Bars", "unit", ["a<b"], [1.0]),
     Map("Map", ["r"], ["c"], [[1.0]]),
     Table("Table", ["name", "BLEU"], [["x&y", "12.3"]]),
+    Table("Rates", ["name", "0.001"], [["z", "0.987"]], folded=True),
 ]
+
+
+VERDICTS: dict[str, Verdict] = {"C5": "not seen", "C6": "undecided"}
 
 
 def report() -> str:
@@ -21,7 +26,10 @@ def report() -> str:
             name,
             claim.title,
             claim.words,
-            Finding(FIGURES, (f"First of {name}.", "Second."), name != "C5"),
+            claim.question,
+            claim.refuted_by,
+            f"dragoman compare --claims {name} --out DIR",
+            Finding(FIGURES, (f"First of {name}.", "Second."), VERDICTS.get(name, "seen"), "Tiny."),
         )
         for name, claim in CLAIMS.items()
     ]
@@ -61,14 +69,37 @@ def test_the_report_is_well_formed_and_refers_to_nothing_outside_itself() -> Non
     assert not re.search(r"https?:|@import|url\(|<script|<link", page)
 
 
-def test_every_claim_stands_in_the_report_with_its_words_sentences_and_verdict() -> None:
+def test_every_claim_stands_in_the_report_with_all_that_belongs_to_it() -> None:
     page = report()
-    for name in CLAIMS:
-        section = page.split(f'<section id="{name}">')[1].split("</section>")[0]
+    for name, claim in CLAIMS.items():
+        section = page.split(f'<section id="{name}"')[1].split("</section>")[0]
         assert f"First of {name}. Second." in section
-        assert ("not seen here" in section) == (name == "C5")
+        assert f">{VERDICTS.get(name, 'seen')}</span>" in section
+        for words in (claim.question, claim.refuted_by, claim.words, "Tiny."):
+            assert html.escape(words) in section
+        assert f"dragoman compare --claims {name} --out DIR" in section
         assert section.count("<svg") == 3
-    assert f"{len(CLAIMS) - 1} of {len(CLAIMS)} claims" in page
+
+
+def test_the_list_at_the_top_has_every_claim_with_its_verdict() -> None:
+    page = report()
+    contents = page.split("<nav")[1].split("</nav>")[0]
+    entries = contents.split("<li>")[1:]
+    assert len(entries) == len(CLAIMS)
+    for (name, claim), entry in zip(CLAIMS.items(), entries, strict=True):
+        assert f'href="#{name}"' in entry
+        assert html.escape(claim.title) in entry
+        assert f">{VERDICTS.get(name, 'seen')}</span>" in entry
+    decided = len(CLAIMS) - 1
+    assert f"{decided} of {len(CLAIMS)} claims are decided" in page
+
+
+def test_what_was_tuned_is_folded_away() -> None:
+    section = report().split('<section id="C1"')[1].split("</section>")[0]
+    folded = section.split("<details>")[1].split("</details>")[0]
+    assert "<summary>Rates</summary>" in folded
+    assert "0.987" in folded
+    assert "12.3" not in folded
 
 
 def test_what_texts_hold_cannot_break_the_page() -> None:

@@ -1,5 +1,6 @@
 """Texts that do not leak, runs that spend their budget, results that are computed once."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from dragoman.compare import runs
 from dragoman.compare.compare import compare
-from dragoman.compare.runs import Study, run_all
+from dragoman.compare.runs import Result, Study, _keep, run_all
 from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
 from dragoman.compare.texts import Given, Texts
 from dragoman.errors import ConfigError, RunError
@@ -22,7 +23,7 @@ SMALL: Scale = replace(
         "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
     },
-    toy_pairs=400, task_pairs=200, test_pairs=12, valid_pairs=10,
+    toy_pairs=400, test_pairs=12, valid_pairs=10,
 )  # fmt: skip
 QUIET = Console(quiet=True)
 
@@ -30,31 +31,20 @@ QUIET = Console(quiet=True)
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     study = Study(tmp_path, SMALL, "cpu")
-    study.texts.write(Given(), SMALL, ["all-4"])
+    study.texts.write(Given(), SMALL, ["pairs-95"])
     return study
 
 
 def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
     texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["all-4", "short", "copy"])
+    texts.write(Given(), SMALL, ["pairs-100"])
     held = [texts.sentences(name) for name in ("test", "valid")]
-    for name in ("all", "all-4", "short"):
+    for name in ("all", "pairs-100"):
         trained = texts.sentences(name)
         for test in held:
             assert not set(trained.sources) & set(test.sources)
             assert not set(trained.targets) & set(test.targets)
     assert len(held[0].sources) == SMALL.test_pairs
-    assert not set(zip(texts.sentences("all-4").sources, strict=True)) - set(
-        zip(texts.sentences("all").sources, strict=True)
-    )
-
-
-def test_short_pairs_are_the_shorter_half(tmp_path: Path) -> None:
-    texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["short"])
-    whole, short = texts.sentences("all"), texts.sentences("short")
-    assert max(len(source.split()) for source in short.sources) == texts.short_length()
-    assert len(whole.sources) / 2 <= len(short.sources) < len(whole.sources)
 
 
 def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
@@ -65,6 +55,62 @@ def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
     texts.write(Given(tuple(map(str, train)), None, tuple(map(str, test))), SMALL, [])
     assert texts.sentences("test").sources == [source for source, _ in pairs[:5]]
     assert set(texts.sentences("all").sources) <= {source for source, _ in pairs[5:]}
+
+
+def test_a_smaller_draw_of_pairs_is_part_of_a_larger_one(tmp_path: Path) -> None:
+    texts = Texts(tmp_path)
+    texts.write(Given(), SMALL, ["pairs-20", "pairs-50"])
+    small, large, whole = (
+        set(texts.sentences(name).sources) for name in ("pairs-20", "pairs-50", "all")
+    )
+    assert len(small) == 20
+    assert small < large < whole
+
+
+def test_a_second_corpus_has_its_own_held_out_parts(tmp_path: Path) -> None:
+    pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(200)]
+    also = write_corpus(tmp_path, "other", pairs)
+    texts = Texts(tmp_path / "text")
+    texts.write(Given(also=tuple(map(str, also))), SMALL, [])
+    assert texts.name_of("also") == "other.de"
+    assert texts.name_of("all") == "the toy language"
+    test = texts.test_of("also")
+    assert set(test.sources) < {source for source, _ in pairs}
+    assert not set(test.sources) & set(texts.sentences("also").sources)
+    assert texts.valid_of("also") != texts.valid_of("all")
+
+
+def test_a_system_that_has_converged_stops_before_its_budget_is_spent(study: Study) -> None:
+    patient = replace(study, scale=replace(SMALL, flops=1e10, patience=1))
+    settings = {
+        "training.learning_rate": 0.0, "training.batch_tokens": 1000,
+        "decoding.max_length_ratio": 0.1, "decoding.max_length_extra": 2,
+    }  # fmt: skip
+    system = System("stops", settings, "pairs-95", converged=True)
+    run_all(patient, [system], 1, QUIET)
+    result = patient.result(system)
+    assert result.flops < 0.9 * 1e10
+    assert result.curve
+
+
+def test_an_ensemble_is_its_members_and_costs_what_they_cost(study: Study) -> None:
+    members = (variant("one", 0.2), variant("two", 0.2, training__seed=2))
+    run_all(study, members, 1, QUIET)
+    shutil.rmtree(study.run_of(members[1]))  # as if it had been left behind elsewhere
+    study.run_of(members[1]).mkdir()
+    _keep(study.run_of(members[1]), Result(flops=7.0))
+    together = System("together", members=members)
+    run_all(study, [together], 1, QUIET)
+    result = study.result(together)
+    assert result.flops == study.result(members[0]).flops + 7.0
+    assert len(result.outputs) == SMALL.test_pairs
+
+
+def test_after_its_time_a_comparison_begins_nothing_more(study: Study) -> None:
+    systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
+    assert not run_all(study, systems, 1, QUIET, stop_at=0.0)
+    assert not any(study.has_result(system) for system in systems)
+    assert run_all(study, systems, 1, QUIET)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -132,13 +178,13 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
 
 
 def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
-    compare(tmp_path / "one", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+    compare(tmp_path / "one", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(RunError, match="other texts or sizes"):
         compare(
             tmp_path / "one",
             quick=True,
             flops=1e9,
-            claims=["C5"],
+            claims=["C3"],
             device="cpu",
             jobs=1,
             console=QUIET,
@@ -146,7 +192,7 @@ def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(RunError, match="not empty"):
-        compare(tmp_path / "taken", quick=True, claims=["C5"], device="cpu", jobs=1, console=QUIET)
+        compare(tmp_path / "taken", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
     with pytest.raises(ConfigError, match="C12"):
         compare(tmp_path / "two", quick=True, claims=["C12"], device="cpu", jobs=1, console=QUIET)
 

@@ -1,6 +1,7 @@
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.model.recurrent import CELLS, Gnmt, Recurrence, Rnn, RnnAttention
 from tests.conftest import small_model
@@ -87,3 +88,32 @@ def test_an_lstm_begins_by_remembering() -> None:
     biases = dict(Recurrence("lstm", 8, 8).rnn.named_parameters())
     # torch's order of gates: input, forget, ...
     assert torch.equal(biases["bias_ih_l0"].chunk(4)[1], torch.ones(8))
+
+
+def packed(layer: Recurrence, x: Tensor, real: Tensor) -> Tensor:
+    """torch's own way to read sentences of several lengths, which needs the lengths on the host."""
+    lengths = real.sum(dim=1).cpu()
+    sequence = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    y, _ = pad_packed_sequence(layer.rnn(sequence)[0], batch_first=True, total_length=x.shape[1])
+    return y
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_sentences_are_read_as_torch_reads_packed_ones(cell: str, two_way: bool) -> None:
+    """Equal outputs, and equal gradients of inputs and weights."""
+    torch.manual_seed(1)
+    layer = Recurrence(cell, 24, 32, two_way)
+    real = torch.arange(9) < torch.tensor([3, 9, 1, 7])[:, None]
+    x = torch.randn(4, 9, 24, requires_grad=True)
+    direction = torch.randn(4, 9, 32)
+    ours = layer.read(x, real)
+    theirs = packed(layer, x, real)
+    torch.testing.assert_close(ours, theirs)
+    leaves = [x, *layer.parameters()]
+    for a, b in zip(
+        torch.autograd.grad(ours, leaves, direction),
+        torch.autograd.grad(theirs, leaves, direction),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
