@@ -351,7 +351,8 @@ def scaling(given: argparse.Namespace) -> None:
 
 def seconds(command: Sequence[str], repeat: int) -> float:
     """The shortest time that a process takes, from start to end."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     best = float("inf")
     for _ in range(repeat):
         start = time.perf_counter()
