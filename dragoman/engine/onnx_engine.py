@@ -41,7 +41,6 @@ MASKED = -1e9
 # of a core. With four times as many, each took a third longer (x86).
 ENCODER_TOKENS = 256
 ENCODER, STEP, LISTED_STEP, COLUMNS = "encoder", "step", "listed step", "columns"
-SPINNING: tuple[str, ...] = ()
 
 
 @dataclass
@@ -332,10 +331,10 @@ class OnnxEngine(Engine):
         weights = self._bundle.weights
         options.log_severity_level = 3
         options.intra_op_num_threads = self.threads
-        # Threads may wait for their next work in a busy loop. Each graph has its own: those of the
-        # encoder would take the cores from those of the steps.
-        spins = "1" if graph in SPINNING else "0"
-        options.add_session_config_entry("session.intra_op.allow_spinning", spins)
+        # Threads would wait for their next work in a busy loop. Each graph has its own, so those of
+        # the encoder would take the cores from those of the steps: a sentence alone took a quarter
+        # longer.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
