@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from dragoman.config import Corpus
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
