@@ -1,10 +1,12 @@
 """What is looked at inside a model is what is there."""
 
+import time
+
 import pytest
 import torch
 
 from dragoman.compare.growth import kept_for_backward
-from dragoman.compare.probe import gradient_by_position, longest_chain
+from dragoman.compare.probe import gradient_by_position, longest_chain, timings
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -36,3 +38,16 @@ def test_a_chain_is_as_long_as_the_operations_that_wait_for_each_other() -> None
     y = x.sin().cos().tan()
     # the leaf's accumulation, three operations in a row, and the sum; the other branch is shorter
     assert longest_chain((y + side).sum()) == 1 + 3 + 1 + 1
+
+
+def test_a_time_is_taken_as_often_as_asked_and_not_of_the_first_run() -> None:
+    runs: list[int] = []
+
+    def work() -> None:
+        runs.append(len(runs))
+        time.sleep(0.05 if len(runs) == 1 else 0.0)  # the first run warms up
+
+    found = timings(work, torch.device("cpu"), repeats=2)
+    assert len(runs) == 1 + 2 * 2
+    assert len(found) == 2
+    assert max(found) < 0.05
