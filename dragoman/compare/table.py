@@ -87,17 +87,18 @@ def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[Sy
     """An architecture at every cost that it is trained at; by seeds.
 
     Only seed 1 has to be there, and of the costs the one of the tuning and, for finalists, the
-    highest.
+    highest. On the second corpus only the Transformer and the first of the others have to be there.
     """
     scale, rate = study.scale, chosen_rate(study, name)
     if rate is None:
         return {}
     middle, top = tuning_budget(scale), scale.budgets[-1]
-    goes_on = name in finalists(study)
+    going_on = finalists(study)
+    goes_on = name in (going_on if corpus == "all" else going_on[:2])
     found = {}
     for share in scale.budgets if corpus == "all" else [top]:
         needed = share == top if goes_on else corpus == "all" and share == middle
-        if share == top and not goes_on and top != middle:
+        if share == top and name not in going_on and top != middle:
             continue
         found[share] = [
             cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
