@@ -36,8 +36,8 @@ def _system(study: Study, name: str, corpus: str, rate: float, dropout: float, s
     return named_system(
         f"size-{name}-dropout-{dropout:g}",
         {"model.architecture": name, "model.dropout": dropout},
-        rate=rate, share=round(study.scale.budgets[-1] / 3, 3), seed=seed, corpus=corpus, converged=True,
-        optional=seed > 1,
+        rate=rate, share=round(study.scale.budgets[-1] / 3, 3), seed=seed, corpus=corpus,
+        converged=True, optional=seed > 1,
     )  # fmt: skip
 
 
