@@ -111,7 +111,7 @@ def finding(
         f"Trained until validation stops improving or the budget is spent, on "
         f"{listed([f'{n:,}' for n in pairs])} pairs; {tuned}, dropout for each system and size; "
         f"{seeds} {'seed' if seeds == 1 else 'seeds'}; judged over the sentences of the test set."
-        + (f" Undecided because this does not hold: {grown.why}." if grown.why else ""),
+        + (f" Undecided: {grown.why}." if grown.why else ""),
     )
 
 

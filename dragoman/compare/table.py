@@ -227,7 +227,7 @@ def finding(
         )
     verdict = all_of(verdicts)
     whys = dict.fromkeys(judgement.why for judgement in verdicts if judgement.why)
-    missing = f" Undecided because this does not hold: {'; '.join(whys)}."
+    missing = f" Undecided: {'; '.join(whys)}."
     return Finding(
         [
             *[one.lines() for one in fields],

@@ -204,10 +204,10 @@ def finding(
             f"word vocabulary: {verdict}.",
         ),
         rare.verdict,
-        "Three Transformers that differ in the vocabulary alone, trained until validation stops "
-        f"improving, {tuned}, {len(next(iter(scores.values())))} seeds; "
-        "sentence lengths matched; judged over the sentences with a word that was seen at most "
-        "five times." + (f" Undecided because this does not hold: {rare.why}." if rare.why else ""),
+        f"Three Transformers that differ in the vocabulary alone; {tuned}; words and BPE at the "
+        "same cost, characters, which need more for as many pairs, at their own; sentence lengths "
+        "matched; judged over the sentences with a word that was seen at most five times."
+        + (f" Undecided: {rare.why}." if rare.why else ""),
     )
 
 
