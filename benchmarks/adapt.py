@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.bundle import model_folders, read_bundle
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted

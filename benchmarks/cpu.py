@@ -38,8 +38,9 @@ from dragoman.config import DecodingConfig, TextConfig, make_config
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
 from dragoman.plain_weights import plain_weights

@@ -26,7 +26,7 @@ from pathlib import Path
 import sacrebleu
 
 import dragoman
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.formats import BY_ENDING
 from dragoman.documents.inline import Said

@@ -21,7 +21,8 @@ import sacrebleu
 import dragoman
 from dragoman.data.batches import pad
 from dragoman.decode.glossary import Glossary, Term
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.text.lexicon import Model1
 from dragoman.text.parallel import read_lines
 
@@ -95,7 +96,7 @@ def timed(
     for row, (source, request) in enumerate(zip(sources, requests, strict=True)):
         parts += [part._replace(line=row) for part in translator.split([source], request)]
     plain = Request(to=requests[0].to, source_language=requests[0].source_language)
-    found = translator._found_once(parts, 0, plain)
+    found = translator.repair(parts, translator.search(parts, plain), plain)
     texts = [translation.text for translation in translator.join(sources, parts, found)]
     return texts, time.process_time() - start
 

@@ -22,7 +22,8 @@ from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.from_marian import from_marian
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS

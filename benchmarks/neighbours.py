@@ -11,7 +11,7 @@ from itertools import islice
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.text.parallel import read_lines
 
 

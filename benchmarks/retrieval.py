@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 import dragoman
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.text.parallel import read_pairs
 
 

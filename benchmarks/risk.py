@@ -10,8 +10,8 @@ import numpy as np
 
 import dragoman
 from dragoman.config import replace
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import Request
 from dragoman.evaluate.metrics import bleu, gleu
 from dragoman.text.parallel import read_pairs
 

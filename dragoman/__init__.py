@@ -24,9 +24,9 @@ from dragoman.version import __version__
 
 if TYPE_CHECKING:
     from dragoman.decode.glossary import Glossary
+    from dragoman.decode.request import Request
     from dragoman.decode.sampling import Sampling
     from dragoman.decode.translation import Candidate, Translation
-    from dragoman.decode.translator import Request
     from dragoman.inspect.translator import InspectableTranslator as Translator
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 _WHERE = {  # imported on use: `import dragoman` stays light
     "Candidate": ("dragoman.decode.translation", "Candidate"),
     "Glossary": ("dragoman.decode.glossary", "Glossary"),
-    "Request": ("dragoman.decode.translator", "Request"),
+    "Request": ("dragoman.decode.request", "Request"),
     "Sampling": ("dragoman.decode.sampling", "Sampling"),
     "Translation": ("dragoman.decode.translation", "Translation"),
     "Translator": ("dragoman.inspect.translator", "InspectableTranslator"),

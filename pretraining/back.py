@@ -17,7 +17,8 @@ from pathlib import Path
 from data import LANGUAGES, write
 
 from dragoman.config import make_config
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.text.parallel import MADE
 
 CONFIG = Path(__file__).parent / "config.toml"

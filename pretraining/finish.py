@@ -21,7 +21,8 @@ from data import LANGUAGES, tatoeba_files
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import make_config
 from dragoman.config import replace as with_settings
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import score
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import read_pairs

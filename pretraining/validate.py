@@ -12,7 +12,8 @@ from statistics import mean
 
 from data import OTHERS, flores, tatoeba
 
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dragoman.bulk.shards import Shard
 from dragoman.bundle import read_manifest
+from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.errors import BundleError, DragomanError
 from dragoman.hub import model_folders
 from dragoman.version import __version__

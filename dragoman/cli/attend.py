@@ -1,7 +1,5 @@
 """`dragoman attend`"""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,10 +14,10 @@ from dragoman.cli.options import (
     To,
     decoding_settings,
     load_model,
+    show_result,
 )
-from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, escaped
-from dragoman.files import storage_errors, write_atomically
+from dragoman.decode.request import Request
+from dragoman.errors import ConfigError
 
 
 def command(
@@ -73,9 +71,4 @@ def command(
         figure = draw(seen, kind, layer, head, pieces)
         files |= {svg: to_svg(figure).encode("utf-8", "replace")} if svg else {}
         files |= {png: to_png(figure)} if png else {}
-    for path, raw in files.items():
-        with storage_errors(f"writing {path}"):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(Path(path), raw)
-        print(f"wrote {path}", file=sys.stderr)
-    print(escaped(seen.translation) if sys.stdout.isatty() else seen.translation)
+    show_result(seen.translation, files)

@@ -11,7 +11,8 @@ import typer
 
 from dragoman.cli.options import Device, From, Model, To, load_model
 from dragoman.cli.translate import destination
-from dragoman.decode.translator import WINDOW_LINES, Request
+from dragoman.decode.request import Request
+from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, escaped
 from dragoman.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines

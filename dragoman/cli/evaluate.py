@@ -17,7 +17,7 @@ from dragoman.cli.options import (
     decoding_settings,
     load_model,
 )
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import CorpusError, escaped
 from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines

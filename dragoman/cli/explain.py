@@ -1,7 +1,5 @@
 """`dragoman explain`"""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,10 +14,10 @@ from dragoman.cli.options import (
     To,
     decoding_settings,
     load_model,
+    show_result,
 )
-from dragoman.decode.translator import Request
-from dragoman.errors import ConfigError, escaped, needs_torch
-from dragoman.files import storage_errors, write_atomically
+from dragoman.decode.request import Request
+from dragoman.errors import ConfigError, needs_torch
 
 
 def command(
@@ -44,15 +42,11 @@ def command(
 
     if not out:
         raise ConfigError("there is nothing to write: give --out page.html.")
-    translator = load_model(model, device, engine)
+    translator = load_model(model, device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
     )
     with needs_torch():
         explained = explain(translator, text, translation, request)
-    with storage_errors(f"writing {out}"):
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(Path(out), page(explained).encode("utf-8", "replace"))
-    print(f"wrote {out}", file=sys.stderr)
-    said = explained["translation"]
-    print(escaped(said) if sys.stdout.isatty() else said)
+    files = {out: page(explained).encode("utf-8", "replace")}
+    show_result(explained["translation"], files)

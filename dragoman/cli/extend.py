@@ -8,7 +8,7 @@ import typer
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.cli.options import Device, From, Model, Set, To, load_model
 from dragoman.config import Corpus, parse_set
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
 from dragoman.files import storage_errors, writing
 from dragoman.hub import model_folders

@@ -1,13 +1,15 @@
 """Options that several commands share."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dragoman.bundle import Bundle
 from dragoman.config import MOST_HYPOTHESES, DecodingConfig, parse_set, replace
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, escaped
+from dragoman.files import storage_errors, write_atomically
 from dragoman.inspect.translator import InspectableTranslator
 
 Model = Annotated[
@@ -86,3 +88,13 @@ def decoding_settings(
                 f"{name} cannot be set here: for a trained model, set only decoding.*"
             )
     return replace(model.config, settings).decoding
+
+
+def show_result(translation: str, files: dict[str, bytes]) -> None:
+    """Write the files, by path, and print the sentence that they are about."""
+    for path, raw in files.items():
+        with storage_errors(f"writing {path}"):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(Path(path), raw)
+        print(f"wrote {path}", file=sys.stderr)
+    print(escaped(translation) if sys.stdout.isatty() else translation)

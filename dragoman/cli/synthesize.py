@@ -26,8 +26,9 @@ from dragoman.cli.options import (
     Workers,
     decoding_settings,
 )
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import WINDOW_LINES, Request
+from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError
 from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines

@@ -36,9 +36,10 @@ from dragoman.cli.options import (
 )
 from dragoman.config import MOST_HYPOTHESES
 from dragoman.decode.glossary import Glossary
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import WINDOW_LINES, Request, Translator
+from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.documents.document import Document, DocumentError, Options
 from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of, read, translated_name
 from dragoman.documents.translating import sample as sample_text

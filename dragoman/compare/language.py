@@ -1,6 +1,4 @@
-"""Languages made by a function of a seed, and small tasks.
-
-Systems are compared on these if there is no corpus.
+"""A language made by a function of a seed: systems are compared on it if there is no corpus.
 
 `toy_pairs` is a language of clauses, small enough to be learned in seconds and built so that word
 by word will not do:
@@ -21,7 +19,6 @@ _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"
 _SYLLABLES = [onset + vowel for onset, vowel in product(_ONSETS, _VOWELS)]
 _CODAS = ("n", "l", "sh", "x")
 _NOUNS, _VERBS, _ADJECTIVES = 8, 5, 2
-_WORDS, LONGEST_COPY = 12, 12
 
 
 def _lexicon(seed: int) -> dict[str, list[tuple[str, str]]]:
@@ -83,28 +80,3 @@ def _phrase(words: dict[str, list[tuple[str, str]]], draw: random.Random) -> tup
         adjective, adjective_said = draw.choice(words["adjective"])
         source, said = [noun, adjective], [adjective_said, *said]
     return " ".join([*source, "ki"] if plural else source), " ".join(said), plural
-
-
-def copy_pairs(count: int, seed: int, shortest: int = 1, longest: int = LONGEST_COPY) -> Pairs:
-    """Random words to be copied in the same order: output i is input i."""
-    draw = random.Random(seed)
-    pairs: Pairs = []
-    for _ in range(count):
-        words = [f"w{draw.randrange(_WORDS)}" for _ in range(draw.randint(shortest, longest))]
-        pairs.append((" ".join(words), " ".join(words)))
-    return pairs
-
-
-def lookup_pairs(count: int, seed: int, digits: int) -> Pairs:
-    """Nine digits, and three target words, each of three digits.
-
-    A word is one of the digits and those three places before and behind it.
-    """
-    draw = random.Random(seed)
-    pairs: Pairs = []
-    for _ in range(count):
-        row = [draw.randrange(digits) for _ in range(9)]
-        source = " ".join(f"d{n}" for n in row)
-        target = " ".join(f"t{row[i]}{row[i + 3]}{row[i + 6]}" for i in range(3))
-        pairs.append((source, target))
-    return pairs

@@ -35,20 +35,13 @@ class Scale:
     name: str
     flops: float  # that a system may spend in training
     settings: Mapping[str, Any]
-    larger: Mapping[str, Any]  # settings of the larger model
-    parts: tuple[int, ...]  # the corpus is also cut to 1/n for these n
     test_pairs: int
     valid_pairs: int
     toy_pairs: int
-    task_pairs: int
-    digits: int  # of the task of two lookups
     validations: int  # during a training whose course is drawn
-    lengths: tuple[int, ...]  # of sequences that are timed
-    length_tokens: int  # in a timed training step
-    timed_sentences: int  # of a timed translation
-    widths: tuple[int, ...] = ()  # sizes of each architecture; the middle one is tuned
-    budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which they are compared
-    rates: tuple[float, ...] = ()  # learning rates to choose from, for the middle width
+    budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which systems are compared
+    rates: tuple[float, ...] = ()  # learning rates to choose from, at the middle one of these
+    finalists: int = 5  # that go on to the highest, beside the Transformer
     seeds: int = 1
     corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
     dropouts: tuple[float, ...] = ()  # to choose from, for each size of the corpus
@@ -63,18 +56,10 @@ QUICK = Scale(
         "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
         "training.batch_tokens": 80, "training.learning_rate": 3e-3,
     },
-    larger={"model.width": 96, "model.feed_forward_width": 192},
-    parts=(8,),
     test_pairs=150,
     valid_pairs=40,
     toy_pairs=8000,
-    task_pairs=4000,
-    digits=3,
     validations=2,
-    lengths=(16, 32, 64, 128, 256),
-    length_tokens=1024,
-    timed_sentences=50,
-    widths=(64,),
     budgets=(0.08, 0.22),
     rates=(3e-3,),
     seeds=2,
@@ -90,25 +75,15 @@ FULL = Scale(
         "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
         "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
     },
-    larger={
-        "model.width": 512, "model.heads": 8, "model.feed_forward_width": 2048,
-        "training.learning_rate": 8e-4,
-    },
-    parts=(4, 16),
     test_pairs=2000,
     valid_pairs=400,
     toy_pairs=100_000,
-    task_pairs=20_000,
-    digits=6,
     validations=2,
-    lengths=(16, 32, 64, 128, 256, 512, 1024),
-    length_tokens=8192,
-    timed_sentences=1000,
-    widths=(128, 256),
     budgets=(0.15, 0.6, 2.4),
     rates=(1e-3, 2.5e-3, 6e-3),
+    finalists=2,
     seeds=2,
-    corpora=(5_000, 20_000, 80_000),
+    corpora=(5_000, 20_000),
     dropouts=(0.1, 0.3),
 )  # fmt: skip
 COMMON: dict[str, Any] = {
@@ -117,19 +92,12 @@ COMMON: dict[str, Any] = {
     "training.optimiser": "adam", "training.schedule": "linear", "training.patience": 0,
     "training.average": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "transformer": {}, "decoder-only": {}, "rnn": {}, "rnn-attention": {}, "gnmt": {},
-    "convs2s": {}, "lexical": {},
-}  # fmt: skip
-WORDS_AS_PIECES = {"text.vocabulary": "word"}
 
 
 def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
     """One of the table's systems; with another corpus it bears that corpus in its name."""
     called = name if corpus == "all" else f"{name}.{corpus}"
-    return System(
-        called, {"model.architecture": name, **ARCHITECTURES[name]}, corpus, share, corpus == "all"
-    )
+    return System(called, {"model.architecture": name}, corpus, share, corpus == "all")
 
 
 def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:

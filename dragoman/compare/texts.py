@@ -1,23 +1,22 @@
 """The texts of a comparison, as files: what is trained on, what is tested on.
 
-    all      the corpus, less what is held out        all-4    every fourth pair of it
-    short    its pairs with short sources              copy, lookup    small tasks, made here
+    all          the corpus, less what is held out
     pairs-500    so many pairs of it, drawn; a smaller draw is part of a larger one
-    also     a second corpus, on which some findings are tried again
-    test, valid (of the corpus), also.test, also.valid, copy.test, lookup.test
+    also         a second corpus, on which some findings are tried again
+    test, valid (of the corpus), also.test, also.valid
 
 A text is a pair of files, NAME.source and NAME.target.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dragoman.compare.language import Pairs, copy_pairs, lookup_pairs, toy_pairs
+from dragoman.compare.language import Pairs, toy_pairs
 from dragoman.compare.systems import Scale
 from dragoman.config import Corpus
 from dragoman.data.batches import rng
@@ -31,13 +30,6 @@ Files = tuple[str, str]
 ALSO = "also"
 _NAMES = "names.json"
 _LEAST_PER_HELD_OUT = 10  # pairs for each that is held out, of a small corpus
-_SHORT_SHARE = 0.5  # of the pairs are short
-_TASKS: dict[str, Callable[[Scale], Pairs]] = {
-    "copy": lambda scale: copy_pairs(scale.task_pairs + scale.test_pairs, seed=1),
-    "lookup": lambda scale: lookup_pairs(
-        scale.task_pairs + scale.test_pairs, seed=1, digits=scale.digits
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ class Texts:
 
     def test_of(self, corpus: str) -> Sentences:
         """What a system that was trained on this corpus is tested on."""
-        return self.sentences(f"{corpus}.test" if corpus in (*_TASKS, ALSO) else "test")
+        return self.sentences(f"{ALSO}.test" if corpus == ALSO else "test")
 
     def valid_of(self, corpus: str) -> Corpus:
         """What it is validated on."""
@@ -86,11 +78,6 @@ class Texts:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = {"all": _called(given.train), ALSO: _called(given.also)}
         write_atomically(self.folder / _NAMES, json.dumps(names).encode())
-        for name in wanted:
-            if name in _TASKS:
-                pairs = _TASKS[name](scale)
-                self._put(f"{name}.test", pairs[: scale.test_pairs])
-                self._put(name, pairs[scale.test_pairs :])
         if "all" in wanted:
             self._write_corpus(given, scale)
         if ALSO in wanted and given.also:
@@ -98,19 +85,9 @@ class Texts:
         whole = self.sentences("all")
         everything = list(zip(whole.sources, whole.targets, strict=True))
         for name in wanted:
-            if name == "short":
-                longest = self.short_length()
-                self._put(name, [pair for pair in everything if len(pair[0].split()) <= longest])
-            elif name.startswith("all-"):
-                self._put(name, everything[:: int(name.removeprefix("all-"))])
-            elif name.startswith("pairs-"):
+            if name.startswith("pairs-"):
                 drawn = rng(1).permutation(len(everything))[: int(name.removeprefix("pairs-"))]
                 self._put(name, [everything[place] for place in sorted(drawn)])
-
-    def short_length(self) -> int:
-        """Words of a source up to which a pair is called short: the median."""
-        lengths = [len(source.split()) for source in self.sentences("all").sources]
-        return int(np.quantile(lengths, _SHORT_SHARE))
 
     def _write_corpus(
         self, given: Given, scale: Scale, name: str = "all", before: str = ""

@@ -13,8 +13,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
+from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.documents.document import Document
 from dragoman.documents.inline import STAND_INS, Plain, Said
 from dragoman.documents.protect import gains, within

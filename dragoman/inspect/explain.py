@@ -20,7 +20,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig, ModelConfig
 from dragoman.decode.hypotheses import LENGTH_PENALTIES
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
 from dragoman.inspect.panels import panels, statement

@@ -10,9 +10,9 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.hypotheses import LENGTH_PENALTIES
+from dragoman.decode.request import Request
 from dragoman.decode.search import BeamStep
 from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from dragoman.bundle import parameters_by_part
-from dragoman.decode.translator import Options, Request, Translator, batches_by_length
+from dragoman.decode.request import Options, Request
+from dragoman.decode.searching import batches_by_length
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Inspector
 from dragoman.errors import TranslationError
@@ -114,7 +116,7 @@ class InspectableTranslator(Translator):
         """
         request = self.check(Request(to=to))
         into = request.to or self.codec.languages.default_target()
-        (ids,) = self.codec.encode_source([text], into, self._source(text, request))
+        (ids,) = self.codec.encode_source([text], into, self.splitter.source(text, request))
         return [self.codec.source.pieces[i] for i in ids]
 
     @property
@@ -149,7 +151,7 @@ class InspectableTranslator(Translator):
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
-        start = self.codec.forced_start(self._target(text, request))
+        start = self.codec.forced_start(self.splitter.target(text, request))
         if isinstance(translation, str):
             return source, [*start, *self.codec.encode_target([translation])[0]]
         return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]

@@ -22,8 +22,10 @@ from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from dragoman.decode.hypotheses import OnStep
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Part, Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
@@ -54,7 +56,7 @@ class _NobodyWaitsError(Exception):
 class Line(NamedTuple):
     """A part of a text to translate: by which model, how, and how much work it is.
 
-    (`Translator.search_work`.)
+    (`Searcher.work`.)
     """
 
     translator: Translator

@@ -14,8 +14,9 @@ from fastapi import HTTPException
 
 from dragoman.decode.glossary import NO_TERMS, Glossary
 from dragoman.decode.hypotheses import OnStep
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
-from dragoman.decode.translator import Part, Request
 from dragoman.documents.document import Document, Options
 from dragoman.documents.formats import Format
 from dragoman.documents.inline import Said
@@ -51,7 +52,7 @@ _SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_work` is in positions (`Translator.search_work`).
+    """`max_work` is in positions (`Searcher.work`).
 
     Sentences of 20 characters need 38,000 for 5,000 characters with the packaged model and its beam
     of 4, a list of 1,000 words 107,000. 5,000 digits need 195,000 with a beam of 16, 5,000 times
@@ -272,7 +273,7 @@ class Service:
                 texts = [asked[row].text for row in chunk]
                 parts = translator.split(texts, wanted)
                 plain = replace(wanted, to="", source_language="", glossary=NO_TERMS)
-                work = translator.search_work(parts, plain)
+                work = translator.searcher.work(parts, plain)
                 lines = [
                     Line(translator, plain, part, cost)
                     for part, cost in zip(parts, work, strict=True)
@@ -362,7 +363,7 @@ class Service:
             # all languages share a search.
             parts = translator.split(sentences, request)
             request = replace(request, to="", source_language="", glossary=NO_TERMS)
-            work = translator.search_work(parts, request)
+            work = translator.searcher.work(parts, request)
             total += sum(work)
             self._check_work(total)
             planned.append(_Text(route, request, sentences, gaps, parts, work))
@@ -378,7 +379,7 @@ class Service:
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
         read = len(part.ids)
         if translation is None:
-            said = int(translator.longest_targets([part], request)[0])
+            said = int(translator.searcher.longest_targets([part], request)[0])
         else:
             said = len(translator.codec.encode_target([translation])[0])
         model = translator.config.model
@@ -401,7 +402,7 @@ class Service:
                 f"this has up to {weights:,} attention weights, but only {_SHOWN_WEIGHTS:,} can "
                 "be shown: send a shorter text.",
             )
-        return route, request, translator.search_work([part], request)[0] + read + said
+        return route, request, translator.searcher.work([part], request)[0] + read + said
 
     def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
         """`allowed`: the client's own limit of characters, if it has one."""

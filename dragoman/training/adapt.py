@@ -24,8 +24,9 @@ from torch.nn.utils import parametrize
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, cut, rng
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.errors import ConfigError, CorpusError
 from dragoman.evaluate.metrics import bleu

@@ -12,7 +12,7 @@ import torch
 
 from dragoman.config import Config
 from dragoman.data.prepare import Sentences
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.evaluate.metrics import bleu
 from dragoman.inspect.translator import InspectableTranslator

@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from dragoman.data.prepare import Sentences
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.inspect.page import FILES as VIEWER
 from dragoman.inspect.words import piece_label

@@ -19,7 +19,7 @@ from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_huggingface import to_huggingface
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
 from dragoman.model.build import build_model

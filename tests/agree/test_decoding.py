@@ -10,8 +10,9 @@ import torch
 
 import dragoman
 from dragoman.config import DecodingConfig
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.model.attention import plain_attention
 from tests.conftest import MOST_TIES, small_engine, small_model, toy_pairs
 

@@ -18,7 +18,8 @@ from dragoman.convert.from_marian import _their_name, from_marian
 from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS
 from dragoman.text.languages import Languages

@@ -15,8 +15,8 @@ from dragoman.config import DecodingConfig, TextConfig
 from dragoman.convert.shortlist import learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
 from dragoman.model.weights import get_weights

@@ -18,7 +18,8 @@ from transformers import (
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.convert.from_huggingface import from_huggingface, marian_languages
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.errors import ConversionError, TranslationError
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.languages import Languages

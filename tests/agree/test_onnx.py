@@ -11,8 +11,8 @@ import dragoman
 from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError, TranslationError

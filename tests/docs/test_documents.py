@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 import site_hooks
 import yaml
@@ -233,6 +234,10 @@ def test_the_python_on_a_page_runs(name: str, stand_ins: Path, monkeypatch) -> N
 
 def test_the_readmes_session_is_what_the_commands_print(dragoman, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    report = docx.Document()
+    report.add_paragraph("Good morning!")
+    report.save("report.docx")
+    Path("terms.tsv").write_text("station\tHauptbahnhof\n", encoding="utf-8")
     (session,) = blocks(ROOT / "README.md", "console")
     for command, shown in re.findall(r"^\$ dragoman (.*)\n((?:[^$].*\n)*)", session, flags=re.M):
         assert dragoman(*shlex.split(command)).out == shown, command

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import dragoman
 from dragoman.bundle import read_bundle
 from dragoman.config import describe_settings, from_tree, make_config, parse_set, write_toml
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.errors import DragomanError
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import examine, mended

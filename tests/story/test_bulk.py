@@ -179,7 +179,7 @@ def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     program = (
         "from pathlib import Path; from dragoman.bulk.job import Job; from dragoman.bulk.run "
         "import translate_file; "
-        "from dragoman.decode.translator import Request; from tests.story.test_bulk import "
+        "from dragoman.decode.request import Request; from tests.story.test_bulk import "
         "Failing; "
         f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, "
         f"Path({str(trouble)!r}))); "

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.compare.compare import CLAIMS
-from dragoman.compare.systems import ARCHITECTURES
+from dragoman.compare.grid import NEURAL
 from tests.conftest import toy_pairs, write_corpus
 
 
@@ -71,4 +71,4 @@ def test_the_quick_comparison_shows_every_claim_and_every_architecture(
     for name in CLAIMS:
         assert f'<section id="{name}"' in page
     rows = {line.split()[0] for line in answer.out.splitlines() if line.strip()}
-    assert {*ARCHITECTURES, "ensemble", "larger"} <= rows
+    assert {*NEURAL, "lexical", "ensemble"} <= rows

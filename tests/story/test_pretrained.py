@@ -8,7 +8,8 @@ import pytest
 
 import dragoman
 from dragoman.bundle import PRETRAINED, bundled_models, read_bundle
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.detect import detect
 from dragoman.text.parallel import read_pairs

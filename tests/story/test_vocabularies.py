@@ -3,8 +3,8 @@
 import pytest
 
 import dragoman
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
-from dragoman.decode.translator import Request
 from dragoman.errors import TranslationError
 from tests.conftest import NUMBERS, QUICK_RUN, toy_pairs, write_corpus
 

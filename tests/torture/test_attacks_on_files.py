@@ -17,9 +17,10 @@ import pytest
 from dragoman.bundle import PRETRAINED, bundled_models
 from dragoman.cli.translate import Shown
 from dragoman.config import DecodingConfig, make_config, parse_set
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
 from dragoman.inspect.figure import Box, Figure, Label, to_svg
 from dragoman.settings import environment_number

@@ -23,7 +23,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app

@@ -24,7 +24,8 @@ from dragoman.bundle import read_bundle, write_bundle
 from dragoman.config import DecodingConfig
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, step_graph
 from dragoman.errors import DragomanError

@@ -10,7 +10,7 @@ import torch
 
 import dragoman
 from dragoman.bundle import parameters_by_part
-from dragoman.decode.translator import Options
+from dragoman.decode.request import Options
 from dragoman.errors import ConfigError, TranslationError
 
 

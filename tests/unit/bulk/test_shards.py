@@ -7,9 +7,9 @@ from dragoman.bulk.job import Job
 from dragoman.bulk.run import translate_file
 from dragoman.bulk.shards import Parts, cut
 from dragoman.bulk.synthetic import PairLine
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, CorpusError, RunError
 from tests.conftest import toy_pairs
 

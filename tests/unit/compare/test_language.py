@@ -1,6 +1,6 @@
-"""The toy language and the tasks follow from their seeds and keep their own rules."""
+"""The toy language follows from its seed and keeps its own rules."""
 
-from dragoman.compare.language import LONGEST_COPY, copy_pairs, lookup_pairs, toy_pairs
+from dragoman.compare.language import toy_pairs
 
 
 def test_the_language_follows_from_its_seed_and_says_nothing_twice() -> None:
@@ -41,15 +41,3 @@ def test_plural_subjects_change_the_verb_which_the_source_does_not_mark() -> Non
     ]
     assert both
     assert all(forms[verb, tense, True] != forms[verb, tense, False] for verb, tense in both)
-
-
-def test_a_copy_is_a_copy_of_any_length_up_to_the_longest() -> None:
-    pairs = copy_pairs(500, seed=1)
-    assert all(source == target for source, target in pairs)
-    assert {len(source.split()) for source, _ in pairs} == set(range(1, LONGEST_COPY + 1))
-
-
-def test_a_lookup_names_a_digit_and_those_three_places_away() -> None:
-    for source, target in lookup_pairs(50, seed=1, digits=7):
-        digits = [word[1:] for word in source.split()]
-        assert target.split() == [f"t{digits[i]}{digits[i + 3]}{digits[i + 6]}" for i in range(3)]

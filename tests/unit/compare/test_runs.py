@@ -23,7 +23,7 @@ SMALL: Scale = replace(
         "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
     },
-    toy_pairs=400, task_pairs=200, test_pairs=12, valid_pairs=10,
+    toy_pairs=400, test_pairs=12, valid_pairs=10,
 )  # fmt: skip
 QUIET = Console(quiet=True)
 
@@ -31,31 +31,20 @@ QUIET = Console(quiet=True)
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     study = Study(tmp_path, SMALL, "cpu")
-    study.texts.write(Given(), SMALL, ["all-4"])
+    study.texts.write(Given(), SMALL, ["pairs-95"])
     return study
 
 
 def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
     texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["all-4", "short", "copy"])
+    texts.write(Given(), SMALL, ["pairs-100"])
     held = [texts.sentences(name) for name in ("test", "valid")]
-    for name in ("all", "all-4", "short"):
+    for name in ("all", "pairs-100"):
         trained = texts.sentences(name)
         for test in held:
             assert not set(trained.sources) & set(test.sources)
             assert not set(trained.targets) & set(test.targets)
     assert len(held[0].sources) == SMALL.test_pairs
-    assert not set(zip(texts.sentences("all-4").sources, strict=True)) - set(
-        zip(texts.sentences("all").sources, strict=True)
-    )
-
-
-def test_short_pairs_are_the_shorter_half(tmp_path: Path) -> None:
-    texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["short"])
-    whole, short = texts.sentences("all"), texts.sentences("short")
-    assert max(len(source.split()) for source in short.sources) == texts.short_length()
-    assert len(whole.sources) / 2 <= len(short.sources) < len(whole.sources)
 
 
 def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
@@ -97,7 +86,7 @@ def test_a_system_that_has_converged_stops_before_its_budget_is_spent(study: Stu
         "training.learning_rate": 0.0, "training.batch_tokens": 1000,
         "decoding.max_length_ratio": 0.1, "decoding.max_length_extra": 2,
     }  # fmt: skip
-    system = System("stops", settings, "all-4", converged=True)
+    system = System("stops", settings, "pairs-95", converged=True)
     run_all(patient, [system], 1, QUIET)
     result = patient.result(system)
     assert result.flops < 0.9 * 1e10

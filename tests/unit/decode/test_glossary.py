@@ -9,8 +9,8 @@ import dragoman
 from dragoman.config import DecodingConfig
 from dragoman.decode.constraints import Phrase, constrained_search
 from dragoman.decode.glossary import Demand, Glossary, lacking
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError
 from tests.conftest import small_engine
 

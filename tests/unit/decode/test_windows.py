@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from dragoman.config import DecodingConfig, replace
-from dragoman.decode import translator as module
+from dragoman.decode import repairs, searching
 from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Request, Translator
+from dragoman.decode.translator import WINDOW_LINES, Translator
 
 
 class Counting:
@@ -62,7 +63,7 @@ def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, pl
 
 def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
     translator, engine = counted
-    monkeypatch.setattr(module, "digit_errors", lambda source, said: 1)
+    monkeypatch.setattr(repairs, "digit_errors", lambda source, said: 1)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(to="en", decoding=settings)
     translator("Ich habe 12 Katzen.", request)
@@ -107,9 +108,9 @@ def groups(plain, monkeypatch) -> list[int]:
         sizes.append(len(group))
         return [[Hypothesis((), 0.0, (0.0,), True)] for _ in group]
 
-    monkeypatch.setattr(plain, "_search", search)
+    monkeypatch.setattr(plain.searcher, "_search", search)
     # else more cores, smaller batches
-    monkeypatch.setattr(module, "batches_at_once", lambda engine: 1)
+    monkeypatch.setattr(searching, "batches_at_once", lambda engine: 1)
     return sizes
 
 
@@ -138,7 +139,7 @@ def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
     lines = [f"Tom hat {number} Katzen" + " und einen Hund" * 15 for number in range(40)]
     longest = max(len(ids) for ids in plain.codec.encode_source(lines, "en"))
     plain(lines, Request(to="en", decoding=DecodingConfig(beam=4)))
-    assert longest > module.LEAST_ROOM
+    assert longest > searching.LEAST_ROOM
     assert max(groups) in (
         plain.engine.batch_tokens // longest,
         plain.engine.batch_tokens // longest + 1,
@@ -152,7 +153,7 @@ def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> 
         beams.append((request.decoding.beam, request.nbest))
         return [(Candidate("1", 0.0),)] * len(parts)
 
-    monkeypatch.setattr(plain, "_found", found)
+    monkeypatch.setattr(plain.searcher, "all", found)
     plain(
         "Ich habe 12 Katzen.",
         Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)),
@@ -162,7 +163,7 @@ def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> 
 
 @pytest.mark.parametrize(
     ("length", "nbest", "largest"),
-    [(10, 1, module.WINDOW_LINES), (10, 100, 20), (2**18, 1, 2), (2**20, 1, 1), (10, 1000, 2)],
+    [(10, 1, WINDOW_LINES), (10, 100, 20), (2**18, 1, 2), (2**20, 1, 1), (10, 1000, 2)],
 )
 def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
     plain, monkeypatch, length, nbest, largest

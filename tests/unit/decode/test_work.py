@@ -6,9 +6,9 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
+from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request
 from tests.conftest import NUMBERS, small_engine
 
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3]]
@@ -52,9 +52,8 @@ def after(steps: int):
 
 @pytest.fixture
 def translator(trained):
-    translator = dragoman.load(trained, device="cpu")
-    translator.engine = Counting(translator.engine)
-    return translator
+    made = dragoman.load(trained, device="cpu")
+    return dragoman.Translator(Counting(made.engine), made.codec, made.config)
 
 
 @pytest.mark.parametrize(("beam", "nbest", "longest"), [(1, 1, 8), (4, 10, 512), (16, 1, 8)])
@@ -72,7 +71,7 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
     )
     request = Request(decoding=settings, nbest=nbest)
     parts = translator.split(TEXTS, request)
-    counted = sum(translator.search_work(parts, request))
+    counted = sum(translator.searcher.work(parts, request))
     translator.search(parts, request)
     assert counted / 2 < translator.engine.positions <= counted
     assert translator.least_work(TEXTS, request) <= counted
@@ -81,9 +80,7 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
 def test_a_repair_asks_the_engine_for_no_more_positions_than_was_counted(
     translator, monkeypatch
 ) -> None:
-    monkeypatch.setattr(
-        "dragoman.decode.translator.digit_errors", lambda source, said: "x1" in source
-    )
+    monkeypatch.setattr("dragoman.decode.repairs.digit_errors", lambda source, said: "x1" in source)
     request = Request(
         decoding=replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0),
         nbest=2,
@@ -143,9 +140,7 @@ def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
 
 
 def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None:
-    monkeypatch.setattr(
-        "dragoman.decode.translator.digit_errors", lambda source, said: "x1" in source
-    )
+    monkeypatch.setattr("dragoman.decode.repairs.digit_errors", lambda source, said: "x1" in source)
     request = Request(decoding=replace(translator.config.decoding, keep_numbers=True))
     (part,) = translator.split([TEXTS[-1]], request)
     (found,) = translator.search([part], request)

@@ -15,7 +15,7 @@ import torch
 
 import dragoman
 from dragoman.config import ModelConfig
-from dragoman.decode.translator import Request
+from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
 from dragoman.inspect import explain as module

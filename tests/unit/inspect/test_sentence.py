@@ -9,8 +9,8 @@ import pytest
 
 import dragoman
 from dragoman.config import replace
+from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.decode.translator import Request
 from dragoman.errors import ConfigError, TranslationError
 from dragoman.inspect.figure import draw, to_png, to_svg
 from dragoman.inspect.page import FULL, page, payload

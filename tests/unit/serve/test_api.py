@@ -41,7 +41,7 @@ def test_a_text_or_a_list_is_translated(client, trained) -> None:
 
 
 def test_the_answers_are_the_translators(client, trained) -> None:
-    from dragoman.decode.translator import Request
+    from dragoman.decode.request import Request
 
     found = dragoman.load(trained, device="cpu").translate(
         ["sechs sieben"], Request(nbest=3, alignments=True)

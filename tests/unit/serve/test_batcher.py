@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Part, Request
 from dragoman.serve.batcher import Batcher, BusyError, Line, StoppingError
 
 WORK = 10  # of a line

@@ -8,10 +8,20 @@ import pytest
 
 from dragoman.compare import corpus_size, table, vocabulary
 from dragoman.compare.figures import Lines, Table
-from dragoman.compare.grid import NEURAL, best, candidates, cell, middle
-from dragoman.compare.judge import judge
+from dragoman.compare.grid import (
+    NEURAL,
+    best,
+    candidates,
+    cell,
+    compared,
+    finalists,
+    judge_sentences,
+    sentence_scores,
+)
+from dragoman.compare.judge import Judgement, judge
 from dragoman.compare.runs import Result, Study, _keep
 from dragoman.compare.systems import FULL, QUICK
+from dragoman.compare.texts import Given
 from dragoman.compare.vocabulary import RareWords, recalled
 
 
@@ -21,49 +31,65 @@ def result(bleu: float, flops: float = 5e9) -> Result:
     )
 
 
-def field(transformer: float, others: float = 20.0, corpus: str = "tatoeba.de") -> table.Field:
-    bleu = dict.fromkeys(NEURAL, others) | {"transformer": transformer}
-    by_cost = {name: [result(others - 9, 1e9), result(value)] for name, value in bleu.items()}
-    at_the_end = {
-        name: [result(value + seed / 10) for seed in range(3)] for name, value in bleu.items()
+AHEAD, BEHIND = judge([3.0, 4.0, 5.0]), judge([-3.0, -4.0, -5.0])
+PEERS = ("rnn", "rnn-attention", "gnmt", "convs2s")
+
+
+def field(judged: Judgement, corpus: str = "tatoeba.de") -> table.Field:
+    systems = {
+        name: {0.5: [result(10.0, 1e9)], 1.0: [result(20.0), result(20.5)]} for name in NEURAL
     }
-    return table.Field(corpus, by_cost, at_the_end, {"lexical": result(5.0)})
+    return table.Field(corpus, systems, dict.fromkeys(PEERS, judged), {"lexical": result(5.0)})
 
 
 def test_c7_is_seen_if_the_transformer_is_ahead_of_every_system_before_it() -> None:
-    assert table.finding([field(25.0)], {}).verdict == "seen"
-    assert table.finding([field(18.0)], {}).verdict == "not seen"
-    assert table.finding([field(25.0), field(18.0, corpus="b")], {}).verdict == "not seen"
+    assert table.finding([field(AHEAD)], {}).verdict == "seen"
+    assert table.finding([field(BEHIND)], {}).verdict == "not seen"
+    assert table.finding([field(AHEAD), field(BEHIND, "b")], {}).verdict == "not seen"
+    one_behind = replace(field(AHEAD), judged={"rnn": AHEAD, "gnmt": BEHIND})
+    assert table.finding([one_behind], {}).verdict == "not seen"
 
 
 def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
-    finding = table.finding([field(5.0, 3.0)], {})
+    few = {0.5: [replace(result(5.0), outputs=["a b"] * 9)]}
+    fewer = {0.5: [replace(result(1.0), outputs=["c"] * 9)]}
+    judged = table._judged("tatoeba.de", few, fewer, ["a b c"] * 9)
+    assert judged.verdict == "undecided"
+    finding = table.finding([field(judged)], {})
     assert finding.verdict == "undecided"
     assert "translates on tatoeba.de" in finding.conditions
 
 
+def test_c7_compares_two_systems_at_the_highest_cost_that_both_reached() -> None:
+    good = replace(result(50.0), outputs=["a b c"] * 9)
+    bad = replace(result(20.0), outputs=["a d"] * 9)
+    ours = {0.5: [good], 1.0: [bad]}
+    assert table._judged("x", ours, {0.5: [bad]}, ["a b c"] * 9).verdict == "seen"
+    assert table._judged("x", ours, {0.5: [bad], 1.0: [good]}, ["a b c"] * 9).verdict == "not seen"
+
+
 def test_c7_tells_who_leads_at_which_cost() -> None:
-    by_cost = {name: [result(10, 1e9), result(20)] for name in NEURAL}
-    by_cost["gnmt"] = [result(12, 1e9), result(19)]
-    by_cost["transformer"] = [result(11, 1e9), result(30)]
-    one = replace(field(30.0), by_cost=by_cost)
+    one = field(AHEAD)
+    systems = dict(one.systems)
+    systems["gnmt"] = {0.5: [result(12, 1e9)], 1.0: [result(19)]}
+    systems["transformer"] = {0.5: [result(11, 1e9)], 1.0: [result(30)]}
+    one = replace(one, systems=systems)
     assert one.leaders() == [(1e9, "gnmt"), (5e9, "transformer")]
     said = " ".join(table.finding([one], {}).sentences)
     assert "gnmt at 1e+09 FLOPs, then transformer at 5e+09 FLOPs" in said
 
 
 def test_c7_wants_the_ensemble_to_be_better_than_its_members() -> None:
-    better, worse = judge([0.5, 0.6, 0.7], [0.4, 0.5, 0.6]), judge([0.4, 0.5], [0.5, 0.6])
     ensemble = {"lexical": result(5.0), "ensemble": result(26.0)}
-    for together, verdict in ((better, "seen"), (worse, "not seen")):
-        one = replace(field(25.0), others=ensemble, together=together)
+    for together, verdict in ((AHEAD, "seen"), (BEHIND, "not seen")):
+        one = replace(field(AHEAD), others=ensemble, together=together)
         assert table.finding([one], {}).verdict == verdict
 
 
 def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
     ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
                "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
-    finding = table.finding([field(25.0)], ablated)
+    finding = table.finding([field(AHEAD)], ablated)
     (shown,) = [
         f for f in finding.figures if isinstance(f, Table) and f.title.startswith("One thing")
     ]
@@ -79,18 +105,29 @@ def gaps(first: float, last: float) -> dict[str, list[list[float]]]:
     return {"transformer": ours, "convs2s": peer}
 
 
-def test_c9_is_seen_if_the_lead_grows_with_the_corpus() -> None:
-    assert corpus_size.finding([100, 900], gaps(-3.0, 2.0)).verdict == "seen"
-    assert corpus_size.finding([100, 900], gaps(2.0, -3.0)).verdict == "not seen"
-    wide = gaps(0.0, 0.5)
-    wide["transformer"][0] = [13.0, 9.0, 8.0]
-    assert corpus_size.finding([100, 900], wide).verdict == "undecided"
-
-
-def test_c9_draws_the_lead_first() -> None:
-    lead = corpus_size.finding([100, 900], gaps(-3.0, 2.0)).figures[0]
+def test_c9_says_what_was_judged_and_draws_the_lead_first() -> None:
+    for judged in (AHEAD, BEHIND):
+        finding = corpus_size.finding([100, 900], gaps(-3.0, 2.0), judged)
+        assert finding.verdict == judged.verdict
+        assert judged.interval("+.1f") in finding.sentences[1]
+    lead = finding.figures[0]
     assert isinstance(lead, Lines)
     assert lead.series[0].y == pytest.approx([-3.0, 2.0])
+
+
+def test_sentences_decide_only_if_every_seed_agrees() -> None:
+    rows = np.array([[3.0, 4.0, 5.0], [1.0, 2.0, 3.0]])
+    assert judge_sentences(rows).verdict == "seen"
+    assert judge_sentences(-rows).verdict == "not seen"
+    assert judge_sentences(np.array([[9.0, 9.0, 9.0], [-1.0, -1.0, -1.0]])).verdict == "undecided"
+
+
+def test_systems_are_compared_sentence_by_sentence_in_points_of_gleu() -> None:
+    references = ["a b c d", "e f g h"]
+    right, half = replace(result(1), outputs=references), replace(result(1), outputs=["a b", "e f"])
+    assert sentence_scores([right, half], references).tolist() == [[100.0, 100.0], [30.0, 30.0]]
+    judged = compared([right, right], [half], references)
+    assert (judged.verdict, judged.mean) == ("seen", 70.0)
 
 
 def test_a_word_is_recalled_as_often_as_it_is_said() -> None:
@@ -130,6 +167,7 @@ def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
 def tuned(tmp_path: Path) -> Study:
     """A study in which convs2s is best with the highest rate, all others with the lowest."""
     study = Study(tmp_path, FULL, "cpu")
+    study.texts.write(Given(), replace(FULL, toy_pairs=50, test_pairs=2, valid_pairs=2), [])
     for name in NEURAL:
         for rate, system in candidates(FULL, name).items():
             wanted = max(FULL.rates) if name == "convs2s" else min(FULL.rates)
@@ -140,12 +178,17 @@ def tuned(tmp_path: Path) -> Study:
 
 def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Study) -> None:
     systems = {system.name: system for system in table.then(tuned)}
-    top = FULL.budgets[-1]
     for name, rate in (("convs2s", max(FULL.rates)), ("gnmt", min(FULL.rates))):
-        assert cell(FULL, name, middle(FULL), rate, top).name in systems
-    narrow = [s for s in systems.values() if s.settings["model.width"] == middle(FULL) // 2]
-    convs2s = next(s for s in narrow if s.settings.get("model.architecture") == "convs2s")
-    assert convs2s.settings["training.learning_rate"] == pytest.approx(max(FULL.rates) * 2**0.5)
+        assert cell(FULL, name, rate, FULL.budgets[0]).name in systems
+
+
+def test_the_best_and_the_transformer_go_on_to_the_highest_cost(tuned: Study) -> None:
+    ahead = candidates(FULL, "gnmt")[min(FULL.rates)]
+    _keep(tuned.run_of(ahead), result(35.0))
+    assert finalists(tuned)[:2] == ["transformer", "gnmt"]
+    assert len(finalists(tuned)) == 1 + FULL.finalists
+    needed = [s for s in table.then(tuned) if s.share == FULL.budgets[-1] and not s.optional]
+    assert {s.settings["model.architecture"] for s in needed} == set(finalists(tuned))
 
 
 def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:

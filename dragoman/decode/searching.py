@@ -1,0 +1,200 @@
+"""Second stage of a translation: the candidates of each part.
+
+Parts are sorted by length and searched in batches, several at once where the engine can do that.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.constraints import Phrase
+from dragoman.decode.glossary import Demand
+from dragoman.decode.hypotheses import Hypothesis, Limits
+from dragoman.decode.parallel import batches_at_once, search_batches
+from dragoman.decode.request import Request
+from dragoman.decode.searches import SEARCHES, Task
+from dragoman.decode.splitting import Part
+from dragoman.decode.translation import Candidate, align_words, merged
+from dragoman.engine.interface import Engine
+from dragoman.errors import TranslationError
+from dragoman.text.codec import Codec
+
+_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+_WIDEST = 64  # hypotheses of a search for more translations that read differently
+
+Found = list[tuple[Candidate, ...]]  # the candidates of each part, best first
+
+
+class Searcher:
+    """`decoding`: the model's own settings."""
+
+    def __init__(self, engine: Engine, codec: Codec, decoding: DecodingConfig):
+        self._engine, self._codec, self._decoding = engine, codec, decoding
+        self._searches = [make() for make in SEARCHES.values()]
+
+    def different(self, parts: Sequence[Part], first: int, request: Request) -> Found:
+        """The candidates of each part, no two of which read the same.
+
+        Where there are fewer than `nbest`, wider searches follow, until there are enough or none
+        are left.
+        """
+        found = [merged(candidates) for candidates in self.all(parts, first, request)]
+        width = self.width(request)
+        lacking = [row for row, some in enumerate(found) if len(some) < request.nbest]
+        while lacking and width < _WIDEST:
+            width = min(2 * width, _WIDEST)
+            wider = replace(request, nbest=width)
+            more = self.all([parts[row] for row in lacking], first, wider)
+            still = []
+            for row, candidates in zip(lacking, more, strict=True):
+                found[row] = merged(candidates)[: request.nbest]
+                if len(found[row]) < request.nbest and len(candidates) == width:
+                    still.append(row)
+            lacking = still
+        return found
+
+    def all(self, parts: Sequence[Part], first: int, request: Request) -> Found:
+        """What the search ends with for each part; several candidates may read the same.
+
+        `first`: lines that came before these.
+        """
+        found: Found = [()] * len(parts)
+        lengths = [len(part.ids) for part in parts]
+        tokens = self.settings(request).batch_tokens or self._engine.batch_tokens
+        beam = request.nbest if request.sampling else self.width(request)
+        room = 1 if self._engine.searches_on_device else LEAST_ROOM
+        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
+        # each sentence, so it gets fewer sentences.
+        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
+        # Smaller batches, if there is work for every core: else some cores would wait.
+        if len(parts) >= (at_once := batches_at_once(self._engine)):
+            tokens = min(tokens, max(1, sum(lengths) // at_once))
+        batches = list(batches_by_length(lengths, tokens, limit))
+        groups = [[parts[row] for row in rows] for rows in batches]
+        searched = search_batches(
+            self._engine, groups, lambda engine, group: self._search(engine, group, first, request),
+            in_order=request.observer is not None,
+        )  # fmt: skip
+        for rows, outputs in zip(batches, searched, strict=True):
+            for row, hypotheses in zip(rows, outputs, strict=True):
+                found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
+        return found
+
+    def settings(self, request: Request) -> DecodingConfig:
+        """Those of the request, or else the model's own."""
+        return request.decoding or self._decoding
+
+    def width(self, request: Request) -> int:
+        """Hypotheses that a search keeps for each part."""
+        return max(self.settings(request).beam, request.nbest)
+
+    def longest_targets(self, parts: Sequence[Part], request: Request) -> np.ndarray:
+        """The most pieces that the translation of each part may have. (N,)"""
+        sources = [part.ids for part in parts]
+        return Limits(self._engine, sources, self.settings(request), None).longest
+
+    def work(self, parts: Sequence[Part], request: Request) -> list[int]:
+        """Positions that the model computes at most to search for each part.
+
+        These are its source pieces, and for every hypothesis of the beam as many target pieces as
+        it may have. A position of the target takes 2 x layers x width numbers in the KV cache.
+        """
+        longest = self.longest_targets(parts, request)
+        width = self.width(request)
+        return [
+            len(part.ids) + width * int(length) for part, length in zip(parts, longest, strict=True)
+        ]
+
+    def _search(
+        self, engine: Engine, parts: Sequence[Part], first: int, request: Request
+    ) -> list[list[Hypothesis]]:
+        sources = [part.ids for part in parts]
+        settings = self.settings(request)
+        prefix = self._codec.encode_target([request.prefix])[0] if request.prefix else []
+        forced = [
+            self._codec.forced_start(part.to) + (prefix if part.number == 0 else [])
+            for part in parts
+        ]
+        prefixes = forced if any(forced) else None
+        # a forced piece may be on nobody's list
+        if prefixes or request.demanding or not settings.shortlist:
+            engine = engine.without_shortlist
+        phrases = None
+        if request.demanding:
+            phrases = [tuple(map(self._phrase, part.demands)) for part in parts]
+        task = Task(
+            settings,
+            request.nbest,
+            prefixes,
+            phrases,
+            attention=request.alignments,
+            sampling=request.sampling,
+            keys=[(first + part.line) * 2**16 + part.number for part in parts],
+            observer=request.observer,
+            on_step=request.on_step,
+        )
+        search = next(search for search in self._searches if search.fits(engine, task))
+        return search(engine, sources, task)
+
+    def _phrase(self, demand: Demand) -> Phrase:
+        """A demand as ids. At the beginning of a sentence a term may be capitalised."""
+        unk = self._codec.target.unk
+        texts = [*demand.targets, *(text[:1].upper() + text[1:] for text in demand.targets)]
+        ways = [tuple(ids) for ids in self._codec.encode_target([*dict.fromkeys(texts)])]
+        known = tuple(way for way in ways if way and unk not in way)
+        if not known:
+            raise TranslationError(
+                f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
+            )
+        return Phrase(known, demand.inflection)
+
+    def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
+        forced = len(self._codec.forced_start(part.to))
+        tokens, log_probs = hypothesis.tokens[forced:], hypothesis.log_probs[forced:]
+        pieces = tuple(self._codec.target.pieces[i] for i in tokens)
+        alignment: tuple[tuple[int, int], ...] = ()
+        if request.alignments and hypothesis.attention is not None:
+            source = [self._codec.source.pieces[i] for i in part.ids]
+            alignment = align_words(source, pieces, hypothesis.attention[forced:])
+        text = self._codec.decode_target(tokens)
+        if part.in_capitals:
+            text = text.upper()
+        return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
+
+
+class _Hypotheses(NamedTuple):
+    """What the hypotheses of a batch take: keys and values for `positions` in all."""
+
+    beam: int
+    positions: int
+    room: int  # positions of a hypothesis at least
+
+    def most_sentences(self, longest: int) -> int:
+        return max(1, self.positions // (self.beam * max(longest, self.room)))
+
+
+def batches_by_length(
+    lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
+) -> Iterator[list[int]]:
+    """Row numbers grouped by length, longest first (memory shows at once).
+
+    A batch is limited by its padded tokens and, in a search, by what its hypotheses take.
+    """
+    group: list[int] = []
+    most = 0
+    for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
+        if len(group) == most:
+            if group:
+                yield group
+            group = []
+            longest = max(1, lengths[row])
+            most = max(1, tokens // longest)
+            if hypotheses is not None:
+                most = min(most, hypotheses.most_sentences(longest))
+        group.append(row)
+    if group:
+        yield group

@@ -1,0 +1,118 @@
+"""First stage of a translation: lines become parts, as ids, that the model can take at once."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.glossary import Demand
+from dragoman.decode.request import Request
+from dragoman.errors import TranslationError
+from dragoman.text.codec import Codec
+from dragoman.text.detect import WORDS as DETECTED
+from dragoman.text.detect import detect
+from dragoman.text.segments import is_in_capitals, sentence_case, split_sentences, split_to_fit
+
+
+class Part(NamedTuple):
+    """A line, or a piece of one too long, on its way to the model."""
+
+    line: int
+    number: int
+    ids: list[int]
+    to: str
+    text: str
+    demands: tuple[Demand, ...] = ()  # of the glossary
+    source: str = ""  # its language, where the model must be told
+    in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
+
+
+class Splitter:
+    """`decoding`: the model's own settings; `max_length`: pieces that its engine takes at once."""
+
+    def __init__(self, codec: Codec, decoding: DecodingConfig, max_length: int | None):
+        self._codec, self._decoding, self._max_length = codec, decoding, max_length
+
+    def __call__(self, lines: Sequence[str], request: Request) -> list[Part]:
+        """The parts of the lines, several of a long one, none of an empty one."""
+        rows_of_pair: dict[tuple[str, str], list[int]] = {}
+        for row, text in enumerate(lines):
+            if text.strip():
+                pair = self.target(text, request), self.source(text, request)
+                rows_of_pair.setdefault(pair, []).append(row)
+        parts: list[Part] = []
+        by_sentence = self._settings(request).by_sentence
+        for (to, source), rows in rows_of_pair.items():
+            wholes = [Part(row, 0, [], to, lines[row], source=source) for row in rows]
+            for whole in self.encode(wholes, request):
+                texts = split_sentences(whole.text)[0] if by_sentence else [whole.text]
+                if len(texts) == 1 and len(whole.ids) <= self.longest(request):
+                    parts.append(whole)
+                else:
+                    parts += self._pieces(whole, texts, request)
+        return parts
+
+    def encode(self, parts: Sequence[Part], request: Request) -> list[Part]:
+        """The parts with the ids, and the terms, of their texts; all are of one language pair."""
+        if not parts:
+            return []
+        keeps = self._settings(request).keep_capitals
+        loud = [keeps and is_in_capitals(part.text) for part in parts]
+        # Few sentences that the model learned from were in capitals.
+        read = [
+            sentence_case(part.text) if in_capitals else part.text
+            for part, in_capitals in zip(parts, loud, strict=True)
+        ]
+        encoded = self._codec.encode_source(read, parts[0].to, parts[0].source)
+        return [
+            part._replace(
+                ids=ids, demands=request.glossary.demands(part.text), in_capitals=in_capitals
+            )
+            for part, ids, in_capitals in zip(parts, encoded, loud, strict=True)
+        ]
+
+    def encode_whole(self, text: str, request: Request) -> list[int]:
+        """A text's ids, where the model can look at all of it at once."""
+        to, source = self.target(text, request), self.source(text, request)
+        ids = self._codec.encode_source([text], to, source)[0]
+        longest = self.longest(request)
+        if len(ids) > longest:
+            raise TranslationError(
+                f"the text has {len(ids)} pieces, the model looks at {longest} at once: shorten it."
+            )
+        return ids
+
+    def longest(self, request: Request) -> int:
+        """The most source pieces taken at once, their end included."""
+        limit = self._settings(request).max_source_length
+        return limit if self._max_length is None else min(limit, self._max_length)
+
+    def target(self, text: str, request: Request) -> str:
+        """The language to translate a text into.
+
+        If nobody names one, it depends on that of the text.
+        """
+        languages, source = self._codec.languages, request.source_language
+        if languages.tagged and not (request.to or source):
+            source = detect(text, languages.sources)[0].language
+        return request.to or languages.default_target(source)
+
+    def source(self, text: str, request: Request) -> str:
+        """The language of a text, where the model must be told it."""
+        if request.source_language or not self._codec.framing.names_source:
+            return request.source_language
+        known = [code for code in self._codec.languages.sources if code in DETECTED]
+        return detect(text, known)[0].language if known else ""
+
+    def _settings(self, request: Request) -> DecodingConfig:
+        return request.decoding or self._decoding
+
+    def _pieces(self, whole: Part, texts: Sequence[str], request: Request) -> list[Part]:
+        """The sentences of a line as parts, with those that are too long cut to fit."""
+        fits = partial(self._fits, whole, self.longest(request))
+        fitting = [piece for text in texts for piece in split_to_fit(text, fits) if piece.strip()]
+        pieces = [whole._replace(number=n, text=text) for n, text in enumerate(fitting)]
+        return self.encode(pieces, request)
+
+    def _fits(self, whole: Part, longest: int, text: str) -> bool:
+        return len(self._codec.encode_source([text], whole.to, whole.source)[0]) <= longest
