@@ -214,7 +214,12 @@ def _kept(study: Study, name: str) -> Path:
 
 def _command(study: Study, given: Given) -> str:
     """What was typed, without the folder."""
-    files = {"": given.train, "--valid": given.valid, "--test": given.test}
+    files = {
+        "": given.train,
+        "--valid": given.valid,
+        "--test": given.test,
+        "--also": given.also,
+    }
     named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
     quick = study.scale.name == QUICK.name
     usual = study.scale.flops == (QUICK if quick else FULL).flops
