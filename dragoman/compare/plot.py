@@ -90,7 +90,8 @@ def _marks(figure: Lines, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
         yield (
             f'<line class="mark" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        yield _text(_LEFT + 5, y - 5, figure.y_mark[1], "start", "mark-label")
+        beside = y + 13 if y < _TOP + 14 else y - 5  # the title stands above the plot
+        yield _text(_LEFT + 5, beside, figure.y_mark[1], "start", "mark-label")
 
 
 def _error_bars(series: Series, number: int, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
