@@ -102,7 +102,7 @@ def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[Sy
             continue
         found[share] = [
             cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
-            for seed in range(1, scale.seeds + 1)
+            for seed in range(1, (scale.seeds if share >= middle else 1) + 1)
         ]
     return found
 
