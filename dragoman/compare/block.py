@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.compare.figures import Bars, Figure, Finding, Lines, listed
+from dragoman.compare.figures import Bars, Figure, Finding, Lines, Table, listed
 from dragoman.compare.judge import Judgement, all_of, at_least, interval, judge, said
 from dragoman.compare.runs import Claim, Study
 from dragoman.compare.tasks import (
@@ -46,6 +46,7 @@ class Size:
     rates: tuple[float, ...]
     deep_rates: tuple[float, ...]
     seeds: int
+    deep_seeds: int
     batch: int = 64  # of the deep stack
     others: bool = True  # whether other deep stacks are shown beside those that are judged
 
@@ -53,11 +54,11 @@ class Size:
 SIZES = {
     "quick": Size(
         3, 8, 2, 28, 5, 6, {"depth": 400, "feed-forward": 500, "deep": 150, "once": 200},
-        (3e-3, 1e-2), (3e-3, 3e-2), 2, 32, False,
+        (3e-3, 1e-2), (3e-3, 3e-2), 2, 2, 32, False,
     ),
     "full": Size(
         3, 12, 3, 32, 6, 12, {"depth": 1500, "feed-forward": 1000, "deep": 300, "once": 600},
-        (1e-3, 3e-3, 1e-2), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), 3,
+        (1e-3, 3e-3, 1e-2), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), 3, 2,
     ),
 }  # fmt: skip
 
@@ -131,7 +132,7 @@ def _deep_trials(size: Size, study: Study) -> dict[tuple[str, float, int], Trial
         )
         for name, model in _deep(size).items()
         for rate in size.deep_rates
-        for seed in range(size.seeds)
+        for seed in range(size.deep_seeds)
     }
 
 
@@ -154,7 +155,7 @@ def _run_deep(folder: Path, size: Size, study: Study) -> Deep:
     found = dict(zip(trials, run_trials(folder, list(trials.values())), strict=True))
     return {
         name: {
-            rate: [found[name, rate, seed] for seed in range(size.seeds)]
+            rate: [found[name, rate, seed] for seed in range(size.deep_seeds)]
             for rate in size.deep_rates
         }
         for name in _deep(size)
@@ -216,14 +217,11 @@ def _at_best_rate(by_rate: Mapping[float, Sequence[Outcome]]) -> list[float]:
 def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) -> Finding:
     parts = parts_of(size, tuned, deep)
     verdict = all_of([part.judgement for part in parts])
-    told = [
-        f"{part.name} ({part.task}): {np.mean(part.right[part.ahead]):.0%} with and "
-        f"{np.mean(part.right[part.behind]):.0%} without"
-        for part in parts
-    ]
     shown = {kind: [p.name for p in parts if p.judgement.verdict == kind] for kind in
              ("seen", "not seen", "undecided")}  # fmt: skip
     counts = [f"{kind}: {listed(names)}" for kind, names in shown.items() if names]
+    by_gain = sorted(parts, key=lambda part: part.judgement.mean)
+    least, most = by_gain[0], by_gain[-1]
     why = [part.judgement.why for part in parts if part.judgement.why]
     measured = [f"{part.name} {part.judgement.interval()}" for part in parts]
     rates = {name: len([1 for seeds in by_rate.values() if np.mean([o.mean for o in seeds]) > 0.9])
@@ -232,21 +230,23 @@ def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) ->
     return Finding(
         list(_figures(size, parts, tuned, deep)),
         (
-            f"On the task made for it, each part against the best block without it: "
-            f"{'; '.join(told)}. "
-            + said(
+            said(
                 verdict,
-                "Every part earns its place on its own task.",
-                "Not every part earns its place here.",
-                f"Not all parts are decided{f' ({listed(why)})' if why else ''}.",
+                "Every part earns its place on the task that was made for it.",
+                "Not every part earns its place on the task that was made for it.",
+                f"Not all parts are decided ({'; '.join(why)}).",
             )
-            + f" {'; '.join(counts).capitalize()}.",
+            + f" {'; '.join(counts).capitalize()}. The largest gain is that of {most.name}, from "
+            f"{np.mean(most.right[most.behind]):.0%} to {np.mean(most.right[most.ahead]):.0%}, the "
+            f"smallest that of {least.name}, from {np.mean(least.right[least.behind]):.0%} to "
+            f"{np.mean(least.right[least.ahead]):.0%}.",
             f"Of {len(size.deep_rates)} learning rates from {size.deep_rates[0]:g} to "
             f"{size.deep_rates[-1]:g}, so many train a stack of {size.stack} layers to 90%: "
             f"{listed(learned)}.",
         ),
         verdict,
-        f"Five small tasks, {size.seeds} seeds; depth, feed-forward network and decoder "
+        f"Five small tasks, {size.seeds} seeds ({size.deep_seeds} of the deep stack); depth, "
+        "feed-forward network and decoder "
         f"self-attention at the best of {len(size.rates)} learning rates, the stack of "
         f"{size.stack} layers at {len(size.deep_rates)} of them. One layer has to do without its "
         "feed-forward network: attention on attention can join what one attention cannot. "
@@ -259,9 +259,10 @@ def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) ->
 def _figures(
     size: Size, parts: Sequence[Part], tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep
 ) -> Iterator[Figure]:
-    names, values, ends = [], [], []
+    names, values, ends, faint = [], [], [], []
     for part in parts:
         for system, right in part.right.items():
+            faint.append(system != part.ahead)
             label = system if part.name in system else f"{part.name}: {system}"
             names.append(label)
             values.append(float(np.mean(right)))
@@ -273,6 +274,22 @@ def _figures(
         values,
         [low for low, _ in ends],
         [high for _, high in ends],
+        faint,
+    )
+    yield Table(
+        "Each part on its own task; without it: the best block that lacks it",
+        ["part", "task", "with", "without", "gain", "verdict"],
+        [
+            [
+                part.name,
+                part.task,
+                f"{np.mean(part.right[part.ahead]):.0%}",
+                f"{np.mean(part.right[part.behind]):.0%}",
+                part.judgement.interval(),
+                part.judgement.verdict,
+            ]
+            for part in parts
+        ],
     )
     yield Lines(
         f"A stack of {size.stack} layers, by learning rate",

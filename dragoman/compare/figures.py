@@ -38,12 +38,15 @@ class Lines:
 
 @dataclass(frozen=True)
 class Bars:
+    """`low` and `high` are the ends of error bars; bars that are `faint` stand back."""
+
     title: str
     label: str
     names: Sequence[str]
     values: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    faint: Sequence[bool] = ()
 
 
 @dataclass(frozen=True)

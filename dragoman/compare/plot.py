@@ -16,6 +16,7 @@ _WIDTH, _FONT = 480, 12
 _LETTER = 0.56 * _FONT  # about the mean width of one
 _LEFT, _RIGHT, _TOP, _PLOT, _BOTTOM = 58, 14, 30, 210, 44
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "6 3", "2 3", "8 3 2 3")
+_MOST_OWN_TICKS = 10
 _MARKERS = ("circle", "square", "diamond", "triangle")
 
 
@@ -45,7 +46,7 @@ def draw_lines(figure: Lines) -> str:
             ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
             yield f'<line class="grid" {ends}/>'
             yield _text(_LEFT - 6, y + 4, _short(value), "end", "tick")
-        for value in x_axis.ticks:
+        for value in _x_ticks(xs, x_axis, figure.log_x):
             inside = min(x_axis(value), _WIDTH - 4 - _LETTER * len(_short(value)) / 2)
             yield _text(inside, _TOP + _PLOT + 16, _short(value), "middle", "tick")
         yield _text(
@@ -63,6 +64,18 @@ def draw_lines(figure: Lines) -> str:
         yield from legend
 
     return _svg(parts(), below, figure.title)
+
+
+def _x_ticks(xs: Sequence[float], axis: "Axis", log: bool) -> list[float]:
+    """On a logarithmic axis the values themselves, if they are few; elsewhere round ones."""
+    own = sorted(set(xs))
+    if not log or len(own) > _MOST_OWN_TICKS:
+        return axis.ticks
+    kept: list[float] = []
+    for value in own:
+        if not kept or axis(value) - axis(kept[-1]) >= _LETTER * (len(_short(value)) + 1):
+            kept.append(value)
+    return kept
 
 
 def _marks(figure: Lines, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
@@ -97,7 +110,7 @@ def _error_bars(series: Series, number: int, x_axis: "Axis", y_axis: "Axis") -> 
 
 def draw_bars(figure: Bars) -> str:
     """Bars that lie, so that their names can be read on a narrow screen."""
-    left = min(190.0, 12 + _LETTER * max(map(len, figure.names), default=0))
+    left = min(240.0, 12 + _LETTER * max(map(len, figure.names), default=0))
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
     ends = [value for value in (*figure.low, *figure.high) if math.isfinite(value)]
     axis = Axis([*finite, *ends], left, _WIDTH - 56, False, from_zero=True)
@@ -111,8 +124,9 @@ def draw_bars(figure: Bars) -> str:
             start = axis(0.0)
             end = axis(value) if math.isfinite(value) else start
             yield _text(left - 6, y + 15, name, "end", "tick")
+            kind = "bar faint" if any(figure.faint[number : number + 1]) else "bar"
             yield (
-                f'<rect class="bar" x="{min(start, end):.1f}" y="{y + 3}" '
+                f'<rect class="{kind}" x="{min(start, end):.1f}" y="{y + 3}" '
                 f'width="{abs(end - start):.1f}" '
                 f'height="{row - 7}" rx="2"><title>{html.escape(name)}: '
                 f"{_short(value)}</title></rect>"
@@ -142,10 +156,15 @@ def draw_map(figure: Map) -> str:
         for j, word in enumerate(figure.columns):
             x = left + cell * (j + 0.7)
             yield _text(
-                x, top - 6, word, "start", "tick", f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"'
+                x,
+                top - 6,
+                word,
+                "start",
+                "cell-label",
+                f' transform="rotate(-90 {x:.1f} {top - 6:.1f})"',
             )
         for i, (word, weights) in enumerate(zip(figure.rows, figure.weights, strict=True)):
-            yield _text(left - 6, top + cell * (i + 0.7), word, "end", "tick")
+            yield _text(left - 6, top + cell * (i + 0.7), word, "end", "cell-label")
             for j, weight in enumerate(weights):
                 yield (
                     f'<rect class="cell" x="{left + cell * j:.1f}" y="{top + cell * i:.1f}" '

@@ -1,39 +1,13 @@
-"""Probes of a trained model: gradients at the source's words, accuracy by place, time."""
+"""Probes of a model: gradients at the source's words, chains of operations, time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.data.batches import collate
-from dragoman.decode.translator import Translator
-from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model
-
-
-def model_of(translator: Translator) -> tuple[Model, torch.device]:
-    """The module inside a translator of one model."""
-    engine = translator.engine
-    assert isinstance(engine, TorchEngine)
-    return engine.model, engine.device
-
-
-def teacher_forced(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids of some pairs: source (B, S), target shifted right (B, T), target (B, T)."""
-    codec = translator.codec
-    (_, device) = model_of(translator)
-    batch = collate(
-        codec.encode_source(sources), codec.encode_target(targets), codec.source, codec.target
-    )
-    source, shifted, target = (
-        torch.from_numpy(ids).to(device)
-        for ids in (batch.source, batch.target_in, batch.target_out)
-    )
-    return source, shifted, target
 
 
 def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: Tensor) -> Tensor:
@@ -61,12 +35,6 @@ def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: 
     return norms
 
 
-@torch.no_grad()
-def right_by_position(model: Model, source: Tensor, shifted: Tensor, target: Tensor) -> Tensor:
-    """Whether the likeliest next piece is the right one, all before it being given. (B, T)"""
-    return model.logits(model(source, shifted)).argmax(dim=-1) == target
-
-
 def longest_chain(output: Tensor) -> int:
     """The most operations behind a result of which each had to wait for the one before.
 
@@ -89,21 +57,18 @@ def longest_chain(output: Tensor) -> int:
 
 
 def timings(work: Callable[[], object], device: torch.device, repeats: int = 3) -> list[float]:
-    """Seconds of some repetitions, after one that warms up."""
+    """Seconds of some repetitions, after one that warms up.
+
+    Each is the faster of two runs, so that what else the machine does now and then counts less.
+    """
     found = []
-    for number in range(repeats + 1):
+    for _ in range(2 * repeats + 1):
         wait(device)
         started = time.perf_counter()
         work()
         wait(device)
-        if number:
-            found.append(time.perf_counter() - started)
-    return found
-
-
-def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """The best of them."""
-    return min(timings(work, device, repeats))
+        found.append(time.perf_counter() - started)
+    return [min(pair) for pair in zip(found[1::2], found[2::2], strict=True)]
 
 
 def wait(device: torch.device) -> None:

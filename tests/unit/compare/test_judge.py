@@ -44,9 +44,10 @@ def test_pairs_are_compared_with_each_other() -> None:
     ],
 )
 def test_what_is_at_the_floor_or_the_ceiling_is_not_judged(check) -> None:
-    found = judge([0.9, 0.9], [0.1, 0.1], margin=0.1, checks=[check])
-    assert found.verdict == "undecided"
-    assert found.why == f"not met: {check.words}"
+    for ahead in (0.9, 0.1):  # neither for the claim nor against it
+        found = judge([ahead, ahead], [0.1, 0.1], margin=0.1, checks=[check])
+        assert found.verdict == "undecided"
+        assert found.why == f"not met: {check.words}"
 
 
 def test_one_measurement_decides_nothing_unless_it_is_a_count() -> None:

@@ -104,3 +104,16 @@ def test_marks_bear_their_names_and_lie_within_the_axes() -> None:
     marks = [line for line in drawn.iter("line") if line.get("class") == "mark"]
     assert len(marks) == 2
     assert all(0 <= float(line.get("x2", "")) <= 480 for line in marks)
+
+
+def test_few_values_on_a_logarithmic_axis_are_its_ticks() -> None:
+    lines = Lines("t", "rate", "y", [Series("s", [0.003, 0.03], [0.5, 0.6])], log_x=True)
+    drawn = ElementTree.fromstring(draw_lines(lines))
+    texts = ["".join(element.itertext()) for element in drawn.iter("text")]
+    assert {"0.003", "0.03"} <= set(texts)
+
+
+def test_bars_that_stand_back_are_marked() -> None:
+    bars = Bars("t", "u", ["with", "without"], [0.9, 0.2], faint=[False, True])
+    drawn = ElementTree.fromstring(draw_bars(bars))
+    assert [bar.get("class") for bar in drawn.iter("rect")] == ["bar", "bar faint"]
