@@ -1,19 +1,22 @@
-"""What `dragoman adapt` gains from 100, 1,000 and 10,000 messages of LibreOffice, and what it loses
+"""What `dragoman adapt` gains from 100, 1,000 and 10,000 messages of a program, and what it loses
 elsewhere.
 
-    python benchmarks/adapt.py --data FOLDER [--model M] [--pairs 100,1000,10000] [--minutes 5]
+    taskset -c 0,1 python benchmarks/adapt.py libreoffice --to es --data FOLDER [--pairs 100,1000]
+    taskset -c 0,1 python benchmarks/adapt.py gnucash --to de --data FOLDER --pairs 1000
+    python benchmarks/adapt.py libreoffice --to es --svg docs/assets/adapt.svg
 
-FOLDER holds `extra/libreoffice.de-en/train.{de,en}.gz`, `flores/dev.{de,en}.gz` and
-`tatoeba/de-en/valid.{de,en}.gz`. 1,000 other messages are the test. Time is that of the process on
-its cores, so a busy machine does not change it. A plot goes to --svg.
+The messages are those that benchmarks/messages.py left in the working folder: the first ones of
+`train` are learned, all 1,000 of `test` are scored; `dev` is for choosing settings. FOLDER holds
+`flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
+from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws these.
+Minutes are those of the whole adaptation with what it says about its gain.
 """
 
 import argparse
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from dragoman.bundle import model_folders, read_bundle
 from dragoman.decode.request import Request
@@ -22,98 +25,116 @@ from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted
 from dragoman.text.parallel import read_pairs
-from dragoman.training.adapt import Recipe, adapt
+from dragoman.training.adapt import adapt
 
-TEST = 1000
-
-
-def messages(folder: Path) -> tuple[list, list]:
-    """Pairs to learn from and pairs to test on, no source in both."""
-    files = [
-        str(folder / "extra" / "libreoffice.de-en" / f"train.{code}.gz") for code in ("de", "en")
-    ]
-    pairs = list({p.source: (p.source, p.target) for p in read_pairs(*files)}.values())
-    order = np.random.default_rng(1).permutation(len(pairs))
-    shuffled = [pairs[i] for i in order]
-    return shuffled[TEST:], shuffled[:TEST]
+Pairs = list[tuple[str, str]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="")
-    parser.add_argument("--pairs", default="100,1000,10000")
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
-    parser.add_argument("--svg", type=Path)
-    given = parser.parse_args()
+def pairs_of(*files: Path) -> Pairs:
+    return [(pair.source, pair.target) for pair in read_pairs(*map(str, files))]
+
+
+class TestSet:
+    def __init__(self, pairs: Pairs, source: str, target: str, most: int):
+        self.sources = [s for s, _ in pairs[:most]]
+        self.references = [t for _, t in pairs[:most]]
+        self.request = Request(to=target, source_language=source)
+
+    def score(self, translator: Translator) -> float:
+        return bleu(translator(self.sources, self.request), self.references)
+
+
+def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
+    to, most = given.to, given.test
+    flores, tatoeba = given.data / "flores", given.data / "tatoeba" / f"{to}-en"
+    return {
+        "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv")), "en", to, most),
+        "FLORES dev": TestSet(
+            pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz"), "en", to, most
+        ),
+        "Tatoeba valid": TestSet(
+            pairs_of(tatoeba / "valid.en.gz", tatoeba / f"valid.{to}.gz"), "en", to, most
+        ),
+        "FLORES dev de→en": TestSet(
+            pairs_of(flores / "dev.de.gz", flores / "dev.en.gz"), "de", "en", most
+        ),
+    }
+
+
+def measure(given: argparse.Namespace, rows: Path) -> None:
     bundle = read_bundle(model_folders(given.model)[0])
-    train, test = messages(given.data)
-    sets = {"LibreOffice": test}
-    for name, stem in (("FLORES dev", "flores/dev"), ("Tatoeba valid", "tatoeba/de-en/valid")):
-        files = [str(given.data / f"{stem}.{code}.gz") for code in ("de", "en")]
-        sets[name] = [(p.source, p.target) for p in read_pairs(*files)]
-    sets = {name: pairs[: given.test] for name, pairs in sets.items()}
-    request = Request(to="en", source_language="de")
+    sets = test_sets(given)
+    train = pairs_of(Path(f"{given.name}.train.tsv"))
 
     def scores(weights) -> dict[str, float]:
         changed = replace(bundle, weights=weights)
         translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
-        return {
-            name: bleu(translator([s for s, _ in pairs], request), [t for _, t in pairs])
-            for name, pairs in sets.items()
-        }
+        return {name: test.score(translator) for name, test in sets.items()}
 
     before = scores(bundle.weights)
-    print("pairs    minutes  adapter  " + "  ".join(f"{name:>20}" for name in sets))
-    print("0        -        -        " + "  ".join(f"{before[name]:20.1f}" for name in sets))
-    gains = []
+    print("before: " + ", ".join(f"{name} {value:.2f}" for name, value in before.items()))
     for count in map(int, given.pairs.split(",")):
-        started = time.process_time()
-        found = adapt(
-            bundle,
-            train[:count],
-            "de",
-            "en",
-            recipe=Recipe(minutes=given.minutes),
-            say=lambda line: print(line, flush=True),
-        )
-        minutes = (time.process_time() - started) / 60
-        after = scores(adapted(bundle.weights, found.adapter))
+        started = time.perf_counter()
+        found = adapt(bundle, train[:count], "en", given.to, say=print)
+        minutes = (time.perf_counter() - started) / 60
         size = sum(array.nbytes for array in found.adapter.values()) / 1e6
-        row = [f"{after[n]:11.1f} ({after[n] - before[n]:+5.2f})" for n in sets]
-        print(f"{count:<8} {minutes:5.1f}    {size:4.1f} MB  " + "  ".join(f"{r:>20}" for r in row))
-        gains.append((count, [after[n] - before[n] for n in sets]))
-    if given.svg:
-        plot(given.svg, list(sets), gains)
+        after = scores(adapted(bundle.weights, found.adapter))
+        gains = {name: after[name] - before[name] for name in sets}
+        told = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
+        print(*map(str, found.gains), sep="\n")
+        print(f"{count:,} pairs: {minutes:.1f} minutes, {size:.1f} MB: {told}", flush=True)
+        row = {"pairs": count, "minutes": minutes, "megabytes": size, "before": before}
+        with rows.open("a", encoding="utf-8") as file:
+            print(json.dumps(row | {"gains": gains}), file=file)
 
 
-def plot(path: Path, names: list[str], gains: list) -> None:
+def plot(rows: Path, path: Path) -> None:
     """Gain by pairs, a line for each test set."""
-    highest = max(max(values) for _, values in gains) + 1
-    colours = ("#c0392b", "#2c6fbb", "#3a8f4d")
-    x = [80 + 460 * i / max(1, len(gains) - 1) for i in range(len(gains))]
+    found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    found.sort(key=lambda row: row["pairs"])
+    values = [gain for row in found for gain in row["gains"].values()]
+    highest, lowest = max(values) + 1, min(*values, 0.0)
+    x = [90 + 420 * i / max(1, len(found) - 1) for i in range(len(found))]
 
     def y(value: float) -> float:
-        return 240 - 200 * value / highest
+        return 20 + 230 * (highest - value) / (highest - lowest)
 
     parts = [f'<line x1="60" x2="560" y1="{y(0):.0f}" y2="{y(0):.0f}" stroke="#999"/>']
-    parts += [
-        f'<text x="{px:.0f}" y="275" text-anchor="middle">{count:,} pairs</text>'
-        for px, (count, _) in zip(x, gains, strict=True)
-    ]
-    for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
-        points = [(px, y(values[number])) for px, (_, values) in zip(x, gains, strict=True)]
-        line = " ".join(f"{px:.0f},{py:.0f}" for px, py in points)
+    for at, row in zip(x, found, strict=True):
+        label = f"{row['pairs']:,} pairs"
+        parts.append(f'<text x="{at:.0f}" y="285" text-anchor="middle">{label}</text>')
+    colours = ("#c0392b", "#2c6fbb", "#3a8f4d", "#8e6bb0")
+    for number, (name, colour) in enumerate(zip(found[0]["gains"], colours, strict=True)):
+        points = [(at, y(row["gains"][name])) for at, row in zip(x, found, strict=True)]
+        line = " ".join(f"{at:.0f},{height:.0f}" for at, height in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [
-            f'<text x="{px:.0f}" y="{py - 6:.0f}" text-anchor="middle" fill="{colour}">'
-            f"{values[number]:+.1f}</text>"
-            for (px, py), (_, values) in zip(points, gains, strict=True)
-        ]
-        parts.append(f'<text x="80" y="{24 + 18 * number}" fill="{colour}">{name}</text>')
+        for (at, height), row in zip(points, found, strict=True):
+            if number == 0:
+                label = f"{row['gains'][name]:+.1f}"
+                parts.append(
+                    f'<text x="{at:.0f}" y="{height - 6:.0f}" text-anchor="middle" '
+                    f'fill="{colour}">{label}</text>'
+                )
+        parts.append(f'<text x="90" y="{30 + 18 * number}" fill="{colour}">{name}</text>')
     head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 300" font-family="sans-serif"'
     path.write_text(f'{head} font-size="13">{"".join(parts)}</svg>\n', encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="of the messages, such as libreoffice")
+    parser.add_argument("--to", required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--model", default="")
+    parser.add_argument("--pairs", default="100,1000,10000")
+    parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
+    parser.add_argument("--svg", type=Path)
+    given = parser.parse_args()
+    rows = Path(f"{given.name}.rows.jsonl")
+    if given.data:
+        measure(given, rows)
+    if given.svg:
+        plot(rows, given.svg)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,13 @@ from dragoman.bundle import MANIFEST, PRETRAINED, read_card, read_manifest, writ
 from dragoman.bundle import model_folders as local_folders
 from dragoman.convert.from_huggingface import (
     CONFIG,
+    INDEX,
     PICKLE,
     SAFETENSORS,
     SMALL_FILES,
     check_settings,
     from_huggingface,
+    shards,
 )
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.convert.to_onnx import to_onnx
@@ -134,8 +136,7 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
         _download(name, file, revision)
     with _named(name):
         check_settings(TheirFolder(snapshot))
-        if _download(name, SAFETENSORS, revision) is None:
-            _download(name, PICKLE, revision)
+        _download_weights(name, snapshot)
         bundle = to_onnx(from_huggingface(snapshot), int8=True)
     card = dict(bundle.card) | {"converted_from": f"{name} of the Hugging Face hub"}
     card |= {ORIGIN: name, REVISION: revision}
@@ -149,6 +150,17 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
         (aside / "new").rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _download_weights(name: str, snapshot: Path) -> None:
+    revision = snapshot.name
+    if _download(name, SAFETENSORS, revision):
+        return
+    if _download(name, INDEX, revision):
+        for file in shards(TheirFolder(snapshot)):
+            _download(name, file, revision)
+    else:
+        _download(name, PICKLE, revision)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """`dragoman convert`"""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,10 @@ from dragoman.cli.options import From, To
 from dragoman.errors import ConversionError, needs_torch
 from dragoman.hub import model_folder
 from dragoman.text.languages import Languages
-from dragoman.text.parallel import Pair, language_of, read_pairs
+from dragoman.text.parallel import language_of, read_pairs
+
+if TYPE_CHECKING:
+    from dragoman.convert.shortlist import Corpus
 
 app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True)
 
@@ -50,7 +53,7 @@ def to_onnx(
     folder = _new(model, out)
     bundle = read_bundle(model_folder(model))
     if shortlist is not None:
-        learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist, bundle.codec.languages)))
+        learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist)))
         bundle = replace(bundle, shortlist=learned)
     write_bundle(folder, to_onnx(bundle, int8))
     _tell(out, f"dragoman translate --model {out}")
@@ -175,10 +178,10 @@ def _tell(out: str, loaded_by: str) -> None:
     print(f"use it: {loaded_by}", file=sys.stderr)
 
 
-def _corpora(
-    sources: str, targets: str, languages: Languages
-) -> Iterator[tuple[Iterable[Pair], str]]:
-    """The pairs of files that commas join, and into which language each goes."""
+def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":
+    """The pairs of files that commas join, with their languages."""
+    from dragoman.convert.shortlist import Corpus
+
     names = sources.split(","), targets.split(",")
     if len(names[0]) != len(names[1]):
         raise ConversionError(
@@ -186,9 +189,7 @@ def _corpora(
             f"each needs its partner."
         )
     for source, target in zip(*names, strict=True):
-        yield read_pairs(source, target), language_of(target)
-        if languages.tagged and language_of(source) in languages.targets:
-            yield read_pairs(target, source), language_of(source)
+        yield Corpus(read_pairs(source, target), language_of(source), language_of(target))
 
 
 def _new(model: str, out: str) -> Path:

@@ -3,8 +3,9 @@
 What `to_huggingface` wrote is read back too: MarianMT, or Pegasus if norms stand before sublayers.
 
 Such a folder holds `config.json`, SentencePiece models, a vocabulary, and weights in
-`model.safetensors` or `pytorch_model.bin`. The latter is the one pickle that dragoman ever reads,
-and of it tensors alone. Without it, no torch is needed.
+`model.safetensors`, in the several files that `model.safetensors.index.json` names, or in
+`pytorch_model.bin`. The latter is the one pickle that dragoman ever reads, and of it tensors alone.
+Without it, no torch is needed.
 
 MarianMT normalises after the sublayer and adds sinusoids; its source may begin with `>>fra<<`.
 M2M-100 and NLLB normalise before it. Their positions are sinusoids of other wavelengths that begin
@@ -45,6 +46,9 @@ MUST_BE = {  # settings of older folders that change the model
     "tie_word_embeddings": True,
 }
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+INDEX = "model.safetensors.index.json"  # of weights in several files
+_SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
+_MOST_SHARDS = 1000
 CONFIG, SEARCH, VOCABULARY = "config.json", "generation_config.json", "vocab.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_TOKENS, SHARED_SPM = "special_tokens_map.json", "sentencepiece.bpe.model"
@@ -291,11 +295,15 @@ def numbered(theirs: TheirFolder, ids: dict[str, Any], count: int) -> list[str]:
 
 def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
     """Those of a model of these sizes, in float32; any others are left in the file."""
-    name = theirs.first(SAFETENSORS, PICKLE)
+    name = theirs.first(SAFETENSORS, INDEX, PICKLE)
     if name is None:
         raise ConversionError(f"{theirs.path} holds neither {SAFETENSORS} nor {PICKLE}.")
-    raw = theirs.read_weights(name)
-    found = read_tensors(raw) if name == SAFETENSORS else _unpickled(theirs.path, raw)
+    found = dict[str, np.ndarray]()
+    size = 0
+    for file in shards(theirs) if name == INDEX else [name]:
+        raw = theirs.read_weights(file)
+        found |= _unpickled(theirs.path, raw) if name == PICKLE else read_tensors(raw)
+        size += len(raw)
     words = found.get(EMBEDDINGS, found.get(OUTPUT))
     if words is None:
         raise ConversionError(f"{theirs.path}: weight {EMBEDDINGS} is missing.")
@@ -306,7 +314,7 @@ def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
     }
     # A pickle may hold one small tensor under many names. Twice for half precision, thrice for
     # embeddings.
-    if 4 * sum(map(math.prod, wanted.values())) > 6 * len(raw):
+    if 4 * sum(map(math.prod, wanted.values())) > 6 * size:
         raise ConversionError(
             f"{theirs.path}: {name} is too small for a model of the sizes that {CONFIG} names."
         )
@@ -323,6 +331,16 @@ def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
             table = found.get(f"model.{side}.embed_positions.weight")
             _check_positions(theirs.path, table, config.model.width)
     return weights
+
+
+def shards(theirs: TheirFolder) -> list[str]:
+    """The files that hold the weights together, by their index."""
+    told = theirs.read_json(INDEX).get("weight_map")
+    named = list(told.values()) if isinstance(told, dict) else []
+    files = {file for file in named if isinstance(file, str) and _SHARD.fullmatch(file)}
+    if not named or not files.issuperset(map(str, named)) or len(files) > _MOST_SHARDS:
+        raise ConversionError(f"{theirs.path / INDEX} does not say which files hold the weights.")
+    return sorted(files)
 
 
 def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:

@@ -2,12 +2,21 @@
 
 A source piece's candidates are its likeliest translations and the same piece where the target has
 it: names, digits and bytes are often copied. The most frequent target pieces are in every list, and
-so is the end. Where a model has several target languages, the frequent pieces of each are the
-candidates of its tag, so that they are in the lists of that language alone.
+so is the end.
+
+A model with several target languages has one list for all directions. The frequent pieces of a
+language are the candidates of its tag, so that they are in the lists of that language alone. A
+corpus serves both of its directions, the other one by Bayes' rule. Two languages without a corpus
+of their own meet in a third: with x, e, y for pieces of the three, count(x, y) = Σe count(x, e)
+P(y|e). So corpora with English are enough for every direction between the languages that they have.
 """
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,43 +26,105 @@ from dragoman.text.codec import Codec
 from dragoman.text.lexicon import Model1, Pairs
 from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist
+from dragoman.text.vocabulary import Vocabulary
 
 PAIRS = 200_000  # drawn from a larger corpus: each pair of words that occur together takes memory
 _BATCH = 1000  # pairs of similar lengths
 _ROUNDS = 5
 _MOST = 400_000  # candidates, two bytes each in a file
+_VIA = 20  # translations into the third language, and out of it, that are followed
+
+
+class Corpus(NamedTuple):
+    """Sentences, and their languages where the model has several."""
+
+    pairs: Iterable[Pair]
+    source: str = ""
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Links:
+    """How often source piece x called for target piece y; by x, and each pair once."""
+
+    x: np.ndarray
+    y: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def summed(cls, x: np.ndarray, y: np.ndarray, count: np.ndarray) -> "Links":
+        """Links in any order, the same one perhaps several times."""
+        joined, places = np.unique(x << 32 | y, return_inverse=True)
+        return cls(joined >> 32, joined & (2**32 - 1), np.bincount(places, count, len(joined)))
+
+    @cached_property
+    def probability(self) -> np.ndarray:
+        """P(y|x)"""
+        shares: np.ndarray = self.count / np.bincount(self.x, self.count)[self.x]
+        return shares
+
+    def likeliest(self, most: int) -> "Links":
+        """So many of each source piece."""
+        order = np.lexsort((self.y, -self.count, self.x))
+        first = order[np.arange(len(order)) - np.searchsorted(self.x, self.x) < most]
+        return Links(self.x[first], self.y[first], self.count[first])
+
+    def via(self, other: "Links") -> "Links":
+        """From this source to the other's target."""
+        start = np.searchsorted(other.x, self.y)
+        counts = np.searchsorted(other.x, self.y, side="right") - start
+        ours = np.repeat(np.arange(len(self.x)), counts)
+        theirs = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - start, counts)
+        weights = self.count[ours] * other.probability[theirs]
+        return Links.summed(self.x[ours], other.y[theirs], weights)
 
 
 def learn_shortlist(
-    codec: Codec,
-    corpora: Sequence[tuple[Iterable[Pair], str]],
-    likeliest: int = 50,
-    frequent: int = 500,
+    codec: Codec, corpora: Sequence[Corpus], likeliest: int = 50, frequent: int = 500
 ) -> Shortlist:
-    """From corpora, each with the language that it translates into ("" where the model has one).
+    """`likeliest` candidates of each source piece at most in each direction, `frequent` pieces for
+    every sentence of a target language.
 
-    `likeliest` candidates of each source piece at most in each corpus, `frequent` pieces for every
-    sentence of a target language. Of more candidates than `_MOST` the likeliest are kept.
+    Of more candidates than `_MOST` the likeliest are kept.
     """
+    learned: dict[tuple[str, str], Links] = {}
+    said: dict[str, np.ndarray] = {}  # how often each target piece occurs, by language
+    both_ways = codec.languages.tagged
+    for pairs, source, to in corpora:
+        drawn = _drawn(pairs)
+        links = _links(codec, drawn, to)
+        ways = {(source, to): links}
+        said[to] = said.get(to, 0) + _occurrences(codec, [pair.target for pair in drawn])
+        if both_ways and source in codec.languages.targets:
+            ways[to, source] = _back(codec, links)
+            said[source] = said.get(source, 0) + _occurrences(codec, [p.source for p in drawn])
+        for way, its_links in ways.items():
+            learned[way] = _together(learned[way], its_links) if way in learned else its_links
+    if both_ways:
+        learned |= _by_a_third(learned)
+    return make_shortlist(codec, learned.values(), said, likeliest, frequent)
+
+
+def make_shortlist(
+    codec: Codec,
+    learned: Iterable[Links],
+    said: dict[str, np.ndarray],
+    likeliest: int,
+    frequent: int,
+) -> Shortlist:
+    """From the links of every direction and the frequencies of pieces in every target language."""
     source, target = codec.source, codec.target
-    learned: list[np.ndarray] = []  # (E, 2) each: a source piece and a candidate
-    probable: list[np.ndarray] = []  # (E,) each
-    counts: dict[int | None, np.ndarray] = {}  # of target pieces, by the tag of their language
-    for pairs, to in corpora:
-        model = _model(codec, pairs, to)
-        order = np.lexsort((model.y, -model.t, model.x))
-        x, y = model.x[order], model.y[order]
-        first = np.arange(len(x)) - np.searchsorted(x, x) < likeliest
-        learned.append(np.stack([x[first], y[first]], axis=1))
-        probable.append(model.t[order][first])
-        seen = model.occurrences(len(target))
-        counts[codec.tag(to)] = counts.get(codec.tag(to), 0) + seen
-    best = np.argsort(-np.concatenate(probable), kind="stable")[:_MOST]
+    kept = [links.likeliest(likeliest) for links in learned]
+    entries = np.concatenate([np.stack([links.x, links.y], axis=1) for links in kept])
+    best = np.argsort(-np.concatenate([links.probability for links in kept]), kind="stable")
+    # an entry of several directions takes one place
+    _, first = np.unique(entries[best], axis=0, return_index=True)
     always = np.array([target.eos])
     same = [(i, target.ids[piece]) for i, piece in enumerate(source.pieces) if piece in target.ids]
-    table = [np.concatenate(learned)[best], np.array(same, dtype=np.int64)]
-    for tag, seen in counts.items():
+    table = [entries[best][np.sort(first)[:_MOST]], np.array(same, dtype=np.int64)]
+    for to, seen in said.items():
         often = np.argsort(-seen, kind="stable")[:frequent]
+        tag = codec.tag(to)
         if tag is None:
             always = np.union1d(always, often[~np.isin(often, target.never)])
         else:
@@ -64,8 +135,50 @@ def learn_shortlist(
     return Shortlist(always, entries[:, 1], ends)
 
 
-def _model(codec: Codec, pairs: Iterable[Pair], to: str) -> Model1:
-    drawn = _drawn(pairs)
+def _links(codec: Codec, drawn: Sequence[Pair], to: str) -> Links:
+    model = _model(codec, drawn, to)
+    said = model.x != codec.source.pad  # the word for what has no partner is no piece
+    return Links(model.x[said], model.y[said], model.joint[said])
+
+
+def _occurrences(codec: Codec, texts: Sequence[str]) -> np.ndarray:
+    """How often each target piece occurs. (V,)"""
+    ids = [piece for target in codec.encode_target(texts) for piece in target]
+    return np.bincount(ids, minlength=len(codec.target))
+
+
+def _back(codec: Codec, links: Links) -> Links:
+    """The other direction: targets as sources. What only one side can write is left out."""
+    x = _renamed(codec.target, codec.source)[links.y]
+    y = _renamed(codec.source, codec.target)[links.x]
+    known = (x >= 0) & (y >= 0)
+    return Links.summed(x[known], y[known], links.count[known])
+
+
+def _renamed(pieces: Vocabulary, other: Vocabulary) -> np.ndarray:
+    """For each piece its id in the other vocabulary, or -1."""
+    return np.array([other.ids.get(piece, -1) for piece in pieces.pieces])
+
+
+def _together(links: Links, more: Links) -> Links:
+    x, y = np.concatenate([links.x, more.x]), np.concatenate([links.y, more.y])
+    return Links.summed(x, y, np.concatenate([links.count, more.count]))
+
+
+def _by_a_third(learned: dict[tuple[str, str], Links]) -> dict[tuple[str, str], Links]:
+    """Links between languages that have no corpus, where one has corpora with both."""
+    found = {}
+    languages = sorted({language for way in learned for language in way})
+    followed = {way: links.likeliest(_VIA) for way, links in learned.items()}
+    for source, to in permutations(languages, 2):
+        thirds = [e for e in languages if (source, e) in learned and (e, to) in learned]
+        if (source, to) not in learned and thirds:
+            there, onward = followed[source, thirds[0]], followed[thirds[0], to]
+            found[source, to] = there.via(onward)
+    return found
+
+
+def _model(codec: Codec, drawn: Sequence[Pair], to: str) -> Model1:
     sources = codec.encode_source([pair.source for pair in drawn], to)
     targets = codec.encode_target([pair.target for pair in drawn])
     # neither the end of a source nor the tag of its language is translated

@@ -5,9 +5,11 @@
     bring a row's phrases on, B banks.
 
 Besides the k best tokens, each row considers those that begin or go on with a phrase that it still
-lacks. Hypotheses of a sentence fall into banks by how many tokens of phrases they have. The beam is
-shared evenly between the banks that have candidates, so a hypothesis that has just begun a phrase
-need not beat those that have not. Only a hypothesis with all its phrases may end.
+lacks. Hypotheses of a sentence fall into banks by how many phrases they have, one that is begun
+included. (The paper counts tokens. Then a phrase of several tokens takes a bank for each, and each
+gets few hypotheses.) The beam is shared evenly between the banks that have candidates, so a
+hypothesis that has just begun a phrase need not beat those that have not. Only a hypothesis with
+all its phrases may end.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import Finished, Hypothesis, Limits, OnStep, Rows, require_attention
+from dragoman.decode.hypotheses import (
+    CERTAIN,
+    Finished,
+    Hypothesis,
+    Limits,
+    OnStep,
+    Rows,
+    require_attention,
+)
 from dragoman.engine.interface import Engine
 from dragoman.text.subword import WORD_START
 from dragoman.text.vocabulary import Vocabulary
@@ -42,6 +52,10 @@ class _Progress(NamedTuple):
     begun: tuple[tuple[int, int, int], ...] = ()
     at_end: bool = False  # the last token completed a phrase whose last word must not go on
 
+    @property
+    def bank(self) -> int:
+        return len(self.met) + bool(self.begun)
+
 
 class _Demands:
     """The phrases of one sentence."""
@@ -53,7 +67,8 @@ class _Demands:
     def has_all(self, progress: _Progress) -> bool:
         return len(progress.met) == len(self.phrases)
 
-    def bank(self, progress: _Progress) -> int:
+    def advance(self, progress: _Progress) -> int:
+        """Tokens of phrases that a hypothesis has."""
         done = sum(max(map(len, self.phrases[i].ways)) for i in progress.met)
         return done + max((count for _, _, count in progress.begun), default=0)
 
@@ -110,6 +125,7 @@ def constrained_search(
     settings: DecodingConfig,
     *,
     nbest: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
     attention: bool = False,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
@@ -120,7 +136,7 @@ def constrained_search(
     eos = engine.target.eos
     continuing = _Tokens(engine.target).continuing
     demands = [_Demands(of_one) for of_one in phrases]
-    limits = Limits(engine, sources, settings, None)
+    limits = Limits(engine, sources, settings, prefixes)
     finished = Finished(len(sources), limits, settings, beam, nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))
@@ -133,19 +149,21 @@ def constrained_search(
             on_step()
         of_row = [demands[s] for s in rows.sentences]
         ahead = [of.next(p) for of, p in zip(of_row, progress, strict=True)]
-        wanted, gains = _wanted(of_row, ahead)  # (R, c)
+        wanted, gains, advances = _wanted(of_row, ahead)  # (R, c)
+        forced = limits.forced(rows)  # (R,)
+        wanted[forced >= 0] = -1
+        wanted[forced >= 0, 0] = forced[forced >= 0]
         step = engine.step(
             state, parents, last, 2 * beam + 1, attention=attention, also=np.maximum(wanted, 0),
-            forbid=limits.forbidden(rows, np.full(len(rows.sentences), -1)),
+            forbid=limits.forbidden(rows, forced),
         )  # fmt: skip
         assert step.tokens is not None
         assert step.also is not None
         state = step.state
         complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
         at_end = np.array([p.at_end for p in progress])
-        lost = np.array(
-            [of.bank(p._replace(begun=())) for of, p in zip(of_row, progress, strict=True)]
-        )
+        left = [p._replace(begun=()) for p in progress]  # by whoever does not go on with a phrase
+        lost = np.array([(p.bank, of.advance(p)) for of, p in zip(of_row, left, strict=True)])
         free = step.log_probs.copy()  # (R, k)
         free[(step.tokens == eos) & ~complete[:, None]] = -np.inf
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
@@ -153,22 +171,30 @@ def constrained_search(
         free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
         asked = np.where(wanted >= 0, step.also, -np.inf)
         asked[continuing[wanted] & at_end[:, None]] = -np.inf
+        # Where a token is forced, there is no other; the engine may think that it never comes.
+        free[forced >= 0] = -np.inf
+        asked[(forced >= 0)[:, None] & (wanted >= 0) & ~np.isfinite(asked)] = CERTAIN
         tokens = np.concatenate([step.tokens, wanted], axis=1)  # (R, k+c)
         log_probs = np.concatenate([free, asked], axis=1)
-        banks = np.concatenate([np.repeat(lost[:, None], free.shape[1], axis=1), gains], axis=1)
-        picked = _pick(rows, tokens, log_probs, banks, eos, beam)
+        banks, advances = (
+            np.concatenate([np.repeat(of_free[:, None], free.shape[1], axis=1), of_asked], axis=1)
+            for of_free, of_asked in zip(lost.T, (gains, advances), strict=True)
+        )
+        picked = _pick(rows, tokens, log_probs, banks, advances, eos, beam)
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
         ended = picked.tokens == eos
         finished.add(grown, ended)
+        reached = [
+            ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
+            for row, token in zip(picked.parents.tolist(), picked.tokens.tolist(), strict=True)
+        ]
         # At the largest length hypotheses count as they stand: then only those with most phrases.
         at_limit = number + 1 >= limits.longest[grown.sentences]
-        lives = ~ended & (~at_limit | (picked.banks == _most(picked.banks, grown.sentences)))
+        met = np.array([len(p.met) for p in reached], dtype=int)
+        lives = ~ended & (~at_limit | (met == _most(met, grown.sentences)))
         alive = lives & ~finished.full(grown, lives, number + 1)[grown.sentences]
         parents, last = picked.parents[alive], picked.tokens[alive]
-        progress = [
-            ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
-            for row, token in zip(parents.tolist(), last.tolist(), strict=True)
-        ]
+        progress = [p for p, lives_on in zip(reached, alive, strict=True) if lives_on]
         rows = grown.only(alive)
         number += 1
     return finished.best()
@@ -176,48 +202,62 @@ def constrained_search(
 
 def _wanted(
     of_row: Sequence[_Demands], ahead: Sequence[dict[int, _Progress]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that bring each row on (-1: no more of them), and the banks that they lead to.
-    (R, c) each"""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tokens that bring each row on (-1: no more of them), the banks that they lead to, and how
+    far they bring it. (R, c) each"""
     most = max(1, *map(len, ahead)) if ahead else 1
     tokens = np.full((len(ahead), most), -1)
-    banks = np.zeros((len(ahead), most), dtype=int)
+    banks, advances = np.zeros((2, len(ahead), most), dtype=int)
     for row, (of, steps) in enumerate(zip(of_row, ahead, strict=True)):
         for place, (token, after) in enumerate(steps.items()):
             tokens[row, place] = token
-            banks[row, place] = of.bank(after)
-    return tokens, banks
+            banks[row, place] = after.bank
+            advances[row, place] = of.advance(after)
+    return tokens, banks, advances
 
 
 class _Picked(NamedTuple):
     parents: np.ndarray  # (C,)
     tokens: np.ndarray  # (C,)
     log_probs: np.ndarray  # (C,)
-    banks: np.ndarray  # (C,)
 
 
-def _most(banks: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """For each candidate the highest bank of its sentence. (C,)"""
+def _most(met: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """For each candidate the most phrases that one of its sentence has. (C,)"""
     highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
-    np.maximum.at(highest, sentences, banks)
+    np.maximum.at(highest, sentences, met)
     most: np.ndarray = highest[sentences]
     return most
 
 
 def _pick(
-    rows: Rows, tokens: np.ndarray, log_probs: np.ndarray, banks: np.ndarray, eos: int, beam: int
+    rows: Rows,
+    tokens: np.ndarray,
+    log_probs: np.ndarray,
+    banks: np.ndarray,
+    advances: np.ndarray,
+    eos: int,
+    beam: int,
 ) -> _Picked:
-    """The best of each bank, then the second of each, and so on, until the beam is full; of ends
-    those among the best `beam` of their bank."""
+    """The first of each bank, then the second of each, and so on, until the beam is full; of ends
+    those among the first `beam` of their bank.
+
+    First in a bank comes the best of those that have most tokens of phrases, then the best. Without
+    that rule, hypotheses that begin a phrase again and again could keep out one that ends it.
+    """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*(k+c),)
     candidates = np.flatnonzero(np.isfinite(totals))
     sentences = rows.sentences[candidates // width]
     bank = banks.ravel()[candidates]
     ends = tokens.ravel()[candidates] == eos
-    order = np.lexsort((-totals[candidates], bank, sentences))
-    candidates, sentences, bank, ends = (a[order] for a in (candidates, sentences, bank, ends))
     group = sentences * (1 + bank.max(initial=0)) + bank
+    furthest = np.lexsort((-totals[candidates], -advances.ravel()[candidates], group))
+    leads = np.zeros(len(candidates), dtype=bool)
+    leads[furthest[np.unique(group[furthest], return_index=True)[1]]] = True
+    order = np.lexsort((-totals[candidates], ~leads, group))
+    candidates, sentences, bank, ends = (a[order] for a in (candidates, sentences, bank, ends))
+    group = group[order]
     rank = np.arange(len(order)) - np.searchsorted(group, group)  # in its bank
     finishing = ends & (rank < beam)
     others = np.flatnonzero(~ends)
@@ -232,5 +272,4 @@ def _pick(
         chosen // width,
         tokens.ravel()[chosen],
         log_probs.ravel()[chosen],
-        banks.ravel()[chosen],
     )

@@ -12,7 +12,8 @@ MOST_TERMS = 100_000
 LONGEST_TERM = 200  # characters
 LONGEST_ENDING = 3  # letters that inflection may add
 CASE, INFLECTION = "case", "inflection"
-_WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+# An apostrophe parts words: Mary's has Mary, l'eau has eau.
+_WORD = re.compile(r"\w+(?:-\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)

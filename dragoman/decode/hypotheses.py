@@ -161,21 +161,33 @@ class Finished:
     def add(self, rows: Rows, which: np.ndarray, complete: bool = True) -> None:
         """Take hypotheses out of the rows; a complete one's last token is its end."""
         for row in np.flatnonzero(which):
-            tokens = rows.tokens[row]
-            attention = rows.attention[row] if rows.attention is not None else None
-            score = rows.totals[row] / self._penalty(len(tokens), self._settings.alpha)
-            if self._settings.coverage_penalty and attention is not None:
-                source = attention[:, : self._limits.source_lengths[rows.sentences[row]]]
-                score += coverage_penalty(source, self._settings.coverage_penalty)
-            hypothesis = Hypothesis(
-                tuple(tokens[:-1].tolist() if complete else tokens.tolist()),
-                float(score),
-                tuple(rows.log_probs[row].tolist()),
+            self.take(
+                int(rows.sentences[row]),
+                rows.tokens[row].tolist(),
+                rows.log_probs[row].tolist(),
+                float(rows.totals[row]),
                 complete,
-                attention,
+                rows.attention[row] if rows.attention is not None else None,
             )
-            self._hypotheses[rows.sentences[row]].append(hypothesis)
-            self._some[rows.sentences[row]] = True
+
+    def take(
+        self,
+        sentence: int,
+        tokens: list[int],
+        log_probs: list[float],
+        total: float,
+        complete: bool,
+        attention: np.ndarray | None = None,
+    ) -> None:
+        """A hypothesis of a sentence; a complete one's last token is its end."""
+        score = total / self._penalty(len(tokens), self._settings.alpha)
+        if self._settings.coverage_penalty and attention is not None:
+            source = attention[:, : self._limits.source_lengths[sentence]]
+            score += coverage_penalty(source, self._settings.coverage_penalty)
+        said = tuple(tokens[:-1] if complete else tokens)
+        hypothesis = Hypothesis(said, score, tuple(log_probs), complete, attention)
+        self._hypotheses[sentence].append(hypothesis)
+        self._some[sentence] = True
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
         """For each sentence, whether its search is over.
@@ -189,14 +201,17 @@ class Finished:
         asked = live[self._some[live] | (length >= self._limits.longest[live])]
         for sentence in dict.fromkeys(asked.tolist()):  # they are in order
             mine = lives & (rows.sentences == sentence)
-            done = len(self._hypotheses[sentence]) >= self._enough or self._beyond_reach(
-                sentence, rows.totals[mine].max()
-            )
+            done = self.done(sentence, float(rows.totals[mine].max()))
             if not done and length >= self._limits.longest[sentence]:
                 self.add(rows, mine, complete=False)
                 done = True
             over[sentence] = done
         return over
+
+    def done(self, sentence: int, best_live_total: float) -> bool:
+        """Whether a sentence has enough, or no live hypothesis can come among its best."""
+        found = len(self._hypotheses[sentence])
+        return found >= self._enough or self._beyond_reach(sentence, best_live_total)
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
         """Whether no live hypothesis can beat the `nbest` complete ones.
@@ -209,11 +224,11 @@ class Finished:
         largest = self._penalty(int(self._limits.longest[sentence]), self._settings.alpha)
         return bool(best_live_total / largest <= scores[self._nbest - 1])
 
-    def best(self) -> list[list[Hypothesis]]:
+    def best(self, spare: bool = False) -> list[list[Hypothesis]]:
         nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
+        most = None if spare else self._nbest
         return [
-            sorted(found, key=lambda h: -h.score)[: self._nbest] or [nothing]
-            for found in self._hypotheses
+            sorted(found, key=lambda h: -h.score)[:most] or [nothing] for found in self._hypotheses
         ]
 
 

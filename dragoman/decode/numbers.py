@@ -1,34 +1,255 @@
-"""Numbers that a translation must keep: counting errors, and other numbers to try instead."""
+"""Numbers that a translation must keep: counting errors, mending what a rule can mend, and other
+numbers to try instead.
+
+A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
+"""
 
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple
 
 _NUMBER = re.compile(r"\d+")
 _TRIES = 20  # at a number that is not taken
+_SPACES = " \u00a0\u202f"
+# Groups of three digits, or digits with points and commas between them.
+_WRITTEN = re.compile(
+    rf"(?<!\d)\d{{1,3}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*"
+)
+# A minus touches its number. A hyphen and a dash between two numbers have something before them.
+_SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
+_SPAN = re.compile(r"\d\s[-−–]$")
+_MINUS = re.compile(rf"(?:[-−–][{_SPACES}]?|\b(?:minus|moins|menos)\s)$", re.IGNORECASE)
 
 
-def digit_errors(source: str, translation: str) -> int:
-    """How many digits a translation lacks or has made up.
+class Writing(NamedTuple):
+    """How a language writes numbers."""
 
-    A number of one digit may come from a word, or become one.
+    decimal: str
+    group: str
 
-    >>> digit_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
+
+WRITINGS = {
+    "de": Writing(",", "."), "en": Writing(".", ","), "es": Writing(",", "."),
+    "fr": Writing(",", " "), "it": Writing(",", "."), "nl": Writing(",", "."),
+    "pt": Writing(",", "."),
+}  # fmt: skip
+# Symbols of units, and what a translation may have instead: symbols, and how words begin.
+_UNITS = {
+    "%": ("%", "percent|per cent|prozent|pour cent|por ciento|por cento"),
+    "€": ("€|eur", "euro"), "EUR": ("€|eur", "euro"), "£": ("£|gbp", "pound|pfund|livre|libra"),
+    "$": ("$|usd", "dollar|dólar|dolar"), "USD": ("$|usd", "dollar|dólar|dolar"),
+    "R$": ("r$|brl", "real|reai|réa|reales"), "¥": ("¥|jpy", "yen|iene"),
+    "°C": ("°|°c|ºc", "grad|degr|grau"), "°F": ("°|°f|ºf", "grad|degr|grau"),
+    "kg": ("kg", "kilo|quilo"), "km": ("km", "kilom|quil"), "m": ("m", "met|mèt|mét"),
+    "cm": ("cm", "centim|centím|zentim"), "mm": ("mm", "millim|milim|milím"),
+    "km²": ("km²|km2", "square|quadrat"), "m²": ("m²|m2", "square|quadrat|mètr|metr"),
+    "kWh": ("kwh", "kilow|quil"), "km/h": ("km/h|kmh", "kilom|quil|stundenkilom"),
+    "GB": ("gb|go", "gigab"), "MB": ("mb|mo", "megab|mégao"), "ml": ("ml", "millil|milil|milíl"),
+}  # fmt: skip
+_SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_UNITS, key=len, reverse=True))
+_BEHIND = re.compile(rf"[{_SPACES}]?({_SYMBOL})(?![\w²³])")
+_BEFORE = re.compile(rf"(?<!\w)(R\$|[€£$¥]|EUR|USD)[{_SPACES}]?$")
+_FAR_BEHIND, _FAR_BEFORE = 16, 8  # characters between a number and its unit in a translation
+
+
+class Quantity(NamedTuple):
+    """`start`, `end`: of all of it in its text; `sign` is empty or as it stands there."""
+
+    start: int
+    end: int
+    number: str
+    sign: str = ""
+    unit: str = ""
+
+    @property
+    def digits(self) -> str:
+        return re.sub(r"\D", "", self.number)
+
+
+def quantities(text: str) -> list[Quantity]:
+    """The numbers of a text.
+
+    >>> [(q.sign, q.number, q.unit) for q in quantities("-5 °C, £1,299.99 in 1987")]
+    [('-', '5', '°C'), ('', '1,299.99', '£'), ('', '1987', '')]
+    """
+    found = []
+    for match in _WRITTEN.finditer(text):
+        start, end = match.span()
+        unit, before = "", text[max(0, start - 10) : start]
+        signed = _SIGN.search(before) and not _SPAN.search(before)
+        sign = before[-1] if signed else ""
+        start -= len(sign)
+        if behind := _BEHIND.match(text, end):
+            unit, end = behind[1], behind.end()
+        elif symbol := _BEFORE.search(before.removesuffix(sign)):
+            unit, start = symbol[1], start - len(symbol[0])
+        found.append(Quantity(start, end, match[0], sign, unit))
+    return found
+
+
+def value(number: str, language: str) -> Decimal | None:
+    """What a number means to a reader of this language; None: nothing.
+
+    >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
+    (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
+    """
+    decimal = WRITINGS[language].decimal
+    group = "." if decimal == "," else ","
+    number = re.sub(rf"[{_SPACES}'’]", "", number)
+    if re.fullmatch(rf"\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d+)?", number):
+        number = number.replace(group, "")
+    # One sign that parts no group of three is a decimal sign, in whatever language.
+    whole, *rest = re.split("[.,]", number)
+    return Decimal(".".join([whole, *rest])) if len(rest) < 2 else None
+
+
+def rewritten(number: str, source: str, target: str) -> str:
+    """A number of one language as another one writes it.
+
+    >>> rewritten("1,299.99", "en", "de"), rewritten("2 874", "fr", "en")
+    ('1.299,99', '2,874')
+    """
+    signs = re.sub(r"\d", "", number)
+    if not signs or source not in WRITINGS or target not in WRITINGS:
+        return number
+    read = value(number, source)
+    if read is None:
+        return number
+    writing = WRITINGS[target]
+    fraction = str(read).partition(".")[2]
+    whole = re.sub(r"\D", "", number)
+    whole = whole[: len(whole) - len(fraction)]
+    if len(signs) > bool(fraction):  # its digits stand in groups
+        whole = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", writing.group, whole)
+    return whole + (writing.decimal + fraction if fraction else "")
+
+
+class Edit(NamedTuple):
+    """What stands from `start` to `end` becomes `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(text: str, edits: list[Edit]) -> str:
+    """
+    >>> edited("3,456 people", [Edit(0, 5, "3.456")])
+    '3.456 people'
+    """
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+@lru_cache(1000)
+def _twin(digits: str) -> re.Pattern[str]:
+    """The same digits, whatever stands between them."""
+    between = rf"[.,{_SPACES}'’]?"
+    return re.compile(rf"(?<!\d)(?<!\d[.,]){between.join(digits)}(?!\d|[.,]\d)")
+
+
+def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]:
+    """The quantities of a source, each with the place of its number in the translation, if that
+    has it."""
+    taken: list[tuple[int, int]] = []
+    for quantity in quantities(source):
+        for match in _twin(quantity.digits).finditer(translation):
+            start, end = match.span()
+            if all(end <= a or b <= start for a, b in taken):
+                taken.append((start, end))
+                yield quantity, start, end
+                break
+
+
+def number_edits(source: str, translation: str, language: str, to: str) -> list[Edit]:
+    """What mends numbers that have the right digits, but mean something else in their language, or
+    have lost their minus.
+
+    >>> edited("41,087 habitants", number_edits("41.087 Leute", "41,087 habitants", "de", "fr"))
+    '41 087 habitants'
+    >>> edited("il fera 5 °C", number_edits("es wird −5 °C", "il fera 5 °C", "de", "fr"))
+    'il fera −5 °C'
+    """
+    if language not in WRITINGS or to not in WRITINGS:
+        return []
+    edits = []
+    for quantity, start, end in _twins(source, translation):
+        said = translation[start:end]
+        right = said
+        if re.search(r"\D", quantity.number):
+            right = _mended(quantity, said, language, to)
+        if quantity.sign and not _MINUS.search(translation[max(0, start - 10) : start]):
+            right = quantity.sign + right
+        if right != said:
+            edits.append(Edit(start, end, right))
+    return edits
+
+
+def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
+    """The number of a translation as it must be written."""
+    wanted = value(quantity.number, language)
+    if wanted is None:
+        return said
+    here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
+    if wanted % 1 and here not in quantity.number:
+        # 8.2 in a French text is no number of that language, but a version or a chapter.
+        return quantity.number
+    # The point of an English text may be one too, unless a unit stands beside it.
+    sure = quantity.unit or here == ","
+    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
+        return rewritten(quantity.number, language, to)
+    return said
+
+
+def number_errors(source: str, translation: str, to: str = "") -> int:
+    """How many digits and units a translation lacks or has made up.
+
+    A number of one digit may come from a word, or become one. Units are looked at in translations
+    `to` a language whose words for them are known.
+
+    >>> number_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
     0
-    >>> digit_errors("3 829 billets", "329 tickets")
+    >>> number_errors("3 829 billets", "329 tickets")
+    1
+    >>> number_errors("Der See ist 251 m tief.", "The lake is 251 deep.", "en")
     1
     """
     if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
     (left, left_words), (right, right_words) = map(_digits, (source, translation))
-    return (left - right - left_words).total() + (right - left - right_words).total()
+    digits = (left - right - left_words).total() + (right - left - right_words).total()
+    return digits + (_lost_units(source, translation) if to in WRITINGS else 0)
 
 
 def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
     """All digits of a text, and those that are a number by themselves."""
-    numbers = _NUMBER.findall(text)
+    numbers = [re.sub(r"\D", "", number) for number in _WRITTEN.findall(text)]
     return Counter("".join(numbers)), Counter(number for number in numbers if len(number) == 1)
+
+
+def _lost_units(source: str, translation: str) -> int:
+    """How many quantities with a unit are not in the translation, or without that unit."""
+    lost = sum(bool(quantity.unit) for quantity in quantities(source))
+    for quantity, start, end in _twins(source, translation):
+        if quantity.unit:
+            before = translation[max(0, start - _FAR_BEFORE) : start]
+            behind = re.compile(rf"\D{{0,{_FAR_BEHIND}}}[^\W\d]*").match(translation, end)
+            sides = (before.lower(), behind[0].lower() if behind else "")
+            lost -= any(_unit(quantity.unit).search(side) for side in sides)
+    return lost
+
+
+@lru_cache(100)
+def _unit(symbol: str) -> re.Pattern[str]:
+    """What a translation may call the unit with this symbol."""
+    symbols, words = _UNITS[symbol]
+    exact = "|".join(re.escape(other) for other in symbols.split("|"))
+    return re.compile(rf"(?<![^\W\d])(?:(?:{exact})(?![^\W\d])|(?:{words}))")
 
 
 def stand_ins(text: str, seed: int) -> dict[str, str]:
@@ -79,7 +300,7 @@ def put_back(others: Mapping[str, str], changed: str, translation: str) -> str:
     ''
     """
     before, after = (Counter(_NUMBER.findall(text)) for text in (changed, translation))
-    if digit_errors(changed, translation) or any(
+    if number_errors(changed, translation) or any(
         before[other] != after[other] for other in others.values()
     ):
         return ""

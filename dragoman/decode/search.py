@@ -53,8 +53,9 @@ def beam_search(
     attention: bool = False,
     observer: Observer | None = None,
     on_step: OnStep | None = None,
+    spare: bool = False,
 ) -> list[list[Hypothesis]]:
-    """For each sentence its `nbest` hypotheses, best first."""
+    """For each sentence its `nbest` hypotheses, best first; `spare`: and what else has ended."""
     attention = attention or settings.coverage_penalty > 0
     require_attention(engine, attention)
     beam = max(settings.beam, nbest)
@@ -86,7 +87,7 @@ def beam_search(
         parents, last = picked.parents[alive], picked.tokens[alive]
         rows = grown.only(alive)
         number += 1
-    return finished.best()
+    return finished.best(spare)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from dragoman.config import DecodingConfig
 from dragoman.decode.constraints import Phrases, constrained_search
 from dragoman.decode.hypotheses import Hypothesis, OnStep
+from dragoman.decode.lone_search import lone_search
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import Observer, beam_search
 from dragoman.engine.interface import Engine
@@ -34,6 +35,14 @@ class Task:
     keys: Sequence[int] | None = None  # a sentence's draws depend on its key, not on its batch
     observer: Observer | None = None
     on_step: OnStep | None = None
+    spare: bool = False  # whether other finished hypotheses than the `nbest` are welcome too
+
+    @property
+    def plain(self) -> bool:
+        """Whether log-probabilities alone decide, and nobody watches."""
+        settings = self.settings
+        by_log_probs_alone = settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
+        return by_log_probs_alone and not (self.prefixes or self.attention or self.observer)
 
 
 class Search(Protocol):
@@ -79,6 +88,7 @@ class ConstrainedSearch:
             task.phrases,
             task.settings,
             nbest=task.nbest,
+            prefixes=task.prefixes,
             attention=task.attention,
             on_step=task.on_step,
         )
@@ -91,10 +101,7 @@ class RecordedSearch:
         self._kept: dict[tuple[DecodingConfig, int], DeviceSearch] = {}
 
     def fits(self, engine: Engine, task: Task) -> bool:
-        settings = task.settings
-        by_log_probs_alone = settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
-        watched = task.prefixes or task.attention or task.observer
-        return engine.searches_on_device and by_log_probs_alone and not watched
+        return engine.searches_on_device and task.plain
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
         key = task.settings, task.nbest
@@ -111,12 +118,17 @@ class RecordedSearch:
 
 
 class BeamSearch:
-    """Beam search in NumPy, over any engine; greedy is a beam of one."""
+    """Beam search over any engine; greedy is a beam of one."""
 
     def fits(self, engine: Engine, task: Task) -> bool:
         return True
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+        if len(sources) == 1 and task.plain:
+            found = lone_search(
+                engine, sources[0], task.settings, nbest=task.nbest, on_step=task.on_step
+            )
+            return [found]
         return beam_search(
             engine,
             sources,
@@ -126,6 +138,7 @@ class BeamSearch:
             attention=task.attention,
             observer=task.observer,
             on_step=task.on_step,
+            spare=task.spare,
         )
 
 

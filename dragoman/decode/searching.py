@@ -11,7 +11,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.constraints import Phrase
-from dragoman.decode.glossary import Demand
+from dragoman.decode.glossary import Demand, lacking
 from dragoman.decode.hypotheses import Hypothesis, Limits
 from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.request import Request
@@ -44,17 +44,17 @@ class Searcher:
         """
         found = [merged(candidates) for candidates in self.all(parts, first, request)]
         width = self.width(request)
-        lacking = [row for row, some in enumerate(found) if len(some) < request.nbest]
-        while lacking and width < _WIDEST:
+        short = [row for row, some in enumerate(found) if len(some) < request.nbest]
+        while short and width < _WIDEST:
             width = min(2 * width, _WIDEST)
             wider = replace(request, nbest=width)
-            more = self.all([parts[row] for row in lacking], first, wider)
+            more = self.all([parts[row] for row in short], first, wider)
             still = []
-            for row, candidates in zip(lacking, more, strict=True):
+            for row, candidates in zip(short, more, strict=True):
                 found[row] = merged(candidates)[: request.nbest]
                 if len(found[row]) < request.nbest and len(candidates) == width:
                     still.append(row)
-            lacking = still
+            short = still
         return found
 
     def all(self, parts: Sequence[Part], first: int, request: Request) -> Found:
@@ -81,8 +81,36 @@ class Searcher:
         )  # fmt: skip
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = tuple(self._candidate(parts[row], h, request) for h in hypotheses)
+                found[row] = self._chosen(parts[row], hypotheses, request)
         return found
+
+    def _chosen(
+        self, part: Part, hypotheses: Sequence[Hypothesis], request: Request
+    ) -> tuple[Candidate, ...]:
+        """The `nbest` candidates of a part. Those with all terms come first: the beam may hold one
+        that is not the best, and then nothing must be searched again."""
+        wanted = hypotheses if part.demands else hypotheses[: request.nbest]
+        candidates = [self._candidate(part, hypothesis, request) for hypothesis in wanted]
+        if part.demands:
+            candidates.sort(key=lambda candidate: lacking(part.demands, candidate.text) > 0)
+        return tuple(candidates[: request.nbest])
+
+    def scored(
+        self, parts: Sequence[Part], texts: Sequence[str], first: int, request: Request
+    ) -> list[Candidate]:
+        """These translations of parts, with the probabilities that the model gives them."""
+        forced = [part._replace(says=text) for part, text in zip(parts, texts, strict=True)]
+        greedy = replace(self.settings(request), beam=1)
+        found = self.all(forced, first, replace(request, nbest=1, decoding=greedy))
+        candidates = []
+        for (best, *_), text in zip(found, texts, strict=True):
+            # The model may have wanted to go on. What it would have said then does not count.
+            count = len(self._codec.encode_target([text])[0])
+            log_probs = (*best.log_probs[:count], *best.log_probs[count:][-1:])
+            candidates.append(
+                replace(best, text=text, pieces=best.pieces[:count], log_probs=log_probs)
+            )
+        return candidates
 
     def settings(self, request: Request) -> DecodingConfig:
         """Those of the request, or else the model's own."""
@@ -114,10 +142,8 @@ class Searcher:
     ) -> list[list[Hypothesis]]:
         sources = [part.ids for part in parts]
         settings = self.settings(request)
-        prefix = self._codec.encode_target([request.prefix])[0] if request.prefix else []
         forced = [
-            self._codec.forced_start(part.to) + (prefix if part.number == 0 else [])
-            for part in parts
+            self._codec.forced_start(part.to) + self._beginning(part, request) for part in parts
         ]
         prefixes = forced if any(forced) else None
         # a forced piece may be on nobody's list
@@ -136,9 +162,15 @@ class Searcher:
             keys=[(first + part.line) * 2**16 + part.number for part in parts],
             observer=request.observer,
             on_step=request.on_step,
+            spare=any(part.demands for part in parts),
         )
         search = next(search for search in self._searches if search.fits(engine, task))
         return search(engine, sources, task)
+
+    def _beginning(self, part: Part, request: Request) -> list[int]:
+        """What the translation of a part must begin with; the prefix is that of a whole line."""
+        text = part.says or (request.prefix if part.number == 0 else "")
+        return self._codec.encode_target([text])[0] if text else []
 
     def _phrase(self, demand: Demand) -> Phrase:
         """A demand as ids. At the beginning of a sentence a term may be capitalised."""
@@ -151,6 +183,12 @@ class Searcher:
                 f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
             )
         return Phrase(known, demand.inflection)
+
+    def spelled(self, part: Part, candidate: Candidate) -> str:
+        """What the pieces of a candidate read."""
+        numbers = self._codec.target.ids
+        text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
+        return text.upper() if part.in_capitals else text
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))

@@ -25,6 +25,7 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
+    says: str = ""  # what its translation must be, where that is only to be scored
 
 
 class Splitter:
@@ -71,6 +72,10 @@ class Splitter:
             for part, ids, in_capitals in zip(parts, encoded, loud, strict=True)
         ]
 
+    def changed(self, part: Part, text: str, request: Request) -> Part:
+        """The part with another text."""
+        return self.encode([part._replace(text=text)], request)[0]
+
     def encode_whole(self, text: str, request: Request) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
         to, source = self.target(text, request), self.source(text, request)
@@ -103,6 +108,12 @@ class Splitter:
             return request.source_language
         known = [code for code in self._codec.languages.sources if code in DETECTED]
         return detect(text, known)[0].language if known else ""
+
+    def language(self, text: str, request: Request) -> str:
+        """The language of a text, whether or not the model must be told; empty if nobody knows."""
+        codes = [request.source_language] if request.source_language else []
+        known = codes or [code for code in self._codec.languages.sources if code in DETECTED]
+        return detect(text, known)[0].language if len(known) > 1 else "".join(known)
 
     def _settings(self, request: Request) -> DecodingConfig:
         return request.decoding or self._decoding

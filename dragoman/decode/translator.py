@@ -14,7 +14,7 @@ from typing import Any, Self, Unpack, overload
 from dragoman.bundle import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config
 from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.repairs import REPAIRS
+from dragoman.decode.repairs import REPAIRS, repaired
 from dragoman.decode.request import Options, Request
 from dragoman.decode.searching import Found, Searcher
 from dragoman.decode.splitting import Part, Splitter
@@ -189,16 +189,7 @@ class Translator:
         if request.sampling or request.observer:
             return found
         for repair in self._repairs:
-            rows = [
-                row
-                for row, part in enumerate(parts)
-                if repair.broken(part, found[row][0].text, request)
-            ]
-            if rows:
-                broken = [parts[row] for row in rows]
-                mended = repair.mend(broken, [found[row] for row in rows], first, request)
-                for row, candidates in zip(rows, mended, strict=True):
-                    found[row] = candidates
+            found = repaired(repair, parts, found, first, request)
         return found
 
     def join(

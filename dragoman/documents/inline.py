@@ -8,36 +8,18 @@ another element, there is no result, and the caller tries something else.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dragoman.documents.protect import gains
 from dragoman.documents.segment import Code, Kind, Segment, made, texts
 from dragoman.text.segments import split_sentences
+from dragoman.text.verbatim import StandIns, names
 
 WORD = re.compile(r"\S+")
 DEEPEST = 50  # elements in elements
 _SURE = 1000.0  # a stand-in tells more than any number of links
-
-StandIns = Callable[[int], str]
-"""The stand-in of a number, counted from 0."""
-
-
-def names(number: int) -> str:
-    """Like the name of a thing: models copy it, and take it neither for a time nor for a count.
-
-    >>> names(0), names(1)
-    ('X47', 'X60')
-    """
-    return f"X{47 + 13 * number}"
-
-
-def numbers(number: int) -> str:
-    return str(4817 + 137 * number)
-
-
-STAND_INS: tuple[StandIns, ...] = (names, numbers)  # in the order in which they are tried
 
 
 class Said(NamedTuple):

@@ -1,60 +1,21 @@
-r"""What must not change, found in plain text: placeholders, URLs, versions, file names, and so on.
+r"""Plain text as a segment: what must not change in it becomes codes.
 
     >>> [getattr(item, "raw", item) for item in protected("Send %s to ada@example.org.")]
     ['Send ', '%s', ' to ', 'ada@example.org', '.']
 
-The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
-name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
-bound: else a hostile text would take quadratic time.
+`text/verbatim` knows what that is; tags and entities come on top.
 """
 
 import re
 from collections.abc import Iterator
 
 from dragoman.documents.segment import Code, Kind, Segment, made
+from dragoman.text.verbatim import PATTERNS
 
-_CONVERSION = (
-    r"%(?:\d+\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
-    r"(?:hh|h|ll|l|L|q|z|j|t)?[diouxXeEfFgGcsSaApn@]"
-)
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_ENDINGS = (
-    "avi|bash|bat|bin|bmp|bz2|c|cc|cfg|cmd|com|conf|cpp|crt|cs|css|csv|dat|db|deb|desktop|dll|dmg"
-    "|doc|docx|dtd|env|epub|exe|flac|ftl|gem|gif|git|go|gz|h|hpp|htm|html|ico|ics|img|ini|ipynb|iso"
-    "|jar|java|jpeg|jpg|js|json|jsx|key|kt|lock|log|lua|m4a|md|mkv|mov|mp3|mp4|msi|odp|ods|odt|ogg"
-    "|pdf|pem|php|pl|png|po|pot|ppt|pptx|properties|ps1|py|pyc|rar|rb|rpm|rs|rst|rtf|service|sh|so"
-    "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
-    "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
-)
 _PATTERNS = {
     "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,2000})?/?>|<!--.{0,200}?-->",
     "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
-    "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
-    r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
-    rf"|(?<![\w@])www\.{_HOST}(?:\.{_HOST})+(?:/[^\s<>\"'`]*[\w/#=&+~-])?",
-    "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}(?![\w@])",
-    "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
-    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
-    "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
-    "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
-    r"|%[A-Z][A-Z0-9_]*%",
-    "variable": r"\$[A-Za-z_]\w*(?:\.\w+)*",
-    "code": r"`[^`\n]{1,500}`",
-    "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
-    "mac": r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b",
-    "ipv6": r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4})?(?![\w:])"
-    r"|(?<![\w:])::1(?![\w:])",
-    "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
-    "isbn": r"\b97[89][- ]?(?:\d[- ]?){9}[\dX]\b",
-    "version": r"(?<![\w.])(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
-    r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
-    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
-    r"(?:/(?!\w))?",
-    "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
-    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=[^\s,;]*\w)?",
-    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))(?!\w)",
-    "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
-    "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
+    **PATTERNS,
 }
 _ANY = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _PATTERNS.items()))
 _TAG_NAME = re.compile(r"</?([\w:.-]+)")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from dragoman.text.segments import edges
+
 
 class Kind(Enum):
     OPEN = "open"  # begins an element that encloses text
@@ -135,19 +137,6 @@ def _places(segment: Segment) -> list[tuple[Code, int]] | None:
         if code.kind is Kind.OPEN:
             path.append(hash((path[-1], code.raw)))
     return found if len(path) == 1 else None
-
-
-def edges(text: str) -> tuple[str, str, str]:
-    """White space before, the text itself, white space behind.
-
-    >>> edges("  a b ")
-    ('  ', 'a b', ' ')
-    """
-    core = text.strip()
-    if not core:
-        return text, "", ""
-    start = text.index(core)
-    return text[:start], core, text[start + len(core) :]
 
 
 def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:

@@ -17,13 +17,12 @@ from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
 from dragoman.documents.document import Document
-from dragoman.documents.inline import STAND_INS, Plain, Said
+from dragoman.documents.inline import Plain, Said
 from dragoman.documents.protect import gains, within
 from dragoman.documents.segment import (
     Code,
     Kind,
     Segment,
-    edges,
     has_words,
     made,
     same_structure,
@@ -31,7 +30,8 @@ from dragoman.documents.segment import (
     trimmed,
 )
 from dragoman.text.detect import detect
-from dragoman.text.segments import split_sentences
+from dragoman.text.segments import edges, split_sentences
+from dragoman.text.verbatim import STAND_INS
 
 WINDOW = 500  # segments whose sentences are translated together
 SAMPLED = 200  # segments that tell the language of a document

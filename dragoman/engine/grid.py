@@ -32,6 +32,9 @@ class Grid:
     # (B*w, M) the slot that wrote each position: two rows share a past as far as these agree
     writers: np.ndarray
 
+    def __post_init__(self) -> None:
+        self._numbers = np.arange(len(self.writers))  # of all slots: asked for at every step
+
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
         """One row for each sentence, before its first token."""
@@ -48,7 +51,8 @@ class Grid:
 
         The old grid must not be used any more.
         """
-        if self.length < self.room and np.array_equal(parents, np.arange(len(self.writers))):
+        full = len(parents) == len(self._numbers)
+        if full and self.length < self.room and (parents == self._numbers).all():
             # every slot is taken and nothing moves, as in greedy search before the first end
             return self
         sources = self.slots[parents]
@@ -62,7 +66,7 @@ class Grid:
 
     def write(self) -> None:
         """Note that every slot has written its next position."""
-        self.writers[:, self.length] = np.arange(len(self.writers))
+        self.writers[:, self.length] = self._numbers
         self.length += 1
 
     def _shuffled(self, sources: np.ndarray) -> np.ndarray:

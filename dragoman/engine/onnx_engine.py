@@ -9,10 +9,11 @@ or writes is an array that ONNX Runtime was told of once; a step fills in number
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -53,24 +54,44 @@ class State:
     lists: Lists | None  # of the pieces that the grid's sentences may say; None: all
     feeds: dict[str, np.ndarray]  # the step's small inputs
     longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
+    session: onnxruntime.InferenceSession
     binding: onnxruntime.IOBinding
+    asked: "Asked | None" = None  # at the step before
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def bind_outputs(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def bind_outputs(self, asked: "Asked", pieces: int) -> None:
         """Arrays for what the step is asked for, unless they are those of the step before."""
-        if {name: array.shape for name, array in self.outputs.items()} != shapes:
-            kinds = {"best_tokens": np.int64}
-            # Else a step would go on writing where others lay.
-            self.binding.clear_binding_outputs()
-            self.outputs = {
-                name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
-            }
-            arrays = {
-                name: onnxruntime.OrtValue.ortvalue_from_numpy(array)
-                for name, array in self.outputs.items()
-            }
-            for name, value in (arrays | self.longer).items():
-                self.binding.bind_ortvalue_output(name, value)
+        if asked == self.asked:
+            return
+        self.asked = asked
+        rows = len(self.grid.writers)
+        shapes: dict[str, tuple[int, ...]] = {}
+        if asked.best:
+            shapes["best_tokens"] = shapes["best_log_probs"] = (rows, asked.best)
+        if asked.log_probs:
+            shapes["log_probs"] = (rows, pieces)
+        if asked.attention:
+            shapes["attention"] = (len(self.grid.sentences), self.grid.width, self.mask.shape[3])
+        kinds = {"best_tokens": np.int64}
+        # Else a step would go on writing where others lay.
+        self.binding.clear_binding_outputs()
+        self.outputs = {
+            name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
+        }
+        arrays = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            for name, array in self.outputs.items()
+        }
+        for name, value in (arrays | self.longer).items():
+            self.binding.bind_ortvalue_output(name, value)
+
+
+class Asked(NamedTuple):
+    """What a step is asked for."""
+
+    best: int  # so many of each row; 0: none are picked out
+    log_probs: bool  # of all pieces
+    attention: bool
 
 
 class OnnxEngine(Engine):
@@ -159,7 +180,7 @@ class OnnxEngine(Engine):
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
-            "positions": self._source_positions(0, int(lengths.max())),
+            "positions": self._source_positions.first(int(lengths.max())),
             "columns": np.nonzero(real)[1],
             "places": np.flatnonzero(real),
             "tokens": tokens,
@@ -190,26 +211,18 @@ class OnnxEngine(Engine):
         pieces = lists.longest if lists else len(self.target)
         # as many as may be struck out
         more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0
+        best = min((k or 1) + more, pieces)
         feeds["tokens"][grid.slots] = tokens
-        feeds["position"][:] = self._target_positions(grid.length, grid.length + 1)
-        feeds["past"][:] = grid.length
-        feeds["total"][...] = grid.length + 1
-        feeds["k"][:] = best = min((k or 1) + more, pieces)
-        rows = len(grid.writers)
-        shapes: dict[str, tuple[int, ...]] = (
-            {"log_probs": (rows, pieces)}
-            if k is None
-            else {"best_tokens": (rows, best), "best_log_probs": (rows, best)}
-        )
-        if also is not None:
-            shapes["log_probs"] = (rows, pieces)
-        if attention:
-            shapes["attention"] = (len(grid.sentences), grid.width, state.mask.shape[3])
-        state.bind_outputs(shapes)
-        self._session(LISTED_STEP if lists else STEP).run_with_iobinding(state.binding)
+        feeds["position"][0] = self._target_positions(grid.length)
+        feeds["past"].fill(grid.length)
+        feeds["total"].fill(grid.length + 1)
+        feeds["k"][0] = best
+        asked = Asked(best if k is not None else 0, k is None or also is not None, attention)
+        state.bind_outputs(asked, pieces)
+        state.session.run_with_iobinding(state.binding)
         grid.write()
         looked_at = (
-            state.outputs["attention"].reshape(rows, -1)[grid.slots, : state.longest]
+            state.outputs["attention"].reshape(len(grid.writers), -1)[grid.slots, : state.longest]
             if attention
             else None
         )
@@ -217,11 +230,11 @@ class OnnxEngine(Engine):
             best_tokens, best_log_probs = (
                 state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs")
             )
-            asked = None
+            named = None
             if also is not None:
-                asked = state.outputs["log_probs"][grid.slots[:, None], also]
+                named = state.outputs["log_probs"][grid.slots[:, None], also]
             best_tokens, best_log_probs = _allowed(best_tokens, best_log_probs, k, forbid)
-            return Step(state, best_tokens, best_log_probs, looked_at, asked)
+            return Step(state, best_tokens, best_log_probs, looked_at, named)
         log_probs = state.outputs["log_probs"][grid.slots]
         if lists:
             log_probs = lists.spread(log_probs, grid.slots // grid.width, len(self.target))
@@ -294,7 +307,8 @@ class OnnxEngine(Engine):
             "mask": mask,
             **(lists.feeds(grid.width) if lists else {}),
         }
-        binding = self._session(LISTED_STEP if lists else STEP).io_binding()
+        session = self._session(LISTED_STEP if lists else STEP)
+        binding = session.io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
@@ -303,7 +317,7 @@ class OnnxEngine(Engine):
         for name, cache in zip(self._caches, grid.caches, strict=True):
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
-        return State(grid, memory, mask, longest, lists, feeds, longer, binding)
+        return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)
 
     def _session(self, graph: str) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""
@@ -315,7 +329,11 @@ class OnnxEngine(Engine):
     def _new_session(self, graph: str) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
         weights = self._bundle.weights
-        options.intra_op_num_threads, options.log_severity_level = self.threads, 3
+        options.log_severity_level = 3
+        options.intra_op_num_threads = self.threads
+        # Threads would wait for their next work in a busy loop. Each graph has its own: those of
+        # the encoder would take the cores from those of the steps.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
@@ -367,13 +385,18 @@ class Positions:
         self._config, self._learned = config, learned
         self._table = np.zeros((0, config.width), dtype=np.float32) if learned is None else learned
 
-    def __call__(self, start: int, end: int) -> np.ndarray:
+    def __call__(self, position: int) -> np.ndarray:
+        """The vector of one. (D,)"""
+        vector: np.ndarray = self.first(position + 1)[position]
+        return vector
+
+    def first(self, count: int) -> np.ndarray:
         table = self._table
-        if self._learned is None and end > len(table):
+        if self._learned is None and count > len(table):
             table = self._table = sinusoids(
-                max(256, 2 * end), self._config.width, self._config.positions.base
+                max(256, 2 * count), self._config.width, self._config.positions.base
             )
-        return table[start:end]
+        return table[:count]
 
 
 def _allowed(

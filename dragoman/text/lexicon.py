@@ -84,6 +84,11 @@ class Model1:
         for links in self._links:
             yield np.log(t[links].sum(axis=1) / (links < len(self.t)).sum(axis=1))
 
+    @property
+    def joint(self) -> np.ndarray:
+        """How often each entry's x was the cause of its y. (E,)"""
+        return self._counts
+
     def occurrences(self, words: int) -> np.ndarray:
         """How often each of so many target words occurs: the shares in a word sum to one each time.
 

@@ -118,3 +118,16 @@ def sentence_case(text: str) -> str:
     small = text.lower()
     first = next((i for i, c in enumerate(small) if c.isalpha()), 0)
     return small[:first] + small[first : first + 1].upper() + small[first + 1 :]
+
+
+def edges(text: str) -> tuple[str, str, str]:
+    """White space before, the text itself, white space behind.
+
+    >>> edges("  a b ")
+    ('  ', 'a b', ' ')
+    """
+    core = text.strip()
+    if not core:
+        return text, "", ""
+    start = text.index(core)
+    return text[:start], core, text[start + len(core) :]

@@ -1,26 +1,30 @@
 """Adapting a trained model to a few pairs of its user's own, on a CPU, in minutes.
 
-Only thin matrices beside those of the layers are learned (`dragoman/low_rank.py`); the model itself
-stays as it is, in int8 too. Beside the pairs stands replay: sentences from elsewhere with the
-model's own translations of them, so that it goes on saying these. Where nobody gives such
-sentences, the model makes them up: a model that also writes the source language is given random
-words of its vocabulary to translate into it.
+Only thin matrices beside those of the decoder's layers are learned (`dragoman/low_rank.py`); the
+model itself stays as it is, in int8 too. The encoder stays as well, so each sentence goes through
+it only once.
+
+Beside the pairs stands replay: sentences from elsewhere with the model's own translations of them.
+On these, the adapted model must predict each next piece with the probabilities that the model gave
+before (distillation), so that it goes on saying what it said. Where nobody gives such sentences,
+the model makes them up: a model that also writes the source language is given random words of its
+vocabulary to translate into it.
 
 A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
 or when the time is up, and the best state is kept. The adapter is then made weaker until the
-model's translations of other sentences stay as likely as they were, within a limit.
+probabilities of other sentences' translations stay what they were, within a limit.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
-from typing import NamedTuple
+from itertools import count, repeat
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, cut, rng
@@ -33,6 +37,7 @@ from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import DOWN, UP, adapted
 from dragoman.model.build import Model, build_model
 from dragoman.model.layers import Linear
+from dragoman.model.transformer import Transformer
 from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
 from dragoman.text.subword import WORD_START
@@ -49,17 +54,20 @@ class Recipe:
     minutes: float = 5.0  # of every core; the clock stands still while others have the cores
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
     most_rank: int = 16
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
     least_steps: int = 400
     check_every: int = 25  # steps at least, or an epoch, between looks at the held-out pairs
     batch_tokens: int = 600
+    dropout: float = 0.1
     label_smoothing: float = 0.1
-    replay: int = 600  # sentences at least; as many as there are pairs, up to five times that
-    held_out: float = 0.1  # of the pairs, at most 200
-    patience: int = 2  # checks without a lower negative log-likelihood
-    forgetting: float = 0.02  # nats that a piece of replayed sentences may lose, at most
+    replay: int = 2000  # sentences
+    replay_tokens: int = 300  # in each step, beside those of the pairs
+    replay_weight: float = 1.0  # of a replayed piece, where a piece of the pairs has 1
+    held_out: float = 0.1  # of the pairs, 20 to 200 of them
+    patience: int = 3  # checks without a lower negative log-likelihood
+    forgetting: float = 0.02  # nats that a piece of replayed sentences may be off, on average
     seed: int = 1
 
 
@@ -91,16 +99,34 @@ class Adapted:
     steps: int
 
 
-class LowRank(nn.Module):
-    """W + U D, in the place of W."""
+class AdaptedLinear(nn.Module):
+    """A linear layer with W + U D in the place of W."""
 
-    def __init__(self, weight: Tensor, rank: int):
+    def __init__(self, layer: Linear, rank: int):
         super().__init__()
-        self.down = nn.Parameter(torch.randn(rank, weight.shape[1]) * weight.shape[1] ** -0.5)
-        self.up = nn.Parameter(torch.zeros(len(weight), rank))  # so that nothing changes at first
+        rows, columns = layer.weight.shape
+        self.layer = layer
+        self.down = nn.Parameter(torch.randn(rank, columns) * columns**-0.5)
+        self.up = nn.Parameter(torch.zeros(rows, rank))  # so that nothing changes at first
+        self.strength = 1.0
 
-    def forward(self, weight: Tensor) -> Tensor:
-        return weight + self.up @ self.down
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        if not self.strength:
+            return self.layer(x, relu)  # type: ignore[no-any-return]
+        # U (D x) costs little, and no gradient of the whole matrix is computed.
+        y: Tensor = self.layer(x) + self.strength * (x @ self.down.T @ self.up.T)
+        return y.relu() if relu else y
+
+    @property
+    def weight(self) -> Tensor:
+        """For attention to a source, which takes some rows at a time."""
+        if not self.strength:
+            return self.layer.weight
+        return self.layer.weight + self.strength * (self.up @ self.down)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.layer.bias
 
 
 def adapt(
@@ -121,28 +147,24 @@ def adapt(
     if len(pairs) < 10:
         raise CorpusError(f"there are {len(pairs)} different pairs: adapting takes at least 10.")
     order = rng(recipe.seed, 0).permutation(len(pairs))
-    held = min(200, max(5, int(recipe.held_out * len(pairs))))
+    held = min(200, max(min(20, len(pairs) // 5), int(recipe.held_out * len(pairs))))
     valid, train = [pairs[i] for i in order[:held]], [pairs[i] for i in order[held:]]
     translator = Translator(make_engine(bundle, "cpu", "auto"), bundle.codec, bundle.config)
     request = Request(to=target, source_language=source)
-    wanted = min(5 * recipe.replay, max(recipe.replay, len(train)))
-    outside = _outside(translator, bundle, source, general, wanted, recipe.seed)
+    outside = _outside(translator, bundle, source, general, recipe.replay, recipe.seed)
     replayed = _replayed(translator, outside, request)
     say(f"{len(train):,} pairs, {len(valid)} held out, {len(replayed):,} sentences replayed")
     frame = _Frame(bundle.codec, source, target, _longest(bundle))
     kept = max(1, min(200, len(replayed) // 10)) if replayed else 0
-    examples = frame(train) + frame(replayed[kept:])
-    if not frame(train):
+    examples = frame(train)
+    if not examples:
         raise CorpusError("every pair is longer than the model takes.")
-    model = _model(bundle)
-    rank = _rank(bundle, recipe)
-    factors = _add_factors(model, rank, recipe.seed)
-    learner = _Learner(model, bundle.codec, factors, recipe)
-    steps = learner.learn(examples, frame(valid), clock, say)
+    learner = _Learner(bundle, recipe)
+    steps = learner.learn(examples, frame(replayed[kept:]), frame(valid), clock, say)
     strength = learner.weaken(frame(replayed[:kept]))
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
-    adapter = _stored(factors, strength)
+    adapter = learner.adapter()
     after = replace(bundle, weights=adapted(bundle.weights, adapter))
     changed = Translator(make_engine(after, "cpu", "auto"), bundle.codec, bundle.config)
     gains = [_gain("in the domain", translator, changed, valid, request)]
@@ -226,76 +248,99 @@ def _greedy(translator: Translator, request: Request) -> Request:
     return replace(request, decoding=replace(translator.config.decoding, beam=1))
 
 
-def _model(bundle: Bundle) -> Model:
+def _model(bundle: Bundle, dropout: float) -> Model:
     codec = bundle.codec
-    model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
+    settings = replace(bundle.config.model, dropout=dropout)
+    model = build_model(settings, codec.source, codec.target, codec.shared)
     weights = {n: torch.from_numpy(np.array(a)) for n, a in bundle.float_weights().items()}
     set_weights(model, weights)
     return model.requires_grad_(False)
 
 
-def _layers(model: nn.Module) -> Iterator[tuple[str, Linear]]:
-    """The linear layers inside the encoder and the decoder."""
-    for name, module in model.named_modules():
-        if isinstance(module, Linear) and name.split(".")[0] in ("encoder", "decoder"):
-            yield name, module
-
-
-def _rank(bundle: Bundle, recipe: Recipe) -> int:
-    """The largest that keeps the adapter as small as asked for, at two bytes a number."""
-    inside = [a.shape for n, a in bundle.weights.items() if n.startswith(("encoder.", "decoder."))]
-    per_rank = 2 * sum(sum(shape) for shape in inside if len(shape) == 2)
+def _adapted_layers(model: Model, recipe: Recipe) -> dict[str, AdaptedLinear]:
+    """Put factors beside the linear layers of the decoder, of the largest rank that keeps the
+    adapter as small as asked for, at two bytes a number."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, Linear) and name.split(".")[0] == "decoder"
+    }
+    per_rank = 2 * sum(sum(layer.weight.shape) for layer in layers.values())
     rank = min(recipe.most_rank, int(recipe.largest * 0.98 / max(1, per_rank)))
-    if not per_rank or rank < 1:
+    if not layers or rank < 1:
         raise ConfigError("this model has no layers that an adapter of that size can change.")
-    return rank
-
-
-def _add_factors(model: Model, rank: int, seed: int) -> dict[str, LowRank]:
-    factors = dict[str, LowRank]()
+    found = dict[str, AdaptedLinear]()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for name, layer in list(_layers(model)):
-            factors[f"{name}.weight"] = factor = LowRank(layer.weight, rank)
-            parametrize.register_parametrization(layer, "weight", factor)
-    return factors
+        torch.manual_seed(recipe.seed)
+        for name, layer in layers.items():
+            found[f"{name}.weight"] = AdaptedLinear(layer, rank)
+            model.set_submodule(name, found[f"{name}.weight"])
+    return found
 
 
-def _stored(factors: dict[str, LowRank], strength: float) -> dict[str, np.ndarray]:
-    stored = dict[str, np.ndarray]()
-    for name, factor in factors.items():
-        stored[name + UP] = (strength * factor.up.detach()).numpy().astype(np.float16)
-        stored[name + DOWN] = factor.down.detach().numpy().astype(np.float16)
-    return stored
+@dataclass
+class _Batch:
+    source: Tensor  # (B, S)
+    target_in: Tensor  # (B, T)
+    targets: Tensor  # (N,)
+    real: Tensor  # (N,) their places in the flattened (B*T)
+    encoded: tuple[Tensor, Tensor] | None = None  # what the encoder makes of the source, and mask
 
 
 class _Learner:
-    def __init__(self, model: Model, codec: Codec, factors: dict[str, LowRank], recipe: Recipe):
-        self._model, self._codec, self._recipe = model, codec, recipe
-        self._factors = factors
+    def __init__(self, bundle: Bundle, recipe: Recipe):
+        self._codec, self._recipe = bundle.codec, recipe
+        self._model = _model(bundle, recipe.dropout)
+        self._adapted = _adapted_layers(self._model, recipe)
+        self._parameters = [
+            factor for layer in self._adapted.values() for factor in (layer.up, layer.down)
+        ]
+        config = bundle.config.model
+        self._encodes_once = (
+            isinstance(self._model, Transformer)
+            and config.attention.memory == "last"
+            and not config.positions.every_layer
+        )
         self._bf16 = False
-        self._parameters = [p for factor in factors.values() for p in factor.parameters()]
 
-    def learn(self, examples: list[Example], valid: list[Example], clock: _Clock, say: Say) -> int:
+    def adapter(self) -> dict[str, np.ndarray]:
+        """The factors as they are stored."""
+        stored = dict[str, np.ndarray]()
+        for name, layer in self._adapted.items():
+            stored[name + UP] = (layer.strength * layer.up.detach()).numpy().astype(np.float16)
+            stored[name + DOWN] = layer.down.detach().numpy().astype(np.float16)
+        return stored
+
+    def learn(
+        self,
+        examples: list[Example],
+        replayed: list[Example],
+        valid: list[Example],
+        clock: _Clock,
+        say: Say,
+    ) -> int:
         """Train, stop, and leave the best factors in the model; the number of steps."""
         recipe = self._recipe
+        own = self._batches(examples, recipe.batch_tokens)
+        others = self._batches(replayed, recipe.replay_tokens)
+        checked = self._batches(valid, recipe.batch_tokens)
         adam = torch.optim.Adam(self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.98))
-        best, kept = self.nll(valid), self._copy()
+        best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
-        self._choose_precision(next(self._batches(examples, 0)))
-        an_epoch = len(list(self._batches(examples, 0)))
-        most = max(recipe.epochs * an_epoch, recipe.least_steps)
-        check_every = max(an_epoch, recipe.check_every)
-        every = chain.from_iterable(self._batches(examples, epoch) for epoch in count())
-        step = worse = 0
-        for step, batch in enumerate(every, start=1):
+        self._choose_precision(own[0])
+        most = max(recipe.epochs * len(own), recipe.least_steps)
+        check_every = max(len(own), recipe.check_every)
+        pairs = self._in_turn(own, 1)
+        replay = self._in_turn(others, 2) if others else repeat(None)
+        worse = 0
+        for step in count(1):
             # The rate falls to zero with the steps or with the time, whichever ends first.
             left = 1 - max(clock.share, (step - 1) / most)
             rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
-            self._step(adam, batch, rate)
+            self._step(adam, next(pairs), next(replay), rate)
             if step % check_every and left > 0:
                 continue
-            found = self.nll(valid)
+            found = self.nll(checked)
             say(f"step {step}: {found:.3f} nats a piece, {clock.share:.0%} of the time")
             worse = 0 if found < best else worse + 1
             if found < best:
@@ -307,78 +352,122 @@ class _Learner:
                 parameter.copy_(value)
         return step
 
-    def _choose_precision(self, batch: list[Example]) -> None:
-        """bf16, if this CPU computes in it at least half again as fast; many only emulate it."""
-        seconds = dict[bool, float]()
-        for self._bf16 in (False, True, False, True):  # the first time each way is slower
-            started = time.process_time()
-            loss, _ = self._losses(batch, 0.0)
-            loss.backward()  # type: ignore[no-untyped-call]
-            seconds[self._bf16] = time.process_time() - started
-        self._bf16 = seconds[False] > 1.5 * seconds[True]
-
-    def _step(self, adam: torch.optim.Optimizer, batch: list[Example], rate: float) -> None:
-        self._model.train()
-        adam.param_groups[0]["lr"] = rate
-        adam.zero_grad(set_to_none=True)
-        loss, _ = self._losses(batch, self._recipe.label_smoothing)
-        mean = loss / sum(len(example.target) + 1 for example in batch)
-        mean.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._parameters, 1.0)
-        adam.step()
-
     def weaken(self, replayed: list[Example]) -> float:
-        """The share of the adapter that keeps the replayed translations as likely as they were."""
-        if not replayed:
-            return 1.0
-        ups = [factor.up for factor in self._factors.values()]
-        full = [up.detach().clone() for up in ups]
-
-        def at(strength: float) -> float:
-            with torch.no_grad():
-                for up, value in zip(ups, full, strict=True):
-                    up.copy_(strength * value)
-            return self.nll(replayed)
-
-        before = at(0.0)
+        """Make the adapter weaker until replayed translations are predicted nearly as before; the
+        share of it that is left."""
+        batches = self._batches(replayed, self._recipe.batch_tokens)
+        strength = 1.0
         for strength in (1.0, 0.8, 0.6, 0.4):
-            if at(strength) <= before + self._recipe.forgetting:
+            self._set_strength(strength)
+            if self.drift(batches) <= self._recipe.forgetting:
                 break
-        at(1.0)
         return strength
 
     @torch.no_grad()
-    def nll(self, examples: list[Example]) -> float:
+    def nll(self, batches: list[_Batch]) -> float:
         """Negative log-likelihood of a piece, in nats."""
         self._model.eval()
-        sums = [self._losses(batch, 0.0)[1].item() for batch in self._batches(examples, 0)]
-        return sum(sums) / sum(len(e.target) + 1 for e in examples)
+        total = sum(self._pair_loss(batch, 0.0)[1].item() for batch in batches)
+        return total / max(1, sum(len(batch.targets) for batch in batches))
+
+    @torch.no_grad()
+    def drift(self, batches: list[_Batch]) -> float:
+        """How far the predictions of a piece are from those of the model without an adapter: the
+        Kullback-Leibler divergence, in nats."""
+        self._model.eval()
+        total = sum(self._drift(batch).item() for batch in batches)
+        return total / max(1, sum(len(batch.targets) for batch in batches))
+
+    def _step(
+        self, adam: torch.optim.Optimizer, batch: _Batch, other: _Batch | None, rate: float
+    ) -> None:
+        recipe = self._recipe
+        self._model.train()
+        adam.param_groups[0]["lr"] = rate
+        adam.zero_grad(set_to_none=True)
+        mean = self._pair_loss(batch, recipe.label_smoothing)[0] / len(batch.targets)
+        mean.backward()  # type: ignore[no-untyped-call]
+        if other is not None:
+            mean = recipe.replay_weight * self._drift(other) / len(other.targets)
+            mean.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        adam.step()
+
+    def _pair_loss(self, batch: _Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            return vocabulary_loss(self._model, self._hidden(batch), batch.targets, smoothing)
+
+    def _drift(self, batch: _Batch) -> Tensor:
+        """KL(before ‖ now), summed over the pieces of a batch."""
+        training = self._model.training
+        strength = next(iter(self._adapted.values())).strength
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            with torch.no_grad():
+                self._set_strength(0.0)
+                self._model.eval()
+                before = self._model.logits(self._hidden(batch)).float().log_softmax(dim=-1)
+            self._set_strength(strength)
+            self._model.train(training)
+            now = self._model.logits(self._hidden(batch)).float().log_softmax(dim=-1)
+        return F.kl_div(now, before, reduction="sum", log_target=True)
+
+    def _hidden(self, batch: _Batch) -> Tensor:
+        """The decoder's states before each real target piece. (N, D)"""
+        if not self._encodes_once:
+            states: Tensor = self._model(batch.source, batch.target_in)
+            return states.flatten(0, 1)[batch.real]
+        model = cast(Transformer, self._model)
+        if batch.encoded is None:
+            training = model.training
+            with torch.no_grad():
+                batch.encoded = model.eval().encode(batch.source)
+            model.train(training)
+        memory, mask = batch.encoded
+        given = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
+        nothing = [tensor[:, :, :0] for tensor in given]
+        hidden, _ = model.advance(batch.target_in, 0, nothing, [*given, mask])
+        return hidden.flatten(0, 1)[batch.real]
+
+    def _set_strength(self, strength: float) -> None:
+        for layer in self._adapted.values():
+            layer.strength = strength
+
+    def _choose_precision(self, batch: _Batch) -> None:
+        """bf16, if this CPU computes in it at least a quarter faster; many only emulate it."""
+        seconds = dict[bool, float]()
+        for self._bf16 in (False, True, False, True):  # the first time each way is slower
+            started = time.process_time()
+            self._pair_loss(batch, 0.0)[0].backward()  # type: ignore[no-untyped-call]
+            seconds[self._bf16] = time.process_time() - started
+        self._bf16 = seconds[False] > 1.25 * seconds[True]
 
     def _copy(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self._parameters]
 
-    def _batches(self, examples: list[Example], epoch: int) -> Iterator[list[Example]]:
-        """Sentences of similar lengths together, in another order in every epoch."""
-        draw = rng(self._recipe.seed, 1, epoch)
+    def _batches(self, examples: list[Example], tokens: int) -> list[_Batch]:
+        """Sentences of similar lengths together."""
+        draw = rng(self._recipe.seed, 1)
         mixed = [examples[i] for i in draw.permutation(len(examples))]
         mixed.sort(key=lambda e: len(e.target))
         lengths = np.array([max(len(e.source), len(e.target)) + 1 for e in mixed])
-        groups = cut(lengths, self._recipe.batch_tokens)
-        for number in draw.permutation(len(groups)):
-            yield mixed[groups[number]]
+        return [self._collated(mixed[group]) for group in cut(lengths, tokens)]
 
-    def _losses(self, batch: list[Example], smoothing: float) -> tuple[Tensor, Tensor]:
+    def _in_turn(self, batches: list[_Batch], stream: int) -> Iterator[_Batch]:
+        """Without end, in another order in every epoch."""
+        for epoch in count():
+            for number in rng(self._recipe.seed, stream, epoch).permutation(len(batches)):
+                yield batches[number]
+
+    def _collated(self, examples: list[Example]) -> _Batch:
         codec = self._codec
         made = collate(
-            [e.source for e in batch], [e.target for e in batch], codec.source, codec.target
+            [e.source for e in examples], [e.target for e in examples], codec.source, codec.target
         )
         source, target_in, target_out, real = (
             torch.from_numpy(array)
             for array in (made.source, made.target_in, made.target_out, made.real)
         )
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
-            hidden = self._model(source, target_in).flatten(0, 1)[real]
-            return vocabulary_loss(self._model, hidden, target_out.flatten()[real], smoothing)
+        return _Batch(source, target_in, target_out.flatten()[real], real)
 
 
 def _gain(

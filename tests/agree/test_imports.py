@@ -55,6 +55,21 @@ def said_by_us(folder: Path, beam: int, engine: str = "auto") -> list[tuple[str,
     return [translation.candidates[0].pieces for translation in found]
 
 
+@pytest.mark.parametrize("seed", [4, 5, 6])
+def test_a_beam_finds_what_ctranslate2_finds(tmp_path: Path, seed: int) -> None:
+    """If no piece is forbidden. CTranslate2 takes a forbidden piece's probability and shares it out
+    among the others, which changes scores; we and `transformers` only never choose it."""
+    bundle = random_bundle(seed)
+    bias = bundle.weights["output.bias"]
+    bias[list(bundle.codec.target.never)] = -1000.0
+    bias[bundle.codec.target.eos] += 3.0  # else such a model never ends a sentence
+    write_bundle(tmp_path / "ours", bundle)
+    to_ctranslate2(bundle, tmp_path / "theirs")
+    theirs = said_by_ctranslate2(tmp_path / "theirs", bundle, beam=4)
+    assert said_by_us(tmp_path / "ours", beam=4) == theirs
+    assert sum(len(pieces) < LONGEST for pieces in theirs) > 5
+
+
 VARIANTS = [
     {},
     {"model__norm": "pre"},

@@ -3,6 +3,7 @@ neighbours."""
 
 import shutil
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import safetensors.numpy
 import dragoman as package
 from dragoman.bundle import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.shortlist import learn_shortlist
+from dragoman.convert.shortlist import Corpus, Links, learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.request import Request
@@ -111,20 +112,51 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle = read_bundle(trained)
     folder = tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
-    learned = learn_shortlist(bundle.codec, [(pairs, "")], likeliest=5, frequent=5)
+    learned = learn_shortlist(bundle.codec, [Corpus(pairs)], likeliest=5, frequent=5)
     write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
     return folder / "int8"
 
 
-def test_both_directions_of_each_pair_of_files_are_learned_where_the_model_has_both() -> None:
+def test_commas_join_pairs_of_files_and_their_names_tell_the_languages() -> None:
     from dragoman.cli.convert import _corpora
 
-    both = Languages(("de", "en"), ("en", "de"))
-    assert [to for _, to in _corpora("a.de,b.de", "a.en,b.en", both)] == ["en", "de"] * 2
-    one = Languages(("de",), ("en",))
-    assert [to for _, to in _corpora("a.de", "a.en", one)] == ["en"]
+    named = [(corpus.source, corpus.to) for corpus in _corpora("a.de,b.fr.gz", "a.en,b.en.gz")]
+    assert named == [("de", "en"), ("fr", "en")]
     with pytest.raises(ConversionError, match="2 source files and 1 target files"):
-        list(_corpora("a.de,b.de", "a.en", one))
+        list(_corpora("a.de,b.de", "a.en"))
+
+
+def test_links_go_through_a_third_language_as_chances_multiply() -> None:
+    there = Links(np.array([1, 1, 2]), np.array([5, 6, 6]), np.array([3.0, 1.0, 4.0]))
+    onward = Links(np.array([5, 6, 6]), np.array([8, 8, 9]), np.array([7.0, 1.0, 3.0]))
+    found = there.via(onward)
+    assert list(zip(found.x.tolist(), found.y.tolist(), found.count.tolist(), strict=True)) == [
+        (1, 8, 3 * 1 + 1 * 0.25),
+        (1, 9, 1 * 0.75),
+        (2, 8, 4 * 0.25),
+        (2, 9, 4 * 0.75),
+    ]
+    best = found.likeliest(1)
+    assert list(zip(best.x.tolist(), best.y.tolist(), strict=True)) == [(1, 8), (2, 9)]
+
+
+def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
+    """German and "French" (German words in capitals) have corpora with English alone."""
+    german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
+    french = [text.upper() for text in german]
+    all_three = Languages(("de", "en", "fr"), ("de", "en", "fr"))
+    codec = Codec.learn(german + french, english * 2, TextConfig(size=400), all_three)
+    corpora = []
+    for to, other in (("de", german), ("fr", french)):
+        pairs = [Pair(i, *pair) for i, pair in enumerate(zip(english, other, strict=True))]
+        corpora.append(Corpus(pairs, "en", to))
+    found = learn_shortlist(codec, corpora, likeliest=3, frequent=0)
+    for number, translated in NUMBERS.items():
+        said = {"de": number, "fr": number.upper(), "en": translated}
+        for source, to in permutations(said, 2):
+            (ids,) = codec.encode_source([said[source]], to)
+            (target,) = codec.encode_target([said[to]])
+            assert set(target) <= set(found.of(ids).tolist()), (source, to, number)
 
 
 def test_what_is_learned_holds_translations_and_copies_and_little_else(converted: Path) -> None:
@@ -142,9 +174,8 @@ def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_
     german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
     both = Languages(("de", "en"), ("en", "de"))
     codec = Codec.learn(german, english, TextConfig(size=300), both)
-    there = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    back = [Pair(i, *pair) for i, pair in enumerate(zip(english, german, strict=True))]
-    found = learn_shortlist(codec, [(there, "en"), (back, "de")], likeliest=3, frequent=6)
+    pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
+    found = learn_shortlist(codec, [Corpus(pairs, "de", "en")], likeliest=3, frequent=6)
     assert found.always.tolist() == [codec.target.eos]
     into = {}
     for to, texts in {"en": english, "de": german}.items():
@@ -166,9 +197,9 @@ def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.Monk
     german, english = map(list, zip(*toy_pairs(300, seed=3), strict=True))
     codec = Codec.learn(german, english, TextConfig(size=300), Languages(("de",), ("en",)))
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    whole = learn_shortlist(codec, [(pairs, "")], likeliest=5, frequent=0)
+    whole = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
     monkeypatch.setattr("dragoman.convert.shortlist._MOST", 10)
-    few = learn_shortlist(codec, [(pairs, "")], likeliest=5, frequent=0)
+    few = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
     (source,) = codec.encode_source(["eins"])
     copies = len(codec.target) - len(codec.target.never)
     assert len(few.candidates) <= copies + 10 < len(whole.candidates)

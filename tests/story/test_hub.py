@@ -89,6 +89,27 @@ def test_a_pickle_on_the_hub_is_read_where_there_are_no_safetensors(hub: Hub) ->
     assert all((found[name] == array).all() for name, array in expected.items())
 
 
+def test_weights_in_several_files_are_read_together(hub: Hub) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = hub.root / NAME / "model.safetensors"
+    expected = to_onnx(from_huggingface(path.parent), int8=True).weights
+    weights = load_file(path)
+    names = sorted(weights)
+    weight_map = {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: weights[name] for name in part}, path.with_name(file))
+        weight_map |= dict.fromkeys(part, file)
+    path.with_name("model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": weight_map})
+    )
+    path.unlink()
+    found = read_bundle(ours.fetch(NAME)).weights
+    assert all((found[name] == array).all() for name, array in expected.items())
+    assert not any("pytorch_model.bin" in request for request in hub.asked)
+
+
 def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
     hub: Hub, dragoman, tmp_path: Path
 ) -> None:

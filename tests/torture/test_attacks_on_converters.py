@@ -53,6 +53,16 @@ def link_to_secret(path: Path) -> None:
     path.symlink_to(secret)
 
 
+def in_shards(weight_map: object) -> Callable[[Path], object]:
+    """An index of several files of weights in the place of one file."""
+
+    def attack(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+        entries("model.safetensors.index.json", weight_map=weight_map)(folder)
+
+    return attack
+
+
 def weights(**changes: np.ndarray) -> Callable[[Path], object]:
     def attack(folder: Path) -> None:
         stored = safetensors.numpy.load((folder / "model.safetensors").read_bytes())
@@ -188,6 +198,11 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         weights(**{"model.encoder.embed_positions.weight": np.full((4, 16), np.nan, np.float32)}),
         "not sinusoidal",
     ),
+    "an index that leads out": (in_shards({"a": "../model-1.safetensors"}), "does not say which"),
+    "an index without files": (in_shards({}), "does not say which"),
+    "an index of lists": (in_shards({"a": ["model-1.safetensors"]}), "does not say which"),
+    "an index of other kinds of files": (in_shards({"a": "config.json"}), "does not say which"),
+    "an index of what is not there": (in_shards({"a": "model-2.safetensors"}), "No such file"),
     "a pickle that runs code": (that_runs_code, "cannot be read"),
     "a pickle of numbers without an end": (pickled(huge_by_strides), "larger than its stored data"),
     "a pickle of one number": (pickled(one_number_for_all), "larger than its stored data"),

@@ -60,10 +60,10 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     """The toy language has no digits, so vowels stand for them: too many in the translation, and it
     is wrong."""
 
-    def vowels(source: str, translation: str) -> int:
+    def vowels(source: str, translation: str, to: str = "") -> int:
         return sum(map(translation.count, "aeiou")) if "vier" in source else 0
 
-    monkeypatch.setattr("dragoman.decode.repairs.digit_errors", vowels)
+    monkeypatch.setattr("dragoman.decode.repairs.number_errors", vowels)
     settings = replace(
         translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}
     ).decoding
@@ -92,7 +92,7 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
         return said if changed in ("zwei eins", "zwei fünf") else ""
 
     monkeypatch.setattr(
-        "dragoman.decode.repairs.digit_errors", lambda source, said: int("vier" in source)
+        "dragoman.decode.repairs.number_errors", lambda source, said, to="": int("vier" in source)
     )
     monkeypatch.setattr(
         "dragoman.decode.repairs.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {}

@@ -63,7 +63,7 @@ def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, pl
 
 def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
     translator, engine = counted
-    monkeypatch.setattr(repairs, "digit_errors", lambda source, said: 1)
+    monkeypatch.setattr(repairs, "number_errors", lambda source, said, to="": 1)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(to="en", decoding=settings)
     translator("Ich habe 12 Katzen.", request)

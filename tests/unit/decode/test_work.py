@@ -80,7 +80,9 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
 def test_a_repair_asks_the_engine_for_no_more_positions_than_was_counted(
     translator, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dragoman.decode.repairs.digit_errors", lambda source, said: "x1" in source)
+    monkeypatch.setattr(
+        "dragoman.decode.repairs.number_errors", lambda source, said, to="": "x1" in source
+    )
     request = Request(
         decoding=replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0),
         nbest=2,
@@ -140,7 +142,9 @@ def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
 
 
 def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None:
-    monkeypatch.setattr("dragoman.decode.repairs.digit_errors", lambda source, said: "x1" in source)
+    monkeypatch.setattr(
+        "dragoman.decode.repairs.number_errors", lambda source, said, to="": "x1" in source
+    )
     request = Request(decoding=replace(translator.config.decoding, keep_numbers=True))
     (part,) = translator.split([TEXTS[-1]], request)
     (found,) = translator.search([part], request)

@@ -1,0 +1,98 @@
+r"""What must not change in a text: addresses, versions, placeholders, file names, and so on.
+
+    >>> [text[a:b] for text in ["Send %s to ada@example.org."] for a, b in verbatim_spans(text)]
+    ['%s', 'ada@example.org']
+
+The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
+name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
+bound: else a hostile text would take quadratic time.
+
+While a model translates, a word stands in for each of these that it would lose.
+"""
+
+import re
+from collections.abc import Callable
+
+_CONVERSION = (
+    r"%(?:\d+\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    r"(?:hh|h|ll|l|L|q|z|j|t)?[diouxXeEfFgGcsSaApn@]"
+)
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ENDINGS = (
+    "avi|bash|bat|bin|bmp|bz2|c|cc|cfg|cmd|com|conf|cpp|crt|cs|css|csv|dat|db|deb|desktop|dll|dmg"
+    "|doc|docx|dtd|env|epub|exe|flac|ftl|gem|gif|git|go|gz|h|hpp|htm|html|ico|ics|img|ini|ipynb|iso"
+    "|jar|java|jpeg|jpg|js|json|jsx|key|kt|lock|log|lua|m4a|md|mkv|mov|mp3|mp4|msi|odp|ods|odt|ogg"
+    "|pdf|pem|php|pl|png|po|pot|ppt|pptx|properties|ps1|py|pyc|rar|rb|rpm|rs|rst|rtf|service|sh|so"
+    "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
+    "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
+)
+PATTERNS = {
+    "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
+    r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
+    rf"|(?<![\w@])www\.{_HOST}(?:\.{_HOST})+(?:/[^\s<>\"'`]*[\w/#=&+~-])?",
+    "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}(?![\w@])",
+    "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
+    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
+    "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
+    "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
+    r"|%[A-Z][A-Z0-9_]*%",
+    "variable": r"\$[A-Za-z_]\w*(?:\.\w+)*",
+    "code": r"`[^`\n]{1,500}`",
+    "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
+    "mac": r"\b[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}\b",
+    "ipv6": r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::?[0-9A-Fa-f]{1,4})?(?![\w:])"
+    r"|(?<![\w:])::1(?![\w:])",
+    "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
+    "isbn": r"\b(?:ISBN(?:-1[03])?:? ?(?:97[89][- ]?)?|97[89][- ]?)(?:\d[- ]?){9}[\dX]\b",
+    "phone": r"(?<![\w+/.,])\+\d{1,3}(?:[ \u00a0/.-]?\(?\d{1,5}\)?){2,6}(?!\w|[.,]\d)"
+    # 05/11/2020 is a date
+    r"|(?<![\w+/.,:-])(?<!\d[ \u00a0])(?!\d\d[/-]\d\d[/-]\d{2,4}(?![\d/-]))\(?0\d{1,4}\)?"
+    r"[ \u00a0/-]\d{2,8}(?:[ \u00a0/-]\d{2,8}){0,4}(?!\w|[.,:]\d)",
+    # neither 14.02.2022, which is a date, nor 3.450.000
+    "version": r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]*\w))"
+    r"(?!\d{1,3}(?:\.\d{3})+(?![\w.]*\w))(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
+    r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
+    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
+    r"(?:/(?!\w))?",
+    "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=[^\s,;]*\w)?",
+    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))(?!\w)",
+    "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
+    "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
+}
+# A number in groups is one to call if a word before it says so.
+_CALLED = re.compile(
+    r"(?i:phone|tel[eé]f|tél\.|téléphone|rufnummer|\btel\b)[^\d\n@/]{1,40}?"
+    r"(?P<number>\d{2,4}(?:[ \u00a0/-]\d{2,4}){2,4})(?!\w|[.,:]\d)"
+)
+_ANY = re.compile("|".join(PATTERNS.values()))
+
+
+def verbatim_spans(text: str) -> list[tuple[int, int]]:
+    """From where to where something stands that must not change, in order."""
+    found = [match.span() for match in _ANY.finditer(text)]
+    for match in _CALLED.finditer(text):
+        start, end = match.span("number")
+        if all(end <= a or b <= start for a, b in found):
+            found.append((start, end))
+    return sorted(found)
+
+
+StandIns = Callable[[int], str]
+"""The stand-in of a number, counted from 0."""
+
+
+def names(number: int) -> str:
+    """Like the name of a thing: models copy it, and take it neither for a time nor for a count.
+
+    >>> names(0), names(1)
+    ('X47', 'X60')
+    """
+    return f"X{47 + 13 * number}"
+
+
+def numbers(number: int) -> str:
+    return str(4817 + 137 * number)
+
+
+STAND_INS: tuple[StandIns, ...] = (names, numbers)  # in the order in which they are tried

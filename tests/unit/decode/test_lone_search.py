@@ -1,0 +1,61 @@
+"""Beam search for one sentence in plain Python finds what the search in NumPy finds, bit for bit."""
+
+from dataclasses import replace
+
+import pytest
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.lone_search import lone_search
+from dragoman.decode.search import beam_search
+from dragoman.decode.searches import BeamSearch, Task
+from tests.reference_search import RandomEngine
+
+SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
+SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=4)
+RULES = [
+    {},
+    {"beam": 1},
+    {"beam": 5},
+    {"patience": 0.4},
+    {"patience": 3.0},
+    {"length_penalty": "none"},
+    {"length_penalty": "power", "alpha": 1.5},
+    {"min_length_ratio": 1.0},
+    {"min_length_ratio": 9.0},
+    {"max_length_extra": 1},
+]
+
+
+@pytest.mark.parametrize("nbest", [1, 3])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_one_sentence_is_searched_as_among_others_to_the_last_bit(rule: dict, nbest: int) -> None:
+    settings = replace(SETTINGS, **rule)
+    seen: list[Hypothesis] = []
+    for seed in range(10):
+        for source in SOURCES:
+            ours, theirs = RandomEngine(seed), RandomEngine(seed)
+            found = lone_search(ours, source, settings, nbest=nbest)
+            (wanted,) = beam_search(theirs, [source], settings, nbest=nbest)
+            assert found == wanted
+            assert ours.rows == theirs.rows  # and no step more
+            seen += found
+    assert len({h.tokens for h in seen}) > 5  # not all the same, or nothing
+
+
+def test_every_step_is_reported() -> None:
+    counts = []
+    for search in (lone_search, lambda e, s, *a, **k: beam_search(e, [s], *a, **k)):
+        steps: list[None] = []
+        search(RandomEngine(1), SOURCES[0], SETTINGS, on_step=lambda: steps.append(None))
+        counts.append(len(steps))
+    assert counts[0] == counts[1] > 1
+
+
+@pytest.mark.parametrize("asked", [{"attention": True}, {"prefixes": [[4]]}], ids=str)
+def test_what_only_the_search_in_numpy_knows_is_left_to_it(asked: dict) -> None:
+    engine = RandomEngine(2)
+    ((found, *_),) = BeamSearch()(engine, SOURCES[:1], Task(SETTINGS, **asked))
+    ((wanted, *_),) = beam_search(RandomEngine(2), SOURCES[:1], SETTINGS, **asked)
+    assert (found.tokens, found.score) == (wanted.tokens, wanted.score)
+    assert (found.attention is None) == (wanted.attention is None)

@@ -1,0 +1,102 @@
+"""What is learned beside a model is what it says afterwards, and replay keeps the rest."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dragoman.bundle import Bundle, read_bundle
+from dragoman.convert.to_onnx import to_onnx
+from dragoman.decode.translator import Translator
+from dragoman.engine.choose import make_engine
+from dragoman.low_rank import adapted
+from dragoman.model.layers import Linear
+from dragoman.training.adapt import AdaptedLinear, Recipe, _Clock, _Frame, _Learner
+from tests.conftest import toy_pairs
+
+QUICK = Recipe(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
+# pairs that nobody could guess: the translation of another sentence
+ODD = [(source, toy_pairs(21)[i + 1][1]) for i, (source, _) in enumerate(toy_pairs(20))]
+
+
+@pytest.fixture(scope="module")
+def int8(trained: Path) -> Bundle:
+    return to_onnx(read_bundle(trained), int8=True)
+
+
+def silent(line: str) -> None:
+    pass
+
+
+def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
+    torch.manual_seed(1)
+    plain = Linear(5, 7)
+    layer = AdaptedLinear(plain, rank=2)
+    x = torch.randn(3, 5)
+    assert torch.equal(layer(x), plain(x)), "at first nothing changes"
+    layer.up.data.normal_()
+    layer.strength = 0.5
+    whole = (plain.weight + 0.5 * layer.up @ layer.down).detach().requires_grad_()
+    torch.testing.assert_close(layer.weight, whole)
+    torch.testing.assert_close(layer(x, relu=True), F.relu(F.linear(x, whole, plain.bias)))
+    layer(x).square().sum().backward()
+    F.linear(x, whole, plain.bias).square().sum().backward()
+    assert whole.grad is not None
+    torch.testing.assert_close(layer.up.grad, 0.5 * whole.grad @ layer.down.T)
+    torch.testing.assert_close(layer.down.grad, 0.5 * layer.up.T @ whole.grad)
+
+
+def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
+    """In int8, where small changes could be rounded away."""
+    recipe = replace(QUICK, learning_rate=1e-2, least_steps=300, patience=300)
+    learner = _Learner(int8, recipe)
+    examples = _Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, _Clock(600), silent)
+    known = []
+    for weights in (int8.weights, adapted(int8.weights, learner.adapter())):
+        engine = make_engine(replace(int8, weights=weights), "cpu")
+        said = Translator(engine, int8.codec, int8.config)([source for source, _ in ODD])
+        known.append(sum(a == b for a, (_, b) in zip(said, ODD, strict=True)))
+    assert known[0] <= 2
+    assert known[1] >= 15
+
+
+def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
+    learner = _Learner(int8, QUICK)
+    examples = _Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, _Clock(600), silent)
+    batches = learner._batches(examples, 500)
+    learned = learner.nll(batches)
+    floats = replace(int8, weights=int8.float_weights())
+    merged = replace(floats, weights=adapted(floats.weights, learner.adapter()))
+    before, after = (_Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
+    assert after == pytest.approx(learned, abs=1e-3)
+    assert after < before - 0.5
+
+
+def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> None:
+    learner = _Learner(int8, QUICK)
+    learner._model.eval()
+    (batch,) = learner._batches(_Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
+    first, second = learner._hidden(batch), learner._hidden(batch)
+    assert torch.equal(first, second)
+    learner._encodes_once = False
+    torch.testing.assert_close(learner._hidden(batch), first)
+
+
+def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:
+    frame = _Frame(int8.codec, "", "", 100)
+    others = frame(toy_pairs(60, seed=8))
+    drifts = []
+    for weight in (0.0, 3.0):
+        recipe = replace(QUICK, learning_rate=1e-2, replay_weight=weight, forgetting=0.0)
+        learner = _Learner(int8, recipe)
+        batches = learner._batches(others, 500)
+        assert learner.drift(batches) == pytest.approx(0.0, abs=1e-6)
+        learner.learn(frame(ODD), others, frame(ODD), _Clock(600), silent)
+        drifts.append(learner.drift(batches))
+    assert drifts[1] < 0.5 * drifts[0]
+    assert learner.weaken(others) == 0.4
+    assert learner.drift(batches) < drifts[1]
