@@ -283,7 +283,7 @@ def _ablation_table(ablated: Mapping[str, Sequence[Result]]) -> Table:
 
 def _about_ablations(ablated: Mapping[str, Sequence[Result]]) -> str:
     if len(ablated) < 2:
-        return "The full comparison also takes the Transformer apart."
+        return "Changes to the Transformer itself were not trained here."
     base = [result.bleu for result in ablated["nothing"]]
     mean = {
         name: sum(result.bleu for result in results) / len(results) - sum(base) / len(base)
@@ -319,7 +319,8 @@ def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[
             share: [study.result(system) for system in seeds if study.has_result(system)]
             for share, seeds in costs.items()
         }
-        results[name] = {share: seeds for share, seeds in trained.items() if seeds}
+        if any(trained.values()):
+            results[name] = {share: seeds for share, seeds in trained.items() if seeds}
     references = study.texts.test_of(corpus).targets
     called = study.texts.name_of(corpus)
     judged = {
