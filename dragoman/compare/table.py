@@ -23,7 +23,7 @@ from dragoman.compare.grid import (
     tuning_budget,
     tuning_tables,
 )
-from dragoman.compare.judge import Judgement, all_of, at_least, interval, judge
+from dragoman.compare.judge import Check, Judgement, all_of, at_least, interval, judge
 from dragoman.compare.runs import Claim, Result, Study
 from dragoman.compare.systems import QUICK, Scale, System, architecture
 from dragoman.compare.texts import ALSO
@@ -102,7 +102,7 @@ def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[Sy
             continue
         found[share] = [
             cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
-            for seed in range(1, scale.seeds + 1)
+            for seed in range(1, (scale.seeds if share >= middle else 1) + 1)
         ]
     return found
 
@@ -222,8 +222,8 @@ def finding(
     if joined:
         said.append(
             "An ensemble of two Transformers, at the cost of both, has "
-            f"{fields[0].others['ensemble'].bleu:.1f} BLEU, {joined.interval('+.1f')} points of "
-            "GLEU more than the better of them."
+            f"{fields[0].others['ensemble'].bleu:.1f} BLEU; beside the better of them that is "
+            f"{joined.interval('+.1f')} points of GLEU."
         )
     verdict = all_of(verdicts)
     whys = dict.fromkeys(judgement.why for judgement in verdicts if judgement.why)
@@ -283,7 +283,7 @@ def _ablation_table(ablated: Mapping[str, Sequence[Result]]) -> Table:
 
 def _about_ablations(ablated: Mapping[str, Sequence[Result]]) -> str:
     if len(ablated) < 2:
-        return "The full comparison also takes the Transformer apart."
+        return "Changes to the Transformer itself were not trained here."
     base = [result.bleu for result in ablated["nothing"]]
     mean = {
         name: sum(result.bleu for result in results) / len(results) - sum(base) / len(base)
@@ -319,7 +319,8 @@ def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[
             share: [study.result(system) for system in seeds if study.has_result(system)]
             for share, seeds in costs.items()
         }
-        results[name] = {share: seeds for share, seeds in trained.items() if seeds}
+        if any(trained.values()):
+            results[name] = {share: seeds for share, seeds in trained.items() if seeds}
     references = study.texts.test_of(corpus).targets
     called = study.texts.name_of(corpus)
     judged = {
@@ -336,19 +337,23 @@ def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[
             others["ensemble"] = study.result(together)
             members = [study.result(member) for member in together.members]
             better = max(members, key=lambda member: member.bleu)
-            verdict = compared([others["ensemble"]], [better], references)
+            learned = _learned(called, members)
+            verdict = compared([others["ensemble"]], [better], references, [learned])
     return Field(called, results, judged, others, verdict)
 
 
 def _judged(corpus: str, ours: Costs, theirs: Costs, references: Sequence[str]) -> Judgement:
     """At the highest cost that both were trained at."""
     share = max(share for share in theirs if share in ours)
-    learned = at_least(
+    return compared(ours[share], theirs[share], references, [_learned(corpus, ours[share])])
+
+
+def _learned(corpus: str, transformers: Sequence[Result]) -> Check:
+    return at_least(
         f"the Transformer translates on {corpus} (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
-        [result.bleu for result in ours[share]],
+        [result.bleu for result in transformers],
         _LEARNED_TO_TRANSLATE,
     )
-    return compared(ours[share], theirs[share], references, [learned])
 
 
 CLAIM = Claim(

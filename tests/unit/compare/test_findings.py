@@ -202,3 +202,20 @@ def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path)
     assert best(study, candidates(QUICK, "rnn")) == QUICK.rates[0]
     assert corpus_size.CLAIM.systems(QUICK) == vocabulary.CLAIM.systems(QUICK) == []
     assert len(table.CLAIM.systems(FULL)) == 1 + len(NEURAL) * len(FULL.rates)
+
+
+def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
+    """On the second corpus only the Transformer and the best of the others have to be trained."""
+    also = replace(FULL, toy_pairs=50, test_pairs=2, valid_pairs=2)
+    names = [tuned.folder / f"also.{end}" for end in ("de", "en")]
+    for name in names:
+        name.write_text("".join(f"eins {n} zwei\n" for n in range(60)))
+    tuned.texts.write(Given(also=(str(names[0]), str(names[1]))), also, [])
+    for system in [*table.CLAIM.systems(FULL), *table.then(tuned)]:
+        if not system.optional:
+            said = tuned.texts.test_of(system.corpus).sources
+            tuned.run_of(system).mkdir(parents=True, exist_ok=True)
+            _keep(tuned.run_of(system), replace(result(20.0), outputs=said))
+    finding = table.show(tuned)
+    on_second = [f for f in finding.figures if isinstance(f, Lines)][1]
+    assert [series.name for series in on_second.series] == finalists(tuned)[:2]
