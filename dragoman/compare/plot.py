@@ -53,9 +53,11 @@ def draw_lines(figure: Lines) -> str:
             (_LEFT + _WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
         )
         middle = _TOP + _PLOT / 2
-        yield _text(
-            13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"'
-        )
+        turned = f' transform="rotate(-90 13 {middle})"'
+        # A long name is pressed together, so that it stays within the drawing in any font size.
+        if len(figure.y_label) * _LETTER > 0.8 * _PLOT:
+            turned += f' textLength="{_PLOT}" lengthAdjust="spacingAndGlyphs"'
+        yield _text(13, middle, figure.y_label, "middle", "label", turned)
         yield from _marks(figure, x_axis, y_axis)
         for number, one in enumerate(figure.series):
             yield from _error_bars(one, number, x_axis, y_axis)
