@@ -46,6 +46,7 @@ class Size:
     rates: tuple[float, ...]
     deep_rates: tuple[float, ...]
     seeds: int
+    deep_seeds: int
     batch: int = 64  # of the deep stack
     others: bool = True  # whether other deep stacks are shown beside those that are judged
 
@@ -53,11 +54,11 @@ class Size:
 SIZES = {
     "quick": Size(
         3, 8, 2, 28, 5, 6, {"depth": 400, "feed-forward": 500, "deep": 150, "once": 200},
-        (3e-3, 1e-2), (3e-3, 3e-2), 2, 32, False,
+        (3e-3, 1e-2), (3e-3, 3e-2), 2, 2, 32, False,
     ),
     "full": Size(
         3, 12, 3, 32, 6, 12, {"depth": 1500, "feed-forward": 1000, "deep": 300, "once": 600},
-        (1e-3, 3e-3, 1e-2), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), 3,
+        (1e-3, 3e-3, 1e-2), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), 3, 2,
     ),
 }  # fmt: skip
 
@@ -131,7 +132,7 @@ def _deep_trials(size: Size, study: Study) -> dict[tuple[str, float, int], Trial
         )
         for name, model in _deep(size).items()
         for rate in size.deep_rates
-        for seed in range(size.seeds)
+        for seed in range(size.deep_seeds)
     }
 
 
@@ -154,7 +155,7 @@ def _run_deep(folder: Path, size: Size, study: Study) -> Deep:
     found = dict(zip(trials, run_trials(folder, list(trials.values())), strict=True))
     return {
         name: {
-            rate: [found[name, rate, seed] for seed in range(size.seeds)]
+            rate: [found[name, rate, seed] for seed in range(size.deep_seeds)]
             for rate in size.deep_rates
         }
         for name in _deep(size)
@@ -244,7 +245,8 @@ def finding(size: Size, tuned: Mapping[str, Mapping[str, Tuned]], deep: Deep) ->
             f"{listed(learned)}.",
         ),
         verdict,
-        f"Five small tasks, {size.seeds} seeds; depth, feed-forward network and decoder "
+        f"Five small tasks, {size.seeds} seeds ({size.deep_seeds} of the deep stack); depth, "
+        "feed-forward network and decoder "
         f"self-attention at the best of {len(size.rates)} learning rates, the stack of "
         f"{size.stack} layers at {len(size.deep_rates)} of them. One layer has to do without its "
         "feed-forward network: attention on attention can join what one attention cannot. "

@@ -1,6 +1,7 @@
 """A whole comparison: train what the claims need, look at it claim by claim, write the report.
 
 DIR/compare.json     what is compared: a folder holds one comparison
+DIR/machine.txt      what it was run on
 DIR/claims/C1.json   what was found, kept: a second call goes on where the first one stopped
 DIR/report.html
 """
@@ -40,8 +41,8 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
-_FACTS, _REPORT = "compare.json", "report.html"
-_TIMED = ("C3", "C4", "C7")  # what else runs would disturb them
+_FACTS, _MACHINE, _REPORT = "compare.json", "machine.txt", "report.html"
+_TIMED = ("C3", "C4")  # what else runs would disturb them
 
 
 CLAIMS: dict[str, Claim] = {
@@ -213,7 +214,12 @@ def _kept(study: Study, name: str) -> Path:
 
 def _command(study: Study, given: Given) -> str:
     """What was typed, without the folder."""
-    files = {"": given.train, "--valid": given.valid, "--test": given.test}
+    files = {
+        "": given.train,
+        "--valid": given.valid,
+        "--test": given.test,
+        "--also": given.also,
+    }
     named = [word for option, pair in files.items() if pair for word in (option, *pair) if word]
     quick = study.scale.name == QUICK.name
     usual = study.scale.flops == (QUICK if quick else FULL).flops
@@ -221,16 +227,23 @@ def _command(study: Study, given: Given) -> str:
     return " ".join(words if usual else [*words, f"--flops {study.scale.flops:g}"])
 
 
+def _machine(study: Study) -> str:
+    """What the claims were first run on; a report that is written again elsewhere keeps it."""
+    path = study.folder / _MACHINE
+    if not path.exists():
+        found = f"{cores()} CPU cores, torch {torch.__version__}"
+        if study.device == "cuda":
+            found = f"{torch.cuda.get_device_name()}, {found}"
+        write_atomically(path, found.encode())
+    return path.read_text(encoding="utf-8")
+
+
 def _facts(study: Study, given: Given) -> dict[str, str]:
-    cuda = study.device == "cuda"
-    machine = f"{cores()} CPU cores"
-    if cuda:
-        machine = f"{torch.cuda.get_device_name()} and {machine}"
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
     return {
         "command": f"{_command(study, given)} --out DIR",
         "corpus": f"{corpus}, {len(study.texts.sentences('all').sources):,} pairs",
         "training budget of a system": f"{study.scale.flops:.3g} FLOPs",
-        "machine": f"{machine}, torch {torch.__version__}",
+        "machine": _machine(study),
         "scores": f"greedy search, {len(study.texts.sentences('test').sources):,} test pairs",
     }

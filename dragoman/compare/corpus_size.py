@@ -11,14 +11,15 @@ from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.grid import (
     best,
     chosen_rate,
+    judge_sentences,
     marked,
-    middle,
     named_system,
+    sentence_scores,
     to_be_tuned,
     tuned_words,
     tuning_tables,
 )
-from dragoman.compare.judge import at_least, interval, judge, said
+from dragoman.compare.judge import Judgement, at_least, interval, said
 from dragoman.compare.runs import Claim, Result, Study
 from dragoman.compare.systems import System
 
@@ -31,12 +32,12 @@ def _corpora(study: Study) -> list[str]:
 
 
 def _system(study: Study, name: str, corpus: str, rate: float, dropout: float, seed: int) -> System:
-    settings = {"model.architecture": name, "model.dropout": dropout}
-    kind = f"size-{name}-{middle(study.scale)}-dropout-{dropout:g}"
-    share = study.scale.budgets[-1]
+    """A third of the highest cost is enough for small corpora, where validation stops it before."""
     return named_system(
-        study.scale, kind, settings, rate=rate, share=share, seed=seed, corpus=corpus,
-        converged=True,
+        f"size-{name}-dropout-{dropout:g}",
+        {"model.architecture": name, "model.dropout": dropout},
+        rate=rate, share=round(study.scale.budgets[-1] / 3, 3), seed=seed, corpus=corpus,
+        converged=True, optional=seed > 1,
     )  # fmt: skip
 
 
@@ -71,20 +72,15 @@ def then(study: Study) -> list[System]:
 def finding(
     pairs: Sequence[int],
     scores: Mapping[str, Sequence[Sequence[float]]],
+    grown: Judgement,
     tuning: Sequence[Table] = (),
     tuned: str = "the learning rate tuned for each system",
 ) -> Finding:
-    """BLEU of both systems by the number of pairs and by seeds."""
+    """BLEU of both systems by the number of pairs and by seeds; how much the lead has grown."""
     gaps = [
         [ours - peer for ours, peer in zip(*both, strict=True)]
         for both in zip(scores[OURS], scores[PEER], strict=True)
     ]
-    learned = at_least(
-        f"both translate on the largest corpus (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
-        [*scores[OURS][-1], *scores[PEER][-1]],
-        _LEARNED_TO_TRANSLATE,
-    )
-    grown = judge(gaps[-1], gaps[0], checks=[learned])
     curves = [_series(name, pairs, by_size) for name, by_size in scores.items()]
     means = [f"{sum(gap) / len(gap):+.1f} with {n:,}" for n, gap in zip(pairs, gaps, strict=True)]
     verdict = said(
@@ -93,6 +89,7 @@ def finding(
         "the advantage of attention does not grow with the corpus",
         "these runs cannot tell whether the advantage of attention grows",
     )
+    seeds = min(map(len, gaps))
     return Finding(
         [
             Lines(
@@ -108,13 +105,13 @@ def finding(
         (
             f"The Transformer's BLEU differs from that of {PEER} by {listed(means)} pairs.",
             f"From the smallest corpus to the largest the difference changes by "
-            f"{grown.interval('+.1f')} BLEU: {verdict}.",
+            f"{grown.interval('+.1f')} points of GLEU: {verdict}.",
         ),
         grown.verdict,
-        f"Trained until validation stops improving, on {listed([f'{n:,}' for n in pairs])} pairs; "
-        f"{tuned}, dropout for each system and size, "
-        f"{len(gaps[0])} seeds."
-        + (f" Undecided because this does not hold: {grown.why}." if grown.why else ""),
+        f"Trained until validation stops improving or the budget is spent, on "
+        f"{listed([f'{n:,}' for n in pairs])} pairs; {tuned}, dropout for each system and size; "
+        f"{seeds} {'seed' if seeds == 1 else 'seeds'}; judged over the sentences of the test set."
+        + (f" Undecided: {grown.why}." if grown.why else ""),
     )
 
 
@@ -146,23 +143,37 @@ def _dropout_table(study: Study) -> Table:
     )
 
 
-def _results(study: Study, name: str) -> list[list[Result]]:
+def _results(study: Study, name: str, seeds: int) -> list[list[Result]]:
     return [
-        [study.result(system) for system in _seeds(study, name, corpus)]
+        [study.result(system) for system in _seeds(study, name, corpus)[:seeds]]
         for corpus in _corpora(study)
     ]
 
 
 def show(study: Study) -> Finding:
-    results = {name: _results(study, name) for name in (OURS, PEER)}
-    pairs = [seeds[0].pairs for seeds in results[OURS]]
+    every = [_seeds(study, name, corpus) for name in (OURS, PEER) for corpus in _corpora(study)]
+    seeds = min(sum(study.has_result(system) for system in row) for row in every)
+    results = {name: _results(study, name, seeds) for name in (OURS, PEER)}
+    pairs = [row[0].pairs for row in results[OURS]]
     scores = {
-        name: [[result.bleu for result in seeds] for seeds in by_size]
+        name: [[result.bleu for result in row] for row in by_size]
         for name, by_size in results.items()
     }
+    learned = at_least(
+        f"both translate on the largest corpus (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
+        [*scores[OURS][-1], *scores[PEER][-1]],
+        _LEARNED_TO_TRANSLATE,
+    )
+    references = study.texts.test_of("all").targets
+    small, large = (
+        sentence_scores(results[OURS][place], references)
+        - sentence_scores(results[PEER][place], references)
+        for place in (0, -1)
+    )
     tables = [_dropout_table(study)] if len(study.scale.dropouts) > 1 else []
     tables += tuning_tables(study, (OURS, PEER))
-    return finding(pairs, scores, tables, tuned_words(study.scale))
+    grown = judge_sentences(large - small, [learned])
+    return finding(pairs, scores, grown, tables, tuned_words(study.scale))
 
 
 CLAIM = Claim(

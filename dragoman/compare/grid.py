@@ -1,44 +1,33 @@
-"""Architectures in several sizes, each with the learning rate that suits it, at several costs.
+"""Architectures at several costs, each with the learning rate that suits it, and who goes on.
 
 The rate is chosen on the validation set among a few, for each architecture with the same effort:
-every one of them is trained once with each rate, in the middle size and at the middle cost. Other
-sizes take that rate times the root of the ratio of widths.
+every one of them is trained once with each rate, at the middle cost. The ones that validate best,
+and the Transformer, go on to the highest cost.
+
+Two systems are compared sentence by sentence: GLEU in points, averaged over seeds. A difference
+counts if the sentences, drawn again and again, agree on it, and every seed does.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dragoman.compare.figures import Table
+from dragoman.compare.judge import Check, Judgement, judge
 from dragoman.compare.runs import Result, Study
 from dragoman.compare.systems import Scale, System
+from dragoman.evaluate.metrics import gleu
 
 Key = TypeVar("Key")
 NEURAL = ("rnn", "rnn-attention", "gnmt", "convs2s", "transformer", "decoder-only")
-
-
-def middle(scale: Scale) -> int:
-    """The width that is tuned."""
-    return scale.widths[len(scale.widths) // 2]
 
 
 def tuning_budget(scale: Scale) -> float:
     return scale.budgets[len(scale.budgets) // 2]
 
 
-def sized(scale: Scale, width: int) -> dict[str, Any]:
-    """Heads and the feed-forward width grow with the width."""
-    base = scale.settings
-    ratio = width / base["model.width"]
-    return {
-        "model.width": width,
-        "model.heads": max(1, round(ratio * base["model.heads"])),
-        "model.feed_forward_width": round(ratio * base["model.feed_forward_width"]),
-    }
-
-
 def named_system(
-    scale: Scale,
     kind: str,
     settings: Mapping[str, Any],
     *,
@@ -49,42 +38,29 @@ def named_system(
     converged: bool = False,
     optional: bool = False,
 ) -> System:
-    """In the middle size if the settings do not say otherwise; its name tells all of this."""
+    """A system whose name tells all of this."""
     parts = [kind, corpus, f"rate-{rate:.3g}", f"cost-{share:g}", f"seed-{seed}"]
-    everything = {
-        **sized(scale, middle(scale)),
-        **settings,
-        "training.learning_rate": rate,
-        "training.seed": seed,
-    }
+    everything = {**settings, "training.learning_rate": rate, "training.seed": seed}
     return System(
-        ".".join(parts),
-        everything,
-        corpus,
-        share,
-        watched=True,
-        converged=converged,
+        ".".join(parts), everything, corpus, share, watched=True, converged=converged,
         optional=optional,
-    )
+    )  # fmt: skip
 
 
 def cell(
-    scale: Scale, name: str, width: int, rate: float, share: float, seed: int = 1,
-    corpus: str = "all",
+    scale: Scale, name: str, rate: float, share: float, seed: int = 1, corpus: str = "all",
+    optional: bool = False,
 ) -> System:  # fmt: skip
-    """An architecture in one size at one cost; `rate` is that of the middle width."""
-    settings = {"model.architecture": name, **sized(scale, width)}
-    own = rate * math.sqrt(middle(scale) / width)
+    """An architecture at one cost."""
     return named_system(
-        scale, f"{name}-{width}", settings, rate=own, share=share, seed=seed, corpus=corpus
-    )
+        f"{name}-{scale.settings['model.width']}", {"model.architecture": name}, rate=rate,
+        share=share, seed=seed, corpus=corpus, optional=optional,
+    )  # fmt: skip
 
 
 def candidates(scale: Scale, name: str) -> dict[float, System]:
     """An architecture with each rate that it may get."""
-    return {
-        rate: cell(scale, name, middle(scale), rate, tuning_budget(scale)) for rate in scale.rates
-    }
+    return {rate: cell(scale, name, rate, tuning_budget(scale)) for rate in scale.rates}
 
 
 def best(study: Study, systems: Mapping[Key, System]) -> Key | None:
@@ -123,8 +99,7 @@ def tuning_tables(study: Study, names: Sequence[str]) -> list[Table]:
     flops = study.scale.flops * tuning_budget(study.scale)
     return [
         Table(
-            f"Learning rates tried: validation BLEU, width {middle(study.scale)}, {flops:.3g} "
-            "FLOPs (chosen: *)",
+            f"Learning rates tried: validation BLEU at {flops:.3g} FLOPs (chosen: *)",
             ["system", *(f"{rate:g}" for rate in study.scale.rates)],
             rows,
             folded=True,
@@ -147,12 +122,45 @@ def marked(results: Mapping[Key, Result]) -> list[str]:
     ]
 
 
-def widths_at(study: Study, name: str, share: float) -> dict[int, System]:
-    """An architecture in every size at one cost, with the rate that was chosen."""
-    rate = chosen_rate(study, name)
-    if rate is None:
-        return {}
-    return {width: cell(study.scale, name, width, rate, share) for width in study.scale.widths}
+def finalists(study: Study) -> list[str]:
+    """The Transformer, and those that validate best at the middle cost; none before the tuning."""
+    scores = {}
+    for name in NEURAL:
+        rate = chosen_rate(study, name)
+        if rate is None or not study.has_result(candidates(study.scale, name)[rate]):
+            return []
+        scores[name] = study.result(candidates(study.scale, name)[rate]).valid
+    ranked = sorted(NEURAL, key=lambda name: -scores[name])
+    return ["transformer", *(n for n in ranked if n != "transformer")][: 1 + study.scale.finalists]
+
+
+def sentence_scores(results: Sequence[Result], references: Sequence[str]) -> np.ndarray:
+    """GLEU of each sentence in points, for each seed. (seeds, sentences)"""
+    return 100 * np.array(
+        [
+            [gleu(out.split(), ref.split()) for out, ref in zip(r.outputs, references, strict=True)]
+            for r in results
+        ]
+    )
+
+
+def judge_sentences(differences: np.ndarray, checks: Iterable[Check] = ()) -> Judgement:
+    """Differences (seeds, sentences): drawn over sentences, and every seed has to agree."""
+    signs = {float(sign) for sign in np.sign(differences.mean(axis=1))}
+    agree = Check("every seed agrees", len(signs) == 1)
+    return judge(differences.mean(axis=0).tolist(), checks=[*checks, agree])
+
+
+def compared(
+    ours: Sequence[Result],
+    theirs: Sequence[Result],
+    references: Sequence[str],
+    checks: Iterable[Check] = (),
+) -> Judgement:
+    """One system against another, with as many seeds as both have."""
+    seeds = min(len(ours), len(theirs))
+    first, second = (sentence_scores(one[:seeds], references) for one in (ours, theirs))
+    return judge_sentences(first - second, checks)
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:

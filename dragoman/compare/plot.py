@@ -53,9 +53,11 @@ def draw_lines(figure: Lines) -> str:
             (_LEFT + _WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
         )
         middle = _TOP + _PLOT / 2
-        yield _text(
-            13, middle, figure.y_label, "middle", "label", f' transform="rotate(-90 13 {middle})"'
-        )
+        turned = f' transform="rotate(-90 13 {middle})"'
+        # A long name is pressed together, so that it stays within the drawing in any font size.
+        if len(figure.y_label) * _LETTER > 0.8 * _PLOT:
+            turned += f' textLength="{_PLOT}" lengthAdjust="spacingAndGlyphs"'
+        yield _text(13, middle, figure.y_label, "middle", "label", turned)
         yield from _marks(figure, x_axis, y_axis)
         for number, one in enumerate(figure.series):
             yield from _error_bars(one, number, x_axis, y_axis)
@@ -90,7 +92,8 @@ def _marks(figure: Lines, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:
         yield (
             f'<line class="mark" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        yield _text(_LEFT + 5, y - 5, figure.y_mark[1], "start", "mark-label")
+        beside = y + 13 if y < _TOP + 14 else y - 5  # the title stands above the plot
+        yield _text(_LEFT + 5, beside, figure.y_mark[1], "start", "mark-label")
 
 
 def _error_bars(series: Series, number: int, x_axis: "Axis", y_axis: "Axis") -> Iterator[str]:

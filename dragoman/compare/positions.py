@@ -42,7 +42,7 @@ class Size:
 
 SIZES = {
     "quick": Size(12, 300, 300, (3e-3, 1e-2), 2),
-    "full": Size(12, 1000, 1000, (1e-3, 3e-3, 1e-2), 3, alone=1000),
+    "full": Size(12, 1000, 500, (1e-3, 3e-3, 1e-2), 3, alone=600),
 }
 
 

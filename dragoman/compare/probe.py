@@ -57,16 +57,18 @@ def longest_chain(output: Tensor) -> int:
 
 
 def timings(work: Callable[[], object], device: torch.device, repeats: int = 3) -> list[float]:
-    """Seconds of some repetitions, after one that warms up."""
+    """Seconds of some repetitions, after one that warms up.
+
+    Each is the faster of two runs, so that what else the machine does now and then counts less.
+    """
     found = []
-    for number in range(repeats + 1):
+    for _ in range(2 * repeats + 1):
         wait(device)
         started = time.perf_counter()
         work()
         wait(device)
-        if number:
-            found.append(time.perf_counter() - started)
-    return found
+        found.append(time.perf_counter() - started)
+    return [min(pair) for pair in zip(found[1::2], found[2::2], strict=True)]
 
 
 def wait(device: torch.device) -> None:

@@ -52,7 +52,7 @@ class Size:
 
 SIZES = {
     "quick": Size((3, 6, 12, 24), 200, (3e-3, 1e-2), 2, batch=32),
-    "full": Size((5, 10, 20, 40, 80), 800, (1e-3, 3e-3, 1e-2), 3, gpu=True),
+    "full": Size((5, 10, 20, 40, 80), 800, (1e-3, 3e-3, 1e-2), 2, gpu=True),
 }
 
 

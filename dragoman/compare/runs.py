@@ -273,13 +273,14 @@ def run_all(
     console: Console,
     stop_at: float = math.inf,
 ) -> bool:
-    """Everything that has no result yet, the dearest first, `jobs` at once; what is optional last.
+    """Everything that has no result yet, `jobs` at once; what is optional last.
 
     At `stop_at`, in seconds of the monotonic clock, no further training is begun. Whether all are
     done.
     """
     missing = [system for system in systems if not study.has_result(system)]
-    missing.sort(key=lambda system: (system.optional, -system.share))
+    # Long runs first, so that none is left over at the end; of what is optional, as many as fit.
+    missing.sort(key=lambda s: (s.optional, s.share if s.optional else -s.share))
     if not missing:
         return True
     started = time.monotonic()

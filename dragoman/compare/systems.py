@@ -39,9 +39,9 @@ class Scale:
     valid_pairs: int
     toy_pairs: int
     validations: int  # during a training whose course is drawn
-    widths: tuple[int, ...] = ()  # sizes of each architecture; the middle one is tuned
-    budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which they are compared
-    rates: tuple[float, ...] = ()  # learning rates to choose from, for the middle width
+    budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which systems are compared
+    rates: tuple[float, ...] = ()  # learning rates to choose from, at the middle one of these
+    finalists: int = 5  # that go on to the highest, beside the Transformer
     seeds: int = 1
     corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
     dropouts: tuple[float, ...] = ()  # to choose from, for each size of the corpus
@@ -60,7 +60,6 @@ QUICK = Scale(
     valid_pairs=40,
     toy_pairs=8000,
     validations=2,
-    widths=(64,),
     budgets=(0.08, 0.22),
     rates=(3e-3,),
     seeds=2,
@@ -80,11 +79,11 @@ FULL = Scale(
     valid_pairs=400,
     toy_pairs=100_000,
     validations=2,
-    widths=(128, 256),
-    budgets=(0.15, 0.6, 2.4),
+    budgets=(0.15, 0.6, 1.8),
     rates=(1e-3, 2.5e-3, 6e-3),
+    finalists=2,
     seeds=2,
-    corpora=(5_000, 20_000, 80_000),
+    corpora=(5_000, 20_000),
     dropouts=(0.1, 0.3),
 )  # fmt: skip
 COMMON: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """C7: score against training cost, and ablations.
 
-As tables 2 and 3 of "Attention Is All You Need", small. Every architecture is trained in several
-sizes at several costs, with the learning rate that suits it; the size that validates best stands
-for it, and is trained with several seeds at the highest cost.
+As tables 2 and 3 of "Attention Is All You Need", small. Every architecture gets the learning rate
+that suits it; those that validate best, and the Transformer, go on to a higher cost and to a second
+corpus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,25 @@ from itertools import groupby
 from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.grid import (
     NEURAL,
-    best,
     cell,
     chosen_rate,
-    middle,
+    compared,
+    finalists,
     named_system,
     spread,
     to_be_tuned,
     tuned_words,
+    tuning_budget,
     tuning_tables,
-    widths_at,
 )
-from dragoman.compare.judge import Judgement, all_of, at_least, interval, judge
+from dragoman.compare.judge import Check, Judgement, all_of, at_least, interval, judge
 from dragoman.compare.runs import Claim, Result, Study
-from dragoman.compare.systems import Scale, System, architecture
+from dragoman.compare.systems import QUICK, Scale, System, architecture
 from dragoman.compare.texts import ALSO
-from dragoman.evaluate.metrics import gleu
 
 _PEERS = ("rnn", "rnn-attention", "gnmt", "convs2s")
 _LEXICAL = architecture("lexical")
 _LEARNED_TO_TRANSLATE = 15.0  # BLEU below which a comparison tells nothing
-_SEEDS_OF_ABLATIONS = 2
 # differences of validation BLEU in the paper's table 3, from the base's 25.8
 _PAPER = {
     "1 head": -0.9,
@@ -48,7 +46,7 @@ _PAPER = {
 
 
 def _ablations(scale: Scale) -> dict[str, dict[str, object]]:
-    """One thing changed in the Transformer of the middle width."""
+    """One thing changed in the Transformer."""
     settings = scale.settings
     heads, layers = settings["model.heads"], settings["model.encoder_layers"]
     inner = settings["model.feed_forward_width"]
@@ -57,7 +55,7 @@ def _ablations(scale: Scale) -> dict[str, dict[str, object]]:
         "1 head": {"model.heads": 1},
         "4 × the heads": {"model.heads": 4 * heads},
         "1/3 of the layers": {"model.encoder_layers": shallow, "model.decoder_layers": shallow},
-        "1/2 the width": {"model.width": middle(scale) // 2},
+        "1/2 the width": {"model.width": settings["model.width"] // 2},
         "1/2 the feed-forward width": {"model.feed_forward_width": inner // 2},
         "2 × the feed-forward width": {"model.feed_forward_width": 2 * inner},
         "no dropout": {"model.dropout": 0.0},
@@ -66,76 +64,81 @@ def _ablations(scale: Scale) -> dict[str, dict[str, object]]:
     }
 
 
-def _ablated(study: Study, rate: float) -> dict[str, list[System]]:
+def _ablated(study: Study) -> dict[str, list[System]]:
     """The systems with one thing changed, and the base; by seeds. None in a quick comparison."""
-    scale = study.scale
-    if len(scale.widths) == 1:
+    scale, rate = study.scale, chosen_rate(study, "transformer")
+    if scale.name == QUICK.name or rate is None:
         return {}
-    changes: dict[str, dict[str, object]] = {"nothing": {}, **_ablations(scale)}
-    seeds = range(1, _SEEDS_OF_ABLATIONS + 1)
-    found = {}
-    for number, (name, settings) in enumerate(changes.items()):
-        kind = f"transformer-{middle(scale)}-ablation-{number}"
+    share, seeds = scale.budgets[-1], range(1, scale.seeds + 1)
+    found = {
+        "nothing": [cell(scale, "transformer", rate, share, seed, optional=True) for seed in seeds]
+    }
+    for number, (name, settings) in enumerate(_ablations(scale).items()):
         found[name] = [
             named_system(
-                scale, kind, settings, rate=rate, share=scale.budgets[-1], seed=seed, optional=True
+                f"ablation-{number}", settings, rate=rate, share=share, seed=seed, optional=True
             )
             for seed in seeds
         ]
-    found["nothing"] = [
-        cell(scale, "transformer", middle(scale), rate, scale.budgets[-1], seed) for seed in seeds
-    ]
     return found
 
 
-def _finalists(study: Study, name: str) -> list[System]:
-    """The size that validates best at the highest cost, with every seed."""
-    scale = study.scale
-    at_top = widths_at(study, name, scale.budgets[-1])
-    width, rate = best(study, at_top) if at_top else None, chosen_rate(study, name)
-    if width is None or rate is None:
-        return []
-    seeds = range(1, scale.seeds + 1)
-    return [cell(scale, name, width, rate, scale.budgets[-1], seed) for seed in seeds]
+def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[System]]:
+    """An architecture at every cost that it is trained at; by seeds.
 
-
-def _elsewhere(study: Study, name: str) -> dict[float, list[System]]:
-    """On the second corpus, in the middle size, with several seeds at the highest cost."""
+    Only seed 1 has to be there, and of the costs the one of the tuning and, for finalists, the
+    highest. On the second corpus only the Transformer and the first of the others have to be there.
+    """
     scale, rate = study.scale, chosen_rate(study, name)
-    if rate is None or not study.texts.has_also:
+    if rate is None:
         return {}
-    seeds = dict.fromkeys(scale.budgets[1:-1], 1) | {scale.budgets[-1]: scale.seeds}
-    return {
-        share: [
-            cell(scale, name, middle(scale), rate, share, seed, ALSO)
-            for seed in range(1, count + 1)
+    middle, top = tuning_budget(scale), scale.budgets[-1]
+    going_on = finalists(study)
+    goes_on = name in (going_on if corpus == "all" else going_on[:2])
+    found = {}
+    for share in scale.budgets if corpus == "all" else [top]:
+        needed = share == top if goes_on else corpus == "all" and share == middle
+        if share == top and name not in going_on and top != middle:
+            continue
+        found[share] = [
+            cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
+            for seed in range(1, (scale.seeds if share >= middle else 1) + 1)
         ]
-        for share, count in seeds.items()
-    }
+    return found
+
+
+def _on_second(study: Study) -> dict[str, dict[float, list[System]]]:
+    """The finalists on the second corpus."""
+    if not study.texts.has_also:
+        return {}
+    return {name: by_cost(study, name, ALSO) for name in finalists(study)}
 
 
 def ensemble(study: Study) -> System | None:
-    members = _finalists(study, "transformer")[:2]
-    if len(members) < 2 or not all(study.has_result(member) for member in members):
+    """Of two Transformers at the middle cost."""
+    rate = chosen_rate(study, "transformer")
+    if rate is None or study.scale.seeds < 2:
         return None
-    return System(f"ensemble-of-{members[0].name}", members=tuple(members), share=0.0)
+    share = tuning_budget(study.scale)
+    members = tuple(cell(study.scale, "transformer", rate, share, seed) for seed in (1, 2))
+    if not all(study.has_result(member) for member in members):
+        return None
+    name = f"ensemble-of-{members[0].name}"
+    return System(name, members=members, share=2 * share, optional=True)
 
 
 def then(study: Study) -> list[System]:
-    """After the tuning: the other sizes and costs, the ablations, the second corpus, more seeds."""
-    systems: list[System] = []
-    for name in NEURAL:
-        for share in study.scale.budgets:
-            systems += widths_at(study, name, share).values()
-        systems += _finalists(study, name)
-        for seeds in _elsewhere(study, name).values():
-            systems += seeds
-    rate = chosen_rate(study, "transformer")
-    if rate is not None:
-        for seeds in _ablated(study, rate).values():
-            systems += seeds
+    """After the tuning: other costs, the second corpus, more seeds, the ablations."""
+    rows = [row for name in NEURAL for row in by_cost(study, name).values()]
+    rows += [row for costs in _on_second(study).values() for row in costs.values()]
+    rows += _ablated(study).values()
     together = ensemble(study)
-    return systems + ([together] if together is not None else [])
+    rows += [[together]] if together is not None else []
+    return [system for row in rows for system in row]
+
+
+Costs = Mapping[float, Sequence[Result]]
+"""Results by cost, cheapest first, and by seeds."""
 
 
 @dataclass(frozen=True)
@@ -143,93 +146,66 @@ class Field:
     """What was measured on one corpus."""
 
     corpus: str
-    by_cost: Mapping[str, Sequence[Result]]  # of each system, the best size at each cost
-    at_the_end: Mapping[str, Sequence[Result]]  # with every seed, at the highest cost
+    systems: Mapping[str, Costs]
+    judged: Mapping[str, Judgement]  # the Transformer against systems before it
     others: Mapping[str, Result] = field(default_factory=dict)  # "lexical", "ensemble"
-    widths: Mapping[str, int] = field(default_factory=dict)
     together: Judgement | None = None  # the ensemble against its better member
 
-    def bleu(self, name: str) -> list[float]:
-        return [result.bleu for result in self.at_the_end[name]]
-
-    def judgements(self) -> dict[str, Judgement]:
-        """The Transformer against each system before it, seed by seed."""
-        learned = at_least(
-            f"the Transformer translates on {self.corpus} (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
-            self.bleu("transformer"),
-            _LEARNED_TO_TRANSLATE,
-        )
-        return {
-            peer: judge(self.bleu("transformer"), self.bleu(peer), checks=[learned])
-            for peer in _PEERS
-        }
-
     def leaders(self) -> list[tuple[float, str]]:
-        """Who is ahead at each cost."""
-        costs = len(self.by_cost["transformer"])
+        """Who is ahead at each cost that the Transformer was trained at."""
         found = []
-        for place in range(costs):
-            name = max(self.by_cost, key=lambda n: self.by_cost[n][place].bleu)
-            found.append((self.by_cost[name][place].flops, name))
+        for share, ours in self.systems["transformer"].items():
+            there = {name: costs[share] for name, costs in self.systems.items() if share in costs}
+            name = max(there, key=lambda name: _mean_bleu(there[name]))
+            found.append((ours[0].flops, name))
         return found
 
     def lines(self) -> Lines:
         series = []
-        for name, results in self.by_cost.items():
-            ends = self.at_the_end[name]
-            bleu = [result.bleu for result in results[:-1]]
-            low, high = interval(self.bleu(name))
+        for name, costs in self.systems.items():
+            ends = [interval([result.bleu for result in seeds]) for seeds in costs.values()]
             series.append(
                 Series(
                     name,
-                    [result.flops for result in results[:-1]] + [ends[0].flops],
-                    [*bleu, sum(self.bleu(name)) / len(ends)],
-                    [*bleu, low],
-                    [*bleu, high],
+                    [seeds[0].flops for seeds in costs.values()],
+                    [_mean_bleu(seeds) for seeds in costs.values()],
+                    [low for low, _ in ends],
+                    [high for _, high in ends],
                 )
             )
-        series += [
-            Series(name, [result.flops], [result.bleu])
-            for name, result in self.others.items()
-            if result.flops
-        ]
+        if "ensemble" in self.others:
+            together = self.others["ensemble"]
+            series.append(Series("ensemble", [together.flops], [together.bleu]))
         title = f"Score by training cost: {self.corpus}"
         return Lines(title, "training FLOPs", "test BLEU", series, log_x=True)
 
     def table(self) -> Table:
-        rows = []
-        for name, results in self.at_the_end.items():
-            one = results[0]
-            rows.append(
-                [
-                    name,
-                    str(self.widths.get(name, "")),
-                    spread(self.bleu(name), ".2f"),
-                    spread([result.chrf for result in results], ".2f"),
-                    f"{one.parameters:,}",
-                    f"{one.flops:.3g}",
-                    f"{one.steps:,}",
-                    f"{one.seconds:.0f}",
-                ]
-            )
-        for name, result in self.others.items():
-            rows.append(
-                [
-                    name,
-                    "",
-                    f"{result.bleu:.2f}",
-                    f"{result.chrf:.2f}",
-                    f"{result.parameters:,}",
-                    f"{result.flops:.3g}",
-                    f"{result.steps:,}",
-                    f"{result.seconds:.0f}",
-                ]
-            )
+        rows = [
+            _row(name, seeds) for name, costs in self.systems.items() for seeds in costs.values()
+        ]
+        rows += [_row(name, [result]) for name, result in self.others.items()]
         return Table(
-            f"At the highest cost: {self.corpus}",
-            ["system", "width", "BLEU", "chrF", "parameters", "FLOPs", "steps", "seconds"],
+            f"Every system at every cost: {self.corpus}",
+            ["system", "FLOPs", "BLEU", "chrF", "seeds", "parameters", "steps", "seconds"],
             rows,
         )
+
+
+def _mean_bleu(seeds: Sequence[Result]) -> float:
+    return sum(result.bleu for result in seeds) / len(seeds)
+
+
+def _row(name: str, seeds: Sequence[Result]) -> list[str]:
+    return [
+        name,
+        f"{seeds[0].flops:.3g}",
+        spread([result.bleu for result in seeds], ".2f"),
+        spread([result.chrf for result in seeds], ".2f"),
+        str(len(seeds)),
+        f"{seeds[0].parameters:,}",
+        f"{seeds[0].steps:,}",
+        f"{seeds[0].seconds:.0f}",
+    ]
 
 
 def finding(
@@ -239,21 +215,19 @@ def finding(
     tuned: str = "the learning rate tuned for each system",
 ) -> Finding:
     """`fields`: the corpus, and perhaps a second one; `ablated`: the base is "nothing"."""
-    judged = {one.corpus: one.judgements() for one in fields}
-    first = fields[0]
-    ahead = first.bleu("transformer")
-    joined = first.together
-    verdicts = [judgement for peers in judged.values() for judgement in peers.values()]
+    verdicts = [judgement for one in fields for judgement in one.judged.values()]
+    joined = fields[0].together
     verdicts += [joined] if joined else []
-    said = [_said(one, judged[one.corpus]) for one in fields]
+    said = [_said(one) for one in fields]
     if joined:
         said.append(
-            f"An ensemble of two Transformers, at the cost of both, has "
-            f"{first.others['ensemble'].bleu:.1f} BLEU, and {joined.interval('+.3f')} GLEU a "
-            "sentence more than the better of them."
+            "An ensemble of two Transformers, at the cost of both, has "
+            f"{fields[0].others['ensemble'].bleu:.1f} BLEU; beside the better of them that is "
+            f"{joined.interval('+.1f')} points of GLEU."
         )
-    why = next((judgement.why for judgement in verdicts if judgement.why), "")
-    costs = [f"{flops:.3g}" for flops, _ in first.leaders()]
+    verdict = all_of(verdicts)
+    whys = dict.fromkeys(judgement.why for judgement in verdicts if judgement.why)
+    missing = f" Undecided: {'; '.join(whys)}."
     return Finding(
         [
             *[one.lines() for one in fields],
@@ -262,25 +236,26 @@ def finding(
             *tuning,
         ],
         (" ".join(said), _about_ablations(ablated)),
-        all_of(verdicts),
-        f"Costs of {listed(costs)} FLOPs; {tuned}, the size chosen by "
-        f"validation, {len(ahead)} seeds at the highest cost; the Transformer has to be "
-        f"ahead of {listed(_PEERS)} with confidence{', and the ensemble of it' if joined else ''}."
-        + (f" Undecided because this does not hold: {why}." if why else ""),
+        verdict,
+        f"Adam; {tuned}; greedy search. The Transformer has to be ahead of each system before it "
+        "at the highest cost that both were trained at, over the sentences of the test set and "
+        f"with every seed{', and the ensemble ahead of its members' if joined else ''}."
+        + (missing if verdict == "undecided" and whys else ""),
     )
 
 
-def _said(one: Field, judged: Mapping[str, Judgement]) -> str:
+def _said(one: Field) -> str:
     """What is to be seen on one corpus."""
-    gaps = [f"{judgement.interval('+.1f')} to {name}" for name, judgement in judged.items()]
+    gaps = [f"{judgement.interval('+.1f')} to {name}" for name, judgement in one.judged.items()]
     leading = [
         f"{name} at {listed([f'{flops:.2g}' for flops, _ in rows])} FLOPs"
         for name, rows in groupby(one.leaders(), key=lambda leader: leader[1])
     ]
-    bleu = one.bleu("transformer")
+    last = list(one.systems["transformer"].values())[-1]
     return (
-        f"On {one.corpus} the lead is with {', then '.join(leading)}; at the highest cost the "
-        f"Transformer has {sum(bleu) / len(bleu):.1f} BLEU, a difference of {listed(gaps)}."
+        f"On {one.corpus} the lead is with {', then '.join(leading)}; at {last[0].flops:.2g} FLOPs "
+        f"the Transformer has {_mean_bleu(last):.1f} BLEU. In points of GLEU, at the highest cost "
+        f"that both reached, it differs by {listed(gaps)}."
     )
 
 
@@ -308,7 +283,7 @@ def _ablation_table(ablated: Mapping[str, Sequence[Result]]) -> Table:
 
 def _about_ablations(ablated: Mapping[str, Sequence[Result]]) -> str:
     if len(ablated) < 2:
-        return "The full comparison also takes the Transformer apart."
+        return "Changes to the Transformer itself were not trained here."
     base = [result.bleu for result in ablated["nothing"]]
     mean = {
         name: sum(result.bleu for result in results) / len(results) - sum(base) / len(base)
@@ -324,58 +299,61 @@ def _about_ablations(ablated: Mapping[str, Sequence[Result]]) -> str:
 
 
 def show(study: Study) -> Finding:
-    fields = [_field(study)]
-    if study.texts.has_also:
-        fields.append(_second_field(study))
-    rate = chosen_rate(study, "transformer") or 0.0
+    fields = [_field(study, "all", {name: by_cost(study, name) for name in NEURAL})]
+    second = _on_second(study)
+    if second:
+        fields.append(_field(study, ALSO, second))
     ablated = {
         name: [study.result(system) for system in systems]
-        for name, systems in _ablated(study, rate).items()
+        for name, systems in _ablated(study).items()
         if all(study.has_result(system) for system in systems)
     }
     return finding(fields, ablated, tuning_tables(study, NEURAL), tuned_words(study.scale))
 
 
-def _field(study: Study) -> Field:
-    by_cost: dict[str, list[Result]] = {}
-    at_the_end, widths = {}, {}
-    for name in NEURAL:
-        by_cost[name] = []
-        for share in study.scale.budgets:
-            sizes = widths_at(study, name, share)
-            width = best(study, sizes) or middle(study.scale)
-            by_cost[name].append(study.result(sizes[width]))
-        finalists = _finalists(study, name)
-        at_the_end[name] = [study.result(system) for system in finalists]
-        widths[name] = int(finalists[0].settings["model.width"])
-    others = {"lexical": study.result(_LEXICAL)}
-    together, judged = ensemble(study), None
-    if together is not None:
-        others["ensemble"] = study.result(together)
-        members = [study.result(member) for member in together.members]
-        better = max(members, key=lambda member: member.bleu)
-        references = study.texts.test_of("all").targets
-        judged = judge(*(_gleu(one.outputs, references) for one in (others["ensemble"], better)))
-    return Field(study.texts.name_of("all"), by_cost, at_the_end, others, widths, judged)
+def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[System]]]) -> Field:
+    """As far as there are results."""
+    results: dict[str, dict[float, list[Result]]] = {}
+    for name, costs in systems.items():
+        trained = {
+            share: [study.result(system) for system in seeds if study.has_result(system)]
+            for share, seeds in costs.items()
+        }
+        if any(trained.values()):
+            results[name] = {share: seeds for share, seeds in trained.items() if seeds}
+    references = study.texts.test_of(corpus).targets
+    called = study.texts.name_of(corpus)
+    judged = {
+        peer: _judged(called, results["transformer"], results[peer], references)
+        for peer in _PEERS
+        if peer in results
+    }
+    others: dict[str, Result] = {}
+    verdict = None
+    if corpus == "all":
+        others["lexical"] = study.result(_LEXICAL)
+        together = ensemble(study)
+        if together is not None and study.has_result(together):
+            others["ensemble"] = study.result(together)
+            members = [study.result(member) for member in together.members]
+            better = max(members, key=lambda member: member.bleu)
+            learned = _learned(called, members)
+            verdict = compared([others["ensemble"]], [better], references, [learned])
+    return Field(called, results, judged, others, verdict)
 
 
-def _gleu(outputs: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Of each sentence."""
-    return [
-        gleu(output.split(), reference.split())
-        for output, reference in zip(outputs, references, strict=True)
-    ]
+def _judged(corpus: str, ours: Costs, theirs: Costs, references: Sequence[str]) -> Judgement:
+    """At the highest cost that both were trained at."""
+    share = max(share for share in theirs if share in ours)
+    return compared(ours[share], theirs[share], references, [_learned(corpus, ours[share])])
 
 
-def _second_field(study: Study) -> Field:
-    by_cost, at_the_end = {}, {}
-    for name in NEURAL:
-        systems = _elsewhere(study, name)
-        results = [[study.result(system) for system in seeds] for seeds in systems.values()]
-        by_cost[name] = [seeds[0] for seeds in results]
-        at_the_end[name] = results[-1]
-    widths = {name: middle(study.scale) for name in NEURAL}
-    return Field(study.texts.name_of(ALSO), by_cost, at_the_end, {}, widths)
+def _learned(corpus: str, transformers: Sequence[Result]) -> Check:
+    return at_least(
+        f"the Transformer translates on {corpus} (BLEU {_LEARNED_TO_TRANSLATE:.0f})",
+        [result.bleu for result in transformers],
+        _LEARNED_TO_TRANSLATE,
+    )
 
 
 CLAIM = Claim(

@@ -390,7 +390,9 @@ def compute(folder: Path, work: Callable[[Any], Any], items: Sequence[Any]) -> l
 
 
 def _name(item: Any) -> str:
-    return hashlib.sha256(json.dumps(asdict(item), sort_keys=True).encode()).hexdigest()[:16]
+    """What an outcome is kept under; where it is computed is no part of it."""
+    tree = {key: value for key, value in asdict(item).items() if key != "gpu"}
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _kept(folder: Path, work: Callable[[Any], Any], item: Any) -> Any:

@@ -348,3 +348,33 @@ def test_other_architectures_are_explained_without_complaints(
     page.keyboard.press("a")
     sync_api.expect(page.locator("#panel-next-word .logits tbody tr").first).to_be_attached()
     picture(page, tmp_path, architecture)
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (360, 780)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_report_of_claims_reads_on_a_screen_and_on_a_phone(
+    open_page, tmp_path, size, theme
+) -> None:
+    """The committed report, with its real figures and tables."""
+    page, asked = open_page(
+        (Path(__file__).parents[2] / "docs/claims.html").as_uri(),
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=theme,
+    )
+    # only tables may be wider than the page, and they scroll on their own
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+    outside = """svg => [...svg.querySelectorAll('text')].filter(text => {
+        const own = text.getBoundingClientRect(), all = svg.getBoundingClientRect();
+        return own.left < all.left - 2 || own.right > all.right + 2 || own.top < all.top - 2;
+    }).map(text => text.textContent)"""
+    for figure in page.locator("svg[role=img]").all():
+        assert figure.evaluate(outside) == []
+    folded = page.locator("section details").first
+    assert not folded.locator("table").is_visible()
+    folded.locator("summary").click()
+    sync_api.expect(folded.locator("table")).to_be_visible()
+    page.locator(".contents a").last.click()
+    last = page.locator("section").last
+    sync_api.expect(last.locator("h2")).to_be_in_viewport()
+    assert len(asked) == 1
+    picture(page, tmp_path, f"claims-{size[0]}-{theme}")

@@ -145,7 +145,7 @@ def c8(one_head: float, several: float, end: float = 0.97) -> Finding:
     return heads.finding(LOOKUPS, found, [role], [])
 
 
-BLOCK = block.Size(3, 6, 3, 4, 5, 8, {}, (1e-3, 3e-3), (1e-3, 1e-2), 3)
+BLOCK = block.Size(3, 6, 3, 4, 5, 8, {}, (1e-3, 3e-3), (1e-3, 1e-2), 3, 3)
 
 
 def c11(without: float, whole: float = 0.97) -> Finding:

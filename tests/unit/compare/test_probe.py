@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.compare.growth import kept_for_backward
-from dragoman.compare.probe import gradient_by_position, longest_chain
+from dragoman.compare.probe import gradient_by_position, longest_chain, timings
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 6, 7, 3]])
@@ -36,3 +36,16 @@ def test_a_chain_is_as_long_as_the_operations_that_wait_for_each_other() -> None
     y = x.sin().cos().tan()
     # the leaf's accumulation, three operations in a row, and the sum; the other branch is shorter
     assert longest_chain((y + side).sum()) == 1 + 3 + 1 + 1
+
+
+def test_a_time_is_the_faster_of_two_runs_and_the_first_of_all_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    lasts = iter([0.5, 5.0, 3.0, 2.0, 7.0])
+
+    def work() -> None:
+        clock[0] += next(lasts)
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    assert timings(work, torch.device("cpu"), repeats=2) == [3.0, 2.0]
