@@ -125,7 +125,7 @@ def draw_bars(figure: Bars) -> str:
             y = _TOP + row * number
             start = axis(0.0)
             end = axis(value) if math.isfinite(value) else start
-            yield _text(left - 6, y + 15, name, "end", "tick")
+            yield _text(left - 6, y + 15, name, "end", "tick", _pressed(name, left - 10))
             kind = "bar faint" if any(figure.faint[number : number + 1]) else "bar"
             yield (
                 f'<rect class="{kind}" x="{min(start, end):.1f}" y="{y + 3}" '
