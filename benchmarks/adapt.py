@@ -6,10 +6,11 @@ elsewhere.
     python benchmarks/adapt.py libreoffice --to es --svg docs/assets/adapt.svg
 
 The messages are those that benchmarks/messages.py left in the working folder: the first ones of
-`train` are learned, all 1,000 of `test` are scored; `dev` is for choosing settings. FOLDER holds
-`flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
-from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws these.
-Minutes are those of the whole adaptation with what it says about its gain.
+`train` are learned, all 1,000 of `test` are scored. Settings (--set learning_rate=3e-3) are chosen
+on `dev`, which --dev scores too. FOLDER holds `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`.
+Every direction is from English, but for FLORES from German, which shows another direction. Rows are
+added to NAME.rows.jsonl; --svg draws these. Minutes are those of the whole adaptation, with what it
+says about its gain.
 """
 
 import argparse
@@ -24,9 +25,10 @@ from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted
-from dragoman.text.parallel import read_pairs
-from dragoman.training.adapt import adapt
+from dragoman.text.parallel import read_lines, read_pairs
+from dragoman.training.adapt import Recipe, adapt
 
+GENERAL = 1000  # sentences of --general
 Pairs = list[tuple[str, str]]
 
 
@@ -47,7 +49,8 @@ class TestSet:
 def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
     to, most = given.to, given.test
     flores, tatoeba = given.data / "flores", given.data / "tatoeba" / f"{to}-en"
-    return {
+    held_out = {"dev": TestSet(pairs_of(Path(f"{given.name}.dev.tsv")), "en", to, most)}
+    return (held_out if given.dev else {}) | {
         "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv")), "en", to, most),
         "FLORES dev": TestSet(
             pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz"), "en", to, most
@@ -71,11 +74,16 @@ def measure(given: argparse.Namespace, rows: Path) -> None:
         translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
         return {name: test.score(translator) for name, test in sets.items()}
 
+    tested = {source for test in sets.values() for source in test.sources}
+    lines = list(read_lines(given.general))[:GENERAL] if given.general else []
+    general = [(line, "") for line in lines if line not in tested]
+    named = dict(setting.split("=") for setting in given.set)
+    recipe = Recipe(**{name: json.loads(value) for name, value in named.items()})
     before = scores(bundle.weights)
     print("before: " + ", ".join(f"{name} {value:.2f}" for name, value in before.items()))
     for count in map(int, given.pairs.split(",")):
         started = time.perf_counter()
-        found = adapt(bundle, train[:count], "en", given.to, say=print)
+        found = adapt(bundle, train[:count], "en", given.to, general, recipe, say=print)
         minutes = (time.perf_counter() - started) / 60
         size = sum(array.nbytes for array in found.adapter.values()) / 1e6
         after = scores(adapted(bundle.weights, found.adapter))
@@ -128,6 +136,9 @@ def main() -> None:
     parser.add_argument("--model", default="")
     parser.add_argument("--pairs", default="100,1000,10000")
     parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
+    parser.add_argument("--dev", action="store_true", help="score the messages of dev too")
+    parser.add_argument("--general", default="", help="English sentences to be replayed")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
     parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     rows = Path(f"{given.name}.rows.jsonl")

@@ -39,7 +39,7 @@ from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.request import Request
-from dragoman.decode.search import beam_search
+from dragoman.decode.searches import BeamSearch, Task
 from dragoman.decode.translator import Translator
 from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
@@ -51,13 +51,15 @@ from dragoman.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
-CELLS = [
+Cell = tuple[str, int, int]  # its name, beam and batch size
+CELLS: list[Cell] = [
     ("greedy, batch 32", 1, 32),
     ("beam 4, batch 32", 4, 32),
     ("greedy, one", 1, 1),
     ("beam 4, one", 4, 1),
 ]
 TOKENS = 30
+ALONE = 400  # source tokens that are translated one sentence at a time
 FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
 CORES = usable_cores()
 FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -95,8 +97,11 @@ def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     """A preset's shape with random weights; the pieces are learned from the examples and filled
     up."""
     config = make_config(preset, settings={"text.size": size})
-    german, english = (list(read_lines(str(EXAMPLES / f"tatoeba.{to}.gz"))) for to in ("de", "en"))
-    codec = Codec.learn(german, english, TextConfig(size=size), Languages(("de",), ("en",)))
+    # few lines: the pieces are there to be counted, not to be read
+    german, english = (
+        list(islice(read_lines(str(EXAMPLES / f"tatoeba.{to}.gz")), 2000)) for to in ("de", "en")
+    )
+    codec = Codec.learn(german, english, TextConfig(size=1000), Languages(("de",), ("en",)))
     missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
     codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
@@ -125,11 +130,12 @@ def dragoman_run(
     engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).without_shortlist
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
-        settings = replace(decoding, beam=beam)
+        task = Task(replace(decoding, beam=beam))
+        search = BeamSearch()
         batches = cut(sources, batch, parallel)
         in_order = batch == 1 or not parallel
         found = search_batches(
-            engine, batches, lambda e, sources: beam_search(e, sources, settings), in_order
+            engine, batches, lambda e, sources: search(e, sources, task), in_order
         )
         return sum(len(hypotheses[0].log_probs) for group in found for hypotheses in group)
 
@@ -162,11 +168,15 @@ def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, parallel: bool) -
     return run
 
 
-def measure(run: Run, sources: list[list[int]], repeat: int) -> list[float]:
+def measure(
+    run: Run, sources: list[list[int]], repeat: int, cells: Sequence[Cell] = CELLS
+) -> list[float]:
     """Target tokens per second in each cell."""
     speeds = []
-    for _, beam, batch in CELLS:
-        given = sources if batch > 1 else sources[::8]
+    for _, beam, batch in cells:
+        # of all lengths, as they are sorted by it; fewer alone, as that takes longer
+        most = 4 * batch * CORES if batch > 1 else ALONE * len(sources) // sum(map(len, sources))
+        given = sources[:: -(-len(sources) // most)]
         run(given, beam, batch)  # first runs allocate
         best = 0.0
         for _ in range(repeat):
@@ -203,7 +213,8 @@ def say(text: str) -> None:
 
 
 def with_ratios(speeds: Sequence[float], beside: Sequence[float]) -> list[str]:
-    return [f"{v:,.0f} ({v / b:.2f})" for v, b in zip(speeds, beside, strict=True)]
+    """Of as many cells as there are speeds."""
+    return [f"{v:,.0f} ({v / b:.2f})" for v, b in zip(speeds, beside, strict=False)]
 
 
 def speed(given: argparse.Namespace) -> None:
@@ -215,15 +226,17 @@ def speed(given: argparse.Namespace) -> None:
     int8 = to_onnx(bundle, int8=True) if fixed else bundle
     found: dict[str, list[float]] = {}
 
-    def row(name: str, run: Run) -> None:
-        found[name] = measure(run, sources, given.repeat)
+    def row(name: str, run: Run, cells: Sequence[Cell] = CELLS) -> None:
+        found[name] = measure(run, sources, given.repeat, cells)
         say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
 
     row("dragoman int8", dragoman_run(int8, decoding, True))
     if int8.shortlist is not None:
         row("dragoman int8, shortlist", dragoman_run(int8, decoding, True, shortlist=True))
     if CORES > 1:
-        row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False))
+        # one sentence at a time has all cores in any case
+        batches = [cell for cell in CELLS if cell[2] > 1]
+        row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False), batches)
     theirs = []
     if PEER:
         with tempfile.TemporaryDirectory() as work:
@@ -338,7 +351,8 @@ def scaling(given: argparse.Namespace) -> None:
 
 def seconds(command: Sequence[str], repeat: int) -> float:
     """The shortest time that a process takes, from start to end."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     best = float("inf")
     for _ in range(repeat):
         start = time.perf_counter()

@@ -3,14 +3,18 @@
 python benchmarks/documents.py identity FOLDER ... [--listed]
 python benchmarks/documents.py placeholders --count 10000
 python benchmarks/documents.py html --corpora corpora
+python benchmarks/documents.py pages FOLDER --corpora corpora
 python benchmarks/documents.py tags --corpora corpora
 
 identity: files come back as they were if the translator returns its input (inside archives: each
 member). --listed: only those of documents.txt, which stand in the source packages that it names.
 placeholders: random texts full of codes, through a translator that drops, doubles, moves
 and invents words. html: BLEU of sentences with tags in them, tags left out, beside the same
-sentences without. tags: how often a tag on one word ends up on the translation of that word, which
-a small dictionary knows.
+sentences without. pages: the same on real pages, the Debian handbook in five languages (folder
+usr/share/doc/debian-handbook/html of Debian's package), whose paragraphs with tags are paired by
+their order; also, how well elements enclose what they enclose in the translated book, if they are
+placed by the model's attention, by a lexicon (IBM model 1), or by both. tags: how often a tag on
+one word ends up on the translation of that word, which a small dictionary knows.
 """
 
 import argparse
@@ -21,18 +25,23 @@ import sys
 import time
 import zipfile
 from collections import Counter
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import sacrebleu
 
 import dragoman
 from dragoman.decode.request import Request
+from dragoman.decode.translator import Translator
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.formats import BY_ENDING
 from dragoman.documents.inline import Said
 from dragoman.documents.protect import within
-from dragoman.documents.segment import same_structure, written
+from dragoman.documents.segment import Kind, Segment, codes, same_structure, written
 from dragoman.documents.translating import translate_segments, translating
+from dragoman.documents.web import read as read_html
 from dragoman.text.parallel import read_lines
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -151,10 +160,10 @@ def html(corpora: Path, count: int) -> None:
     between = time.process_time()
     segments = [(tagged(source, draw),) for source in sources]
     found = translate_segments(translator, segments, request)
-    texts = [re.sub(r"<[^<>]*>", "", written(segment)) for segment in found]
+    with_tags = [re.sub(r"<[^<>]*>", "", written(segment)) for segment in found]
     end = time.process_time()
-    bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, texts)]
-    same = sum(a == b for a, b in zip(plain, texts, strict=True))
+    bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, with_tags)]
+    same = sum(a == b for a, b in zip(plain, with_tags, strict=True))
     print(
         f"{len(sources)} sentences of FLORES dev, en-de: BLEU {bleus[0]:.2f} without tags, "
         f"{bleus[1]:.2f} with; {same} equal; {between - start:.1f} s and {end - between:.1f} s"
@@ -171,6 +180,149 @@ def tagged(source: str, draw: random.Random) -> str:
     if end < len(words):
         words[end] = f"<em>{words[end]}</em>"
     return " ".join(words)
+
+
+class Paragraph(NamedTuple):
+    source: Segment
+    reference: Segment
+
+
+BOOKS = {"de": "de-DE", "es": "es-ES", "fr": "fr-FR", "pt": "pt-BR"}
+
+
+def paragraphs(folder: Path, to: str, count: int) -> list[Paragraph]:
+    """English paragraphs with elements around words, and their translations, from pages with as
+    many segments; not what has the same text in both."""
+    found = []
+    for page in sorted((folder / "en-US").glob("*.html")):
+        other = folder / BOOKS[to] / page.name
+        if not other.exists():
+            continue
+        ours, theirs = (read_html(path.read_bytes(), Options()).segments for path in (page, other))
+        if len(ours) != len(theirs):
+            continue
+        for source, reference in zip(ours, theirs, strict=True):
+            plain, said = bare(source), bare(reference)
+            long_enough = len(plain.split()) > 7 and len(said.split()) > 7
+            marked = [sum(c.kind is Kind.OPEN for c in codes(s)) for s in (source, reference)]
+            translated = plain.split()[:5] != said.split()[:5]
+            if translated and long_enough and marked[0] == marked[1] > 0:
+                found.append(Paragraph(source, reference))
+    draw = random.Random(1)
+    return draw.sample(found, min(count, len(found)))
+
+
+def bare(segment: Segment) -> str:
+    """Without tags; what stands between those of a code is a word of the text."""
+    raw = written(segment)
+    return " ".join(re.sub(r"<[^<>]*>", "", raw).split())
+
+
+def enclosed(segment: Segment) -> list[tuple[str, Counter[str]]]:
+    """The words in each element, sorted by what the element is."""
+    found: list[tuple[str, Counter[str]]] = []
+    opened: list[int] = []
+    for item in segment:
+        if isinstance(item, str):
+            for number in opened:
+                found[number][1].update(re.findall(r"\w+", item.lower()))
+        elif item.kind is Kind.OPEN:
+            opened.append(len(found))
+            found.append((item.raw, Counter()))
+        elif item.kind is Kind.CLOSE and opened:
+            opened.pop()
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def lexical_links(
+    text: str, said: str, lexicon: dict[tuple[str, str], float], given: dict[int, int]
+) -> tuple[tuple[int, int], ...]:
+    """For each target word the source word that translates it best, if one does; of equal ones the
+    nearest. Else what is given, or the word at a like place."""
+    source, target = (
+        [re.sub(r"^\W+|\W+$", "", word.lower()) for word in whole.split()] for whole in (text, said)
+    )
+    links = []
+    for t, word in enumerate(target):
+        like = t * len(source) / max(1, len(target))
+        scores = [
+            lexicon.get((other, word), float(other == word and word.isalnum()))
+            - 0.0001 * abs(s - like)
+            for s, other in enumerate(source)
+        ]
+        best = max(range(len(source)), key=scores.__getitem__)
+        known = scores[best] > 0.01
+        links.append((best if known else given.get(t, int(like)), t))
+    return tuple(links)
+
+
+def pages(folder: Path, corpora: Path, count: int) -> None:
+    from glossary import lexicon
+
+    translator = dragoman.load()
+    for to in BOOKS:
+        chosen = paragraphs(folder, to, count)
+        learned = [
+            [
+                *first_lines(corpora / "tatoeba" / f"{to}-en" / f"train.{code}.gz", 60_000),
+                *first_lines(corpora / "real" / f"europarl.{code}.bz2", 40_000),
+            ]
+            for code in ("en", to)
+        ]
+        known = lexicon(*learned, least=0.01)
+        request = Request(to=to, source_language="en")
+        references = [bare(paragraph.reference) for paragraph in chosen]
+        plain = [str(said) for said in translator([bare(p.source) for p in chosen], request)]
+        without = sacrebleu.corpus_bleu(plain, [references]).score
+        print(f"en-{to}, {len(chosen)} paragraphs: BLEU {without:.2f} without tags", flush=True)
+        for aligner in ("attention", "lexicon", "both"):
+            found = placed(translator, [p.source for p in chosen], request, aligner, known)
+            score = sacrebleu.corpus_bleu([bare(segment) for segment in found], [references]).score
+            inside = agreement(found, [p.reference for p in chosen])
+            print(
+                f"   tags placed by {aligner}: BLEU {score:.2f}, F1 of words in elements "
+                f"{inside:.1%}",
+                flush=True,
+            )
+
+
+def first_lines(path: Path, count: int) -> list[str]:
+    return list(islice(read_lines(str(path)), count))
+
+
+def placed(
+    translator: Translator, segments: list[Segment], request: Request, aligner: str, known: dict
+) -> list[Segment]:
+    """The segments translated, their tags placed by this aligner."""
+    linked = replace(request, alignments=True)
+    rounds = translating(segments)
+    try:
+        asked = next(rounds)
+        while True:
+            answers = []
+            said = translator([sentence.text for sentence in asked], linked)
+            for sentence, translation in zip(asked, said, strict=True):
+                links = translation.alignment
+                if aligner != "attention":
+                    given = {t: s for s, t in links} if aligner == "both" else {}
+                    links = lexical_links(sentence.text, translation, known, given)
+                answers.append(Said(translation.text, links))
+            asked = rounds.send(answers)
+    except StopIteration as end:
+        return end.value
+
+
+def agreement(found: list[Segment], references: list[Segment]) -> float:
+    """F1 of the words in elements, against those in the same elements of the references."""
+    common = said = wanted = 0
+    for segment, reference in zip(found, references, strict=True):
+        pairs = zip(enclosed(within(segment)), enclosed(within(reference)), strict=False)
+        for (raw, ours), (other, theirs) in pairs:
+            if raw == other:
+                common += (ours & theirs).total()
+                said += ours.total()
+                wanted += theirs.total()
+    return 2 * common / max(1, said + wanted)
 
 
 def tags(corpora: Path, count: int) -> None:
@@ -198,7 +350,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["identity", "placeholders", "html", "tags"])
+    parser.add_argument("what", choices=["identity", "placeholders", "html", "pages", "tags"])
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--listed", action="store_true")
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
@@ -211,6 +363,8 @@ def main() -> None:
             placeholders(arguments.count)
         case "html":
             html(arguments.corpora, arguments.count)
+        case "pages":
+            pages(arguments.folders[0], arguments.corpora, arguments.count)
         case "tags":
             tags(arguments.corpora, arguments.count)
 

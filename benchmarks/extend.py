@@ -12,6 +12,7 @@ A second run with the same --out extends the same model again, for instance with
 """
 
 import argparse
+import random
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from dragoman.evaluate.metrics import bleu
 from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
 
-KEPT = 20_000  # sentences of each corpus that the extended model goes on translating
+KEPT = 29_000  # sentences of each corpus that the extended model goes on translating
 MODEL = {"text.size": 8000, "model.dropout": 0.3}
 TRAINING = {
     "training.batch_tokens": 8000, "training.validate_every": 1000, "training.warmup_steps": 400,
@@ -63,7 +64,11 @@ def main() -> None:
                 given.out / name, corpora=corpora, valid=(valid,), preset="small", settings=settings
             )
     kept = given.out / "kept.txt"
-    lines = [line for one in (captions, sentences) for line in list(read_lines(one.source))[:KEPT]]
+    draw = random.Random(1)  # Tatoeba's shortest sentences come first
+    lines = []
+    for one in (captions, sentences):
+        known = list(read_lines(one.source))
+        lines += draw.sample(known, min(KEPT, len(known)))
     kept.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     started = time.perf_counter()
     extended = given.out / f"extended{len(list(given.out.glob('extended*[0-9]')))}"

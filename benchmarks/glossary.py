@@ -48,8 +48,10 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-def lexicon(sources: list[str], targets: list[str]) -> dict[tuple[str, str], float]:
-    """t(target word | source word)."""
+def lexicon(
+    sources: list[str], targets: list[str], least: float = SURE
+) -> dict[tuple[str, str], float]:
+    """t(target word | source word), where it is at least so large."""
     source_ids: dict[str, int] = {"": 0}
     target_ids: dict[str, int] = {"": 0}
 
@@ -66,7 +68,7 @@ def lexicon(sources: list[str], targets: list[str]) -> dict[tuple[str, str], flo
     for _ in range(4):
         model.improve()
     source_words, target_words = list(source_ids), list(target_ids)
-    sure = model.t >= SURE
+    sure = model.t >= least
     return {
         (source_words[x], target_words[y]): t
         for x, y, t in zip(model.x[sure], model.y[sure], model.t[sure], strict=True)

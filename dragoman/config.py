@@ -459,7 +459,8 @@ class DecodingConfig:
     )
     keep_numbers: bool = setting(
         False,
-        "repair translations that lose or invent digits, by a wider search, then by stand-ins",
+        "repair translations that lose digits, signs, units, addresses or placeholders, or invent "
+        "digits",
     )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(

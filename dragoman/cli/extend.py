@@ -16,6 +16,13 @@ from dragoman.text.detect import detect
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_lines, read_pairs
 
+# A new language needs a higher rate than words of a field; replay keeps the old directions.
+TRAINING = {
+    "training.optimiser": "muon", "training.learning_rate": 2e-3, "training.schedule": "linear",
+    "training.warmup_steps": 100, "training.max_steps": 3000, "training.batch_tokens": 8000,
+    "training.validate_every": 1000,
+}  # fmt: skip
+
 
 def command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
@@ -67,7 +74,7 @@ def command(
                     print(*line, sep="\t", file=file)
             first = known.sources[0] if known.sources else ""
             corpora.append(Corpus(str(kept), "", first, into))
-    settings = parse_set(set_ or [])
+    settings = TRAINING | parse_set(set_ or [])
     train(out, corpora=tuple(corpora), init=beside / "model", settings=settings, device=device)
 
 

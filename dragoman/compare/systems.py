@@ -40,7 +40,7 @@ class Scale:
     toy_pairs: int
     validations: int  # during a training whose course is drawn
     budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which systems are compared
-    rates: tuple[float, ...] = ()  # learning rates to choose from, at the middle one of these
+    rates: tuple[float, ...] = ()  # learning rates to choose from, at the second of these
     finalists: int = 5  # that go on to the highest, beside the Transformer
     seeds: int = 1
     corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
@@ -79,7 +79,7 @@ FULL = Scale(
     valid_pairs=400,
     toy_pairs=100_000,
     validations=2,
-    budgets=(0.15, 0.6, 1.8),
+    budgets=(0.15, 0.6, 2.4, 9.6),
     rates=(1e-3, 2.5e-3, 6e-3),
     finalists=2,
     seeds=2,

@@ -26,7 +26,7 @@ from dragoman.compare.grid import (
     tuning_budget,
 )
 from dragoman.compare.judge import Judgement, at_least, interval, judge, said
-from dragoman.compare.runs import Claim, Study
+from dragoman.compare.runs import Claim, Result, Study
 from dragoman.compare.systems import Scale, System
 
 CUTS: dict[str, dict[str, object]] = {
@@ -214,10 +214,7 @@ def finding(
 def show(study: Study) -> Finding:
     references = study.texts.test_of("all").targets
     rare = RareWords(study.texts.sentences("all").targets, references)
-    results = {
-        cut: [study.result(s) for s in _finalists(study, cut) if study.has_result(s)]
-        for cut in CUTS
-    }
+    results = _results(study)
     found = {
         cut: np.mean([np.concatenate(recalled(seed.outputs, references)) for seed in seeds], axis=0)
         for cut, seeds in results.items()
@@ -234,6 +231,20 @@ def show(study: Study) -> Finding:
         _tuning_tables(study),
         tuned_words(study.scale),
     )
+
+
+def _results(study: Study) -> dict[str, list[Result]]:
+    """At the highest cost that words and BPE were both trained at; by seeds."""
+    systems = {cut: _finalists(study, cut) for cut in CUTS}
+    if not all(study.has_result(systems[cut][0]) for cut in ("words", "BPE")):
+        for cut in CUTS:
+            tried = _candidates(study.scale, cut)
+            rate = best(study, tried)
+            systems[cut] = [tried[rate]] if rate is not None else []
+    return {
+        cut: [study.result(system) for system in row if study.has_result(system)]
+        for cut, row in systems.items()
+    }
 
 
 def _tuning_tables(study: Study) -> list[Table]:

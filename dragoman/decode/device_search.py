@@ -55,6 +55,9 @@ class DeviceSearch:
         halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
         # A copy in bf16 reads half the bytes for each step, and a step is all reading.
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
+        # listed once: to walk through the modules takes the host as long as a step takes the GPU
+        self._live: list[Tensor] = list(engine.model.parameters())
+        self._copied: list[Tensor] = list(self._model.parameters()) if halve else []
         self._beams: dict[Room, Beams] = {}
 
     @torch.inference_mode()
@@ -102,11 +105,8 @@ class DeviceSearch:
 
         This happens in place, so that recordings find the new weights.
         """
-        live: list[Tensor] = list(self._engine.model.parameters())
-        if self._model is not self._engine.model and any(
-            parameter.requires_grad for parameter in live
-        ):
-            torch._foreach_copy_(list(self._model.parameters()), live)
+        if self._copied and any(parameter.requires_grad for parameter in self._live):
+            torch._foreach_copy_(self._copied, self._live)
 
     def _with_room(self, room: Room) -> "Beams":
         """A recording for this room; the oldest ones make way when they fill the memory."""
@@ -314,21 +314,23 @@ class Beams:
         steps, parent, last_word = np.moveaxis(
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
-        words, values = _walk_back(steps, parent, tokens, parents, log_probs)  # (n, nbest, longest)
-        columns = (
-            array.tolist() for array in (scores, steps, last_word, end_log_probs, words, values)
-        )
+        words, values = _walk_back(steps, parent, tokens, parents, log_probs)
+        # A hypothesis becomes two slices of a list, since the GPU waits while the host makes them:
+        # its last word and that word's log-probability stand behind the others.
+        for history, last in ((words, last_word), (values, end_log_probs)):
+            np.put_along_axis(history, steps[:, :, None], last[:, :, None], axis=2)
+        complete = last_word == self._end
+        sizes = steps + ~complete  # the end is no token of the output, but has a log-probability
+        columns = (array.tolist() for array in (words, sizes, scores, values, steps + 1, complete))
+        nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
         found: list[list[Hypothesis]] = []
         for of_sentence in zip(*columns, strict=True):
             hypotheses: list[Hypothesis] = []
-            for score, length, last, end_cost, before, costs in zip(*of_sentence, strict=True):
-                if score == -np.inf:  # an empty place
-                    continue
-                complete = last == self._end
-                output = before[:length] if complete else [*before[:length], last]
-                log_probs_of_output = (*costs[:length], end_cost)
-                hypotheses.append(Hypothesis(tuple(output), score, log_probs_of_output, complete))
-            nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
+            for said, size, score, costs, count, ended in zip(*of_sentence, strict=True):
+                if score > -np.inf:  # else an empty place
+                    hypotheses.append(
+                        Hypothesis(tuple(said[:size]), score, tuple(costs[:count]), ended)
+                    )
             found.append(hypotheses or [nothing])
         return found
 
@@ -344,17 +346,19 @@ def _walk_back(
 
     They ended at `steps` (n, m), behind `parent` (n, m).
 
-    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest),
-    meaningless beyond `steps`.
+    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest + 1),
+    meaningless from `steps` on.
     """
     longest = int(steps.max(initial=0))
     sentence = np.arange(len(tokens))[:, None]
-    if tokens.shape[1] == 1:  # greedy: there is one way
-        rows = [0] * steps.shape[1]
-        return tokens[:, rows, :longest], log_probs[:, rows, :longest]
     words, values = (
-        np.zeros((*steps.shape, longest), history.dtype) for history in (tokens, log_probs)
+        np.zeros((*steps.shape, longest + 1), history.dtype) for history in (tokens, log_probs)
     )
+    if tokens.shape[1] == 1:  # greedy: there is one way
+        words[:, :, :longest], values[:, :, :longest] = (
+            history[:, :, :longest] for history in (tokens, log_probs)
+        )
+        return words, values
     for place in range(longest - 1, -1, -1):
         inside = place < steps  # the walk of a shorter one has not begun yet
         words[:, :, place] = tokens[sentence, parent, place]

@@ -31,8 +31,7 @@ from dragoman.decode.translation import Candidate, merged
 from dragoman.text.segments import edges
 from dragoman.text.verbatim import STAND_INS, StandIns, names, verbatim_spans
 
-_WIDER_FOR_TERMS = 1.25  # times the beam, which is shared by translations with and without terms
-_LEAST_FOR_TERMS = 4  # hypotheses
+_LEAST_FOR_TERMS = 4  # hypotheses: the beam is shared by translations with and without terms
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 
@@ -80,8 +79,7 @@ class KeepTerms:
         return self._searcher.work([part], replace(request, nbest=self._width(request)))[0]
 
     def _width(self, request: Request) -> int:
-        width = round(_WIDER_FOR_TERMS * self._searcher.width(request))
-        return min(max(width, _LEAST_FOR_TERMS), MOST_HYPOTHESES)
+        return max(self._searcher.width(request), _LEAST_FOR_TERMS)
 
 
 class KeepNumbers:

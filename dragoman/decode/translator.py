@@ -5,7 +5,6 @@ searched, what breaks a promise is repaired, and the parts of a line are joined 
 stays empty. What stands several times in a window is translated once.
 """
 
-import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +150,8 @@ class Translator:
 
         The model works in a thread, and the event loop stays free.
         """
+        import asyncio  # few need it, and every start of the command line would wait for it
+
         asked = self.request(request, options)
         async for line in lines:
             (found,) = await asyncio.to_thread(self.translate, [line], asked)

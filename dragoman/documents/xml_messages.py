@@ -1,7 +1,7 @@
 """Messages in XML: XLIFF 1.2 and 2.0, and the string resources of Android."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from dragoman.documents.document import (
     Document,
@@ -9,6 +9,8 @@ from dragoman.documents.document import (
     Options,
     Span,
     as_reference,
+    decoded,
+    encoded,
     text_document,
 )
 from dragoman.documents.segment import Code, Kind, Segment, made, written
@@ -20,8 +22,35 @@ _BEGINS = frozenset(["bpt", "bx", "sc"])
 _ENDS = frozenset(["ept", "ex", "ec"])
 
 
+_TARGET = re.compile(r"""\s(?:target-language|trgLang)\s*=\s*(?:"[^"]*"|'[^']*')""")
+
+
 def read_xliff(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _xliff_spans, options, as_reference)
+    document = text_document(raw, _xliff_spans, options, as_reference)
+
+    def write(translated: Sequence[Segment]) -> bytes:
+        made_of_it = document.write(translated)
+        if made_of_it == raw or not options.to:
+            return made_of_it
+        text, encoding = decoded(made_of_it)
+        return encoded(_into(text, options.to), encoding, as_reference)
+
+    return Document(document.segments, write)
+
+
+def _into(text: str, language: str) -> str:
+    """An XLIFF file that names its target language: version 1.2 in each `file`, version 2 once."""
+    root = parsed(text)
+    second = root.attributes.get("version", "").startswith("2")
+    name = "trgLang" if second else "target-language"
+    named = [root] if second else [e for e in root.walk() if _local(e.name) == "file"]
+    for element in sorted(named, key=lambda e: -e.start):
+        tag = text[element.start : element.inner]
+        tag = _TARGET.sub("", tag)
+        at = 1 + len(element.name)  # behind the name
+        tag = f'{tag[:at]} {name}="{escape(language)}"{tag[at:]}'
+        text = text[: element.start] + tag + text[element.inner :]
+    return text
 
 
 def _xliff_spans(text: str, options: Options) -> Iterator[Span]:

@@ -639,7 +639,7 @@ def _beam() -> Panel:
                 "score = the sum of log p over the length penalty of n",
             ),
         ),
-        ((_pick, "totals ="), (Finished.add, "score = rows.totals")),
+        ((_pick, "totals ="), (Finished.take, "score = total")),
     )  # fmt: skip
 
 

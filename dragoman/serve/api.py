@@ -14,6 +14,7 @@ from dragoman.serve.requests import (
     body_of,
     client_address,
     read_json,
+    refusals,
     require_key,
     service_of,
     written,
@@ -26,7 +27,7 @@ _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 @router.post(
     "/v1/translate",
     response_model=schemas.TranslateResponse,
-    responses=REFUSALS,
+    responses=refusals(400, 401, 422),
     openapi_extra=body_of(schemas.TranslateRequest),
 )
 async def translate(request: Request) -> Response:
@@ -50,7 +51,7 @@ async def translate(request: Request) -> Response:
 @router.post(
     "/v1/attention",
     response_model=schemas.Attention,
-    responses=REFUSALS,
+    responses=refusals(400, 401, 422),
     openapi_extra=body_of(schemas.AttentionRequest),
 )
 async def attention(request: Request) -> Response:
@@ -67,7 +68,7 @@ async def attention(request: Request) -> Response:
 @router.post(
     "/v1/explain",
     response_model=schemas.Explanation,
-    responses=REFUSALS,
+    responses=refusals(400, 401, 422),
     openapi_extra=body_of(schemas.AttentionRequest),
 )
 async def explain(request: Request) -> Response:

@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from dragoman.serve import api, deepl, documents, errors, libre, pages
 from dragoman.serve.guard import Guard
+from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Service
 from dragoman.version import __version__
 
@@ -43,8 +44,7 @@ def create_app(
     for part in (api, documents, libre, deepl, pages):
         app.include_router(part.router)
     errors.install(app)
-    if service.keys:
-        _describe_keys(app)
+    _describe(app, bool(service.keys))
     limits = service.limits
     app.add_middleware(
         Guard,
@@ -66,13 +66,18 @@ def create_app(
     return app
 
 
-def _describe_keys(app: FastAPI) -> None:
-    """Say in the OpenAPI document how a key is shown."""
+def _describe(app: FastAPI, keys: bool) -> None:
+    """Add to the OpenAPI document what FastAPI does not see: bodies, and how a key is shown."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:
         document = plain()
-        document.setdefault("components", {})["securitySchemes"] = {
+        components = document.setdefault("components", {})
+        for name, schema in BODIES.items():
+            components["schemas"][name] = schema.model_json_schema()
+        if not keys:
+            return document
+        components["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
             "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         }

@@ -1,7 +1,8 @@
 """An API compatible with DeepL's version 2: /v2/translate, glossaries, documents, languages, usage.
 The official clients work unchanged, with our address for their server.
 
-A key comes as `Authorization: DeepL-Auth-Key KEY`. Errors are `{"message": …}`.
+A key comes as `Authorization: DeepL-Auth-Key KEY`, or as to our other routes. Errors are
+`{"message": …}`.
 """
 
 import csv
@@ -21,18 +22,40 @@ from dragoman.decode.glossary import NO_TERMS, Glossary
 from dragoman.documents.document import Document, Options
 from dragoman.documents.formats import BY_NAME, Format
 from dragoman.documents.segment import Code, made, written
+from dragoman.serve import schemas
 from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
 from dragoman.serve.models import NAMES
-from dragoman.serve.requests import admit, characters_allowed, client_address, service_of
+from dragoman.serve.requests import (
+    A_FILE,
+    FORMS,
+    admit,
+    body_of,
+    characters_allowed,
+    client_address,
+    key_of,
+    refusals,
+    service_of,
+)
 from dragoman.text.languages import AUTO
 
-# DeepL documents its API; ours documents its own.
-router = APIRouter(prefix="/v2", tags=["DeepL"], include_in_schema=False)
+router = APIRouter(prefix="/v2", tags=["DeepL"])
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000
 _ACCEPTED = frozenset(
     ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
 )
+_BODIES = ("application/json", *FORMS)
+_REFUSALS = refusals(400, 403, schema=schemas.DeeplError)
+_NOT_FOUND = refusals(400, 403, 404, schema=schemas.DeeplError)
+_FULL: dict[int | str, dict[str, Any]] = {
+    456: {"model": schemas.DeeplError, "description": "Too many glossaries are kept."}
+}
+_ENTRIES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Lines of source TAB target.",
+        "content": {"text/tab-separated-values": {"schema": {"type": "string"}}},
+    }
+}
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
@@ -61,8 +84,9 @@ class _Kept:
 
 
 def _require_key(request: Request) -> None:
-    given = request.headers.get("authorization", "").removeprefix("DeepL-Auth-Key ")
-    admit(request, given.encode("latin-1"), 403)
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    own = scheme.lower() == "deepl-auth-key"
+    admit(request, key.encode("latin-1") if own else key_of(request), 403)
 
 
 async def _fields(request: Request) -> dict[str, Any]:
@@ -140,7 +164,12 @@ def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     return _kept(request, key).glossary if key else NO_TERMS
 
 
-@router.post("/translate")
+@router.post(
+    "/translate",
+    response_model=schemas.DeeplResponse,
+    responses=_NOT_FOUND,
+    openapi_extra=body_of(schemas.DeeplRequest, _BODIES),
+)
 async def translate(request: Request) -> Response:
     """Translate texts; with tag_handling they are HTML or XML. Formality and the like change
     nothing, and `ignored` in the answer names them."""
@@ -184,7 +213,19 @@ async def translate(request: Request) -> Response:
     return JSONResponse(answer)
 
 
-@router.get("/languages")
+_KIND = {
+    "name": "type",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["source", "target"], "default": "source"},
+}
+
+
+@router.get(
+    "/languages",
+    response_model=list[schemas.DeeplLanguage],
+    responses=_REFUSALS,
+    openapi_extra={"parameters": [_KIND]},
+)
 async def languages(request: Request) -> Response:
     """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
     _require_key(request)
@@ -201,7 +242,7 @@ async def languages(request: Request) -> Response:
     )
 
 
-@router.get("/usage")
+@router.get("/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS)
 async def usage(request: Request) -> Response:
     """Characters since the service began; there is no limit to all of them together."""
     _require_key(request)
@@ -213,7 +254,13 @@ async def usage(request: Request) -> Response:
     )
 
 
-@router.post("/glossaries")
+@router.post(
+    "/glossaries",
+    status_code=201,
+    response_model=schemas.DeeplGlossary,
+    responses=_REFUSALS | _FULL,
+    openapi_extra=body_of(schemas.DeeplGlossaryRequest, _BODIES),
+)
 async def create_glossary(request: Request) -> Response:
     """Kept as long as the service runs."""
     _require_key(request)
@@ -237,13 +284,13 @@ async def create_glossary(request: Request) -> Response:
     return JSONResponse(kept.shown(), 201)
 
 
-@router.get("/glossaries")
+@router.get("/glossaries", response_model=schemas.DeeplGlossaries, responses=_REFUSALS)
 async def list_glossaries(request: Request) -> Response:
     _require_key(request)
     return JSONResponse({"glossaries": [kept.shown() for kept in _glossaries(request).values()]})
 
 
-@router.get("/glossary-language-pairs")
+@router.get("/glossary-language-pairs", response_model=schemas.DeeplPairs, responses=_REFUSALS)
 async def glossary_pairs(request: Request) -> Response:
     _require_key(request)
     pairs = service_of(request).models.languages
@@ -258,26 +305,31 @@ async def glossary_pairs(request: Request) -> Response:
     )
 
 
-@router.get("/glossaries/{key}")
+@router.get("/glossaries/{key}", response_model=schemas.DeeplGlossary, responses=_NOT_FOUND)
 async def get_glossary(request: Request, key: str) -> Response:
     _require_key(request)
     return JSONResponse(_kept(request, key).shown())
 
 
-@router.get("/glossaries/{key}/entries")
+@router.get("/glossaries/{key}/entries", response_class=Response, responses=_ENTRIES | _NOT_FOUND)
 async def glossary_entries(request: Request, key: str) -> Response:
     _require_key(request)
     return Response(_kept(request, key).entries, media_type="text/tab-separated-values")
 
 
-@router.delete("/glossaries/{key}")
+@router.delete("/glossaries/{key}", status_code=204, responses=_NOT_FOUND)
 async def delete_glossary(request: Request, key: str) -> Response:
     _require_key(request)
     del _glossaries(request)[_kept(request, key).key]
     return Response(status_code=204)
 
 
-@router.post("/document")
+@router.post(
+    "/document",
+    response_model=schemas.DeeplDocument,
+    responses=_NOT_FOUND,
+    openapi_extra=body_of(schemas.DeeplUpload, FORMS[1:]),
+)
 async def upload(request: Request) -> Response:
     _require_key(request)
     sent = await read_upload(request)
@@ -302,7 +354,12 @@ async def _asked(request: Request, key: str) -> Job:
     return job
 
 
-@router.post("/document/{key}")
+@router.post(
+    "/document/{key}",
+    response_model=schemas.DeeplStatus,
+    responses=_NOT_FOUND,
+    openapi_extra=body_of(schemas.DeeplKey, _BODIES),
+)
 async def document_status(request: Request, key: str) -> Response:
     job = await _asked(request, key)
     answer: dict[str, Any] = {"document_id": job.key, "status": _STATES[job.state]}
@@ -313,6 +370,11 @@ async def document_status(request: Request, key: str) -> Response:
     return JSONResponse(answer)
 
 
-@router.post("/document/{key}/result")
+@router.post(
+    "/document/{key}/result",
+    response_class=Response,
+    responses=A_FILE | _NOT_FOUND,
+    openapi_extra=body_of(schemas.DeeplKey, _BODIES),
+)
 async def document_result(request: Request, key: str) -> Response:
     return as_file(await _asked(request, key))

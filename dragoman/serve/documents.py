@@ -20,11 +20,20 @@ from dragoman.documents.segment import texts
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
-from dragoman.serve.requests import characters_allowed, client_address, require_key, written
+from dragoman.serve.requests import (
+    A_FILE,
+    FORMS,
+    body_of,
+    characters_allowed,
+    client_address,
+    refusals,
+    require_key,
+    written,
+)
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 
-router = APIRouter(tags=["documents"], include_in_schema=False)  # see docs/documents.md
+router = APIRouter(tags=["documents"])
 _FIELDS = 20
 
 
@@ -196,7 +205,12 @@ def as_file(job: Job) -> Response:
     )
 
 
-@router.post("/v1/documents")
+@router.post(
+    "/v1/documents",
+    response_model=schemas.DocumentStatus,
+    responses=refusals(400, 401),
+    openapi_extra=body_of(schemas.DocumentRequest, FORMS[1:]),
+)
 async def upload(request: Request) -> Response:
     """Translate a file; its format is told by the end of its name."""
     require_key(request)
@@ -214,14 +228,16 @@ async def upload(request: Request) -> Response:
     return written(job.status())
 
 
-@router.get("/v1/documents/{key}")
+@router.get(
+    "/v1/documents/{key}", response_model=schemas.DocumentStatus, responses=refusals(401, 404)
+)
 async def status(request: Request, key: str) -> Response:
     """How far a document is."""
     require_key(request)
     return written(jobs_of(request)[key].status())
 
 
-@router.get("/v1/documents/{key}/file")
+@router.get("/v1/documents/{key}/file", response_class=Response, responses=A_FILE | refusals(404))
 async def download(request: Request, key: str) -> Response:
     """The translated file. Its name is its key: a link to it works without another."""
     return as_file(jobs_of(request)[key])

@@ -15,8 +15,8 @@ from dragoman.serve import schemas
 from dragoman.serve.documents import as_file, jobs_of, read_upload
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
+    A_FILE,
     FORMS,
-    REFUSALS,
     admit,
     body_of,
     characters_allowed,
@@ -24,6 +24,7 @@ from dragoman.serve.requests import (
     key_of,
     read_form,
     read_json,
+    refusals,
     service_of,
     written,
 )
@@ -32,8 +33,7 @@ from dragoman.text.languages import AUTO
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])
 _BODIES = ("application/json", *FORMS)
-_REFUSALS: dict[int | str, dict[str, Any]] = {403: REFUSALS[401]}
-_REFUSALS |= {code: REFUSALS[code] for code in (400, 413, 429, 503, 504)}
+_REFUSALS = refusals(400, 403)
 
 
 async def _read(request: Request, schema: type[K]) -> K:
@@ -118,7 +118,12 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
     )
 
 
-@router.post("/translate_file", include_in_schema=False)
+@router.post(
+    "/translate_file",
+    response_model=schemas.LibreFile,
+    responses=_REFUSALS,
+    openapi_extra=body_of(schemas.LibreFileRequest, FORMS[1:]),
+)
 async def translate_file(request: Request) -> Response:
     """Translate a file and answer where its translation can be fetched."""
     sent = await read_upload(request)
@@ -140,12 +145,18 @@ async def translate_file(request: Request) -> Response:
     )
 
 
-@router.get("/download_file/{key}", include_in_schema=False)
+@router.get("/download_file/{key}", response_class=Response, responses=A_FILE | refusals(404))
 async def download_file(request: Request, key: str) -> Response:
+    """The file whose address /translate_file has told."""
     return as_file(jobs_of(request)[key])
 
 
-@router.post("/suggest", include_in_schema=False)
+@router.post(
+    "/suggest",
+    response_model=schemas.LibreSuggested,
+    responses=_REFUSALS,
+    openapi_extra=body_of(schemas.LibreSuggestRequest, _BODIES),
+)
 async def suggest(request: Request) -> Response:
     """A better translation, kept in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)
@@ -189,7 +200,7 @@ async def spec(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/frontend/settings")
+@router.get("/frontend/settings", response_model=schemas.LibreSettings)
 async def frontend_settings(request: Request) -> dict[str, Any]:
     """What LibreTranslate tells its own page, which some clients read."""
     service = service_of(request)

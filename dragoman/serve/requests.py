@@ -29,6 +29,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         "description": "The request asks for what cannot be: an unknown language, say.",
     },
     401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
+    403: {
+        "model": schemas.Error,
+        "description": "The key is missing or wrong, or does not suffice.",
+    },
+    404: {"model": schemas.Error, "description": "There is nothing of that name, or not any more."},
     413: {
         "model": schemas.Error,
         "description": "The body or the texts are too large, or too much work.",
@@ -47,6 +52,21 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     },
     504: {"model": schemas.Error, "description": "The time limit passed."},
 }
+
+BODIES: dict[str, type[BaseModel]] = {}  # what `body_of` has been asked for, by name
+A_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The translated file.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def refusals(
+    *codes: int, schema: type[schemas.Error] = schemas.Error
+) -> dict[int | str, dict[str, Any]]:
+    """These of the ways to refuse, and those that every route that works for a client has."""
+    return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 429, 503, 504)}
 
 
 def service_of(request: Request) -> Service:
@@ -96,11 +116,13 @@ def client_address(request: Request) -> str:
 def body_of(
     schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)
 ) -> dict[str, Any]:
-    """The OpenAPI document's word on a body."""
+    """The OpenAPI document's word on a body; its schema stands among the document's others."""
+    BODIES[schema.__name__] = schema
+    reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
     return {
         "requestBody": {
             "required": True,
-            "content": {kind: {"schema": schema.model_json_schema()} for kind in kinds},
+            "content": {kind: {"schema": reference} for kind in kinds},
         }
     }
 

@@ -226,6 +226,21 @@ class LibreFile(BaseModel):
     translatedFileUrl: str  # noqa: N815
 
 
+class DocumentRequest(BaseModel):
+    """A form with a file; the end of its name tells the format."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    source: str = Field(AUTO, description="The language of the file; auto: detected.")
+    target: str = Field("", description="Without it, the model's first choice.")
+    glossary: str = Field("", description="Lines of source TAB target.")
+
+
+class LibreFileRequest(Keyed):
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    source: str = AUTO
+    target: str = ""
+
+
 class LibreSuggestRequest(Keyed):
     q: Text = Field(min_length=1)
     s: Text = Field(min_length=1, description="A better translation.")
@@ -245,7 +260,119 @@ class LibreResponses(BaseModel):
     alternatives: list[list[str]] | None = None
 
 
+class LibreSuggested(BaseModel):
+    success: bool
+
+
+class LibreSettings(BaseModel):
+    """What LibreTranslate tells its own page."""
+
+    apiKeys: bool  # noqa: N815
+    keyRequired: bool  # noqa: N815
+    charLimit: int  # noqa: N815
+    filesTranslation: bool  # noqa: N815
+    supportedFilesFormat: list[str]  # noqa: N815
+    suggestions: bool
+    frontendTimeout: int  # noqa: N815
+    language: dict[str, dict[str, str]]
+
+
 class LibreLanguage(BaseModel):
     code: str
     name: str
     targets: list[str]
+
+
+class DeeplError(Error):
+    message: str = Field(description="The same.")
+
+
+class DeeplRequest(BaseModel):
+    """DeepL's request. Fields that this service does not know are named in the answer."""
+
+    text: str | Annotated[list[str], Field(min_length=1, max_length=50)]
+    target_lang: str
+    source_lang: str = Field("", description="The language of the texts; empty: detected.")
+    glossary_id: str = ""
+    tag_handling: Literal["", "html", "xml"] = ""
+    ignore_tags: str | list[str] = Field([], description="Names; a text has commas between them.")
+
+
+class DeeplText(BaseModel):
+    detected_source_language: str
+    text: str
+    billed_characters: int
+
+
+class DeeplResponse(BaseModel):
+    translations: list[DeeplText]
+    ignored: list[str] | None = Field(None, description="Fields of the request that did nothing.")
+
+
+class DeeplLanguage(BaseModel):
+    language: str
+    name: str
+    supports_formality: bool
+
+
+class DeeplUsage(BaseModel):
+    character_count: int
+    character_limit: int
+
+
+class DeeplGlossaryRequest(BaseModel):
+    name: str = ""
+    source_lang: str
+    target_lang: str
+    entries: str = Field(description="Lines of source and target.")
+    entries_format: Literal["tsv", "csv"] = "tsv"
+
+
+class DeeplGlossary(BaseModel):
+    glossary_id: str
+    name: str
+    ready: bool
+    source_lang: str
+    target_lang: str
+    creation_time: str
+    entry_count: int
+
+
+class DeeplGlossaries(BaseModel):
+    glossaries: list[DeeplGlossary]
+
+
+class DeeplPair(BaseModel):
+    source_lang: str
+    target_lang: str
+
+
+class DeeplPairs(BaseModel):
+    supported_languages: list[DeeplPair]
+
+
+class DeeplUpload(BaseModel):
+    """A form with a file."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    target_lang: str
+    source_lang: str = ""
+    filename: str = Field("", description="Its end tells the format; else that of the file's name.")
+    glossary_id: str = ""
+
+
+class DeeplDocument(BaseModel):
+    document_id: str
+    document_key: str
+
+
+class DeeplKey(BaseModel):
+    document_key: str
+
+
+class DeeplStatus(BaseModel):
+    document_id: str
+    status: Literal["queued", "translating", "done", "error"]
+    billed_characters: int | None = None
+    message: str | None = None
+    error_message: str | None = None

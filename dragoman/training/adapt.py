@@ -7,8 +7,7 @@ it only once.
 Beside the pairs stands replay: sentences from elsewhere with the model's own translations of them.
 On these, the adapted model must predict each next piece with the probabilities that the model gave
 before (distillation), so that it goes on saying what it said. Where nobody gives such sentences,
-the model makes them up: a model that also writes the source language is given random words of its
-vocabulary to translate into it.
+the model makes them up, if it also writes the source language.
 
 A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
 or when the time is up, and the best state is kept. The adapter is then made weaker until the
@@ -52,22 +51,23 @@ class Recipe:
     """How an adapter is learned; the defaults are what the measurements in docs/LOG.md led to."""
 
     minutes: float = 5.0  # of every core; the clock stands still while others have the cores
+    training_share: float = 0.85  # of these minutes, until training ends
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
-    most_rank: int = 16
-    learning_rate: float = 3e-3
+    most_rank: int = 32
+    learning_rate: float = 4e-3
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
-    least_steps: int = 400
+    least_steps: int = 300
     check_every: int = 25  # steps at least, or an epoch, between looks at the held-out pairs
     batch_tokens: int = 600
     dropout: float = 0.1
     label_smoothing: float = 0.1
     replay: int = 2000  # sentences
     replay_tokens: int = 300  # in each step, beside those of the pairs
-    replay_weight: float = 1.0  # of a replayed piece, where a piece of the pairs has 1
+    replay_weight: float = 2.0  # of a replayed piece, where a piece of the pairs has 1
     held_out: float = 0.1  # of the pairs, 20 to 200 of them
     patience: int = 3  # checks without a lower negative log-likelihood
-    forgetting: float = 0.02  # nats that a piece of replayed sentences may be off, on average
+    forgetting: float = 0.04  # nats that a piece of replayed sentences may be off, on average
     seed: int = 1
 
 
@@ -151,7 +151,7 @@ def adapt(
     valid, train = [pairs[i] for i in order[:held]], [pairs[i] for i in order[held:]]
     translator = Translator(make_engine(bundle, "cpu", "auto"), bundle.codec, bundle.config)
     request = Request(to=target, source_language=source)
-    outside = _outside(translator, bundle, source, general, recipe.replay, recipe.seed)
+    outside = _outside(translator, [text for text, _ in general], request, recipe)
     replayed = _replayed(translator, outside, request)
     say(f"{len(train):,} pairs, {len(valid)} held out, {len(replayed):,} sentences replayed")
     frame = _Frame(bundle.codec, source, target, _longest(bundle))
@@ -212,28 +212,32 @@ class _Frame:
 
 
 def _outside(
-    translator: Translator,
-    bundle: Bundle,
-    source: str,
-    general: Sequence[tuple[str, str]],
-    wanted: int,
-    seed: int,
+    translator: Translator, given: Sequence[str], request: Request, recipe: Recipe
 ) -> list[str]:
-    """Sentences from outside the domain: those given, else made up by the model."""
-    if general:
-        return [text for text, _ in general[:wanted] if text.strip()]
-    languages = bundle.codec.languages
-    if source not in languages.targets or not languages.tagged:
-        return []
-    pieces = bundle.codec.source.pieces
-    words = [p[1:] for p in pieces if p[0] == WORD_START and len(p) > 2 and p[1:].isalpha()]
-    if not words:
+    """Sentences from outside the domain: those given, and for the rest what the model makes up."""
+    found = [text for text in given if text.strip()][: recipe.replay]
+    return found + _made_up(translator, request, recipe.replay - len(found), recipe.seed)
+
+
+def _made_up(translator: Translator, request: Request, wanted: int, seed: int) -> list[str]:
+    """Sentences of the source language: random words of the vocabulary, translated into it by
+    sampling. A round trip through the target language turns most of them into what people say."""
+    codec, source, target = translator.codec, request.source_language, request.to
+    languages = codec.languages
+    words = [piece[1:] for piece in codec.source.pieces if piece[0] == WORD_START]
+    words = [word for word in words if len(word) > 1 and word.isalpha()]
+    if wanted < 1 or not words or not languages.tagged or source not in languages.targets:
         return []
     draw = rng(seed, 2)
     salads = [" ".join(draw.choice(words, draw.integers(3, 12))) for _ in range(wanted)]
-    settings = replace(bundle.config.decoding, max_length_ratio=1.5, max_length_extra=10)
-    request = Request(to=source, decoding=settings, sampling=Sampling(0.8, seed=seed))
-    return list(dict.fromkeys(text for text in translator(salads, request) if text.strip()))
+    settings = replace(translator.config.decoding, max_length_ratio=1.5, max_length_extra=10)
+    sampled = Request(to=source, decoding=settings, sampling=Sampling(0.8, seed=seed))
+    texts = translator(salads, sampled)
+    if target in languages.sources:
+        there = translator(texts, _greedy(translator, request))
+        back = Request(to=source, source_language=target)
+        texts = translator(there, _greedy(translator, back))
+    return list(dict.fromkeys(text for text in texts if text.strip()))
 
 
 def _replayed(
@@ -285,6 +289,7 @@ class _Batch:
     targets: Tensor  # (N,)
     real: Tensor  # (N,) their places in the flattened (B*T)
     encoded: tuple[Tensor, Tensor] | None = None  # what the encoder makes of the source, and mask
+    before: Tensor | None = None  # (N, D) states of the model without an adapter
 
 
 class _Learner:
@@ -335,7 +340,7 @@ class _Learner:
         worse = 0
         for step in count(1):
             # The rate falls to zero with the steps or with the time, whichever ends first.
-            left = 1 - max(clock.share, (step - 1) / most)
+            left = 1 - max(clock.share / recipe.training_share, (step - 1) / most)
             rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
             self._step(adam, next(pairs), next(replay), rate)
             if step % check_every and left > 0:
@@ -357,7 +362,7 @@ class _Learner:
         share of it that is left."""
         batches = self._batches(replayed, self._recipe.batch_tokens)
         strength = 1.0
-        for strength in (1.0, 0.8, 0.6, 0.4):
+        for strength in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4):
             self._set_strength(strength)
             if self.drift(batches) <= self._recipe.forgetting:
                 break
@@ -399,17 +404,23 @@ class _Learner:
 
     def _drift(self, batch: _Batch) -> Tensor:
         """KL(before ‖ now), summed over the pieces of a batch."""
-        training = self._model.training
-        strength = next(iter(self._adapted.values())).strength
         with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
-            with torch.no_grad():
-                self._set_strength(0.0)
-                self._model.eval()
-                before = self._model.logits(self._hidden(batch)).float().log_softmax(dim=-1)
-            self._set_strength(strength)
-            self._model.train(training)
+            if batch.before is None:
+                batch.before = self._states_before(batch)
+            before = self._model.logits(batch.before).float().log_softmax(dim=-1)
             now = self._model.logits(self._hidden(batch)).float().log_softmax(dim=-1)
         return F.kl_div(now, before, reduction="sum", log_target=True)
+
+    @torch.no_grad()
+    def _states_before(self, batch: _Batch) -> Tensor:
+        training = self._model.training
+        strengths = [layer.strength for layer in self._adapted.values()]
+        self._set_strength(0.0)
+        self._model.eval()
+        states = self._hidden(batch)
+        self._model.train(training)
+        self._set_strength(strengths[0])
+        return states
 
     def _hidden(self, batch: _Batch) -> Tensor:
         """The decoder's states before each real target piece. (N, D)"""

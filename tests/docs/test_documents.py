@@ -220,16 +220,18 @@ CHECKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/translate.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/translate.md", "docs/python.md"])
 def test_the_python_on_a_page_runs(name: str, stand_ins: Path, monkeypatch) -> None:
     real = package.train
 
     def train(*files: str, **options: Any) -> Any:
-        return real(*files, **options, settings={**QUICK, "text.size": 400}, device="cpu")
+        settings = {**QUICK, "text.size": 400, **options.pop("settings", {})}
+        return real(*files, **options, settings=settings, device="cpu")
 
     monkeypatch.setattr(package, "train", train)
+    known: dict[str, Any] = {}  # a block goes on with what those before it have made
     for block in blocks(ROOT / name, "python"):
-        exec(block, {})
+        exec(block, known)
 
 
 def test_the_readmes_session_is_what_the_commands_print(dragoman, tmp_path, monkeypatch) -> None:

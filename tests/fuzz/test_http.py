@@ -22,10 +22,16 @@ AT_ONCE = 8
 HANG = 60.0
 QUICK = ConnectionLimits(receive_s=0.3, idle_s=0.3, send_s=0.3)
 SMALL = Limits(max_characters=300, max_work=10_000, max_body_bytes=5000, time_limit_s=5.0)
-ASKED = ("/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect")
+ASKED = (
+    "/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect", "/v1/documents",
+    "/translate_file", "/suggest", "/v2/translate", "/v2/glossaries", "/v2/document",
+    "/v2/document/x", "/v2/document/x/result",
+)  # fmt: skip
 ROUTES = (
     "/", "/docs", "/healthz", "/readyz", "/metrics", "/v1/models", "/languages", "/openapi.json",
-    "/static/app.js", "/translate/", "/nothing",
+    "/static/app.js", "/translate/", "/nothing", "/v1/documents/x", "/v1/documents/x/file",
+    "/download_file/x", "/v2/languages", "/v2/usage", "/v2/glossaries", "/v2/glossaries/x",
+    "/v2/glossaries/x/entries", "/v2/glossary-language-pairs", "/frontend/settings", "/spec",
 )  # fmt: skip
 TEXTS = (
     "",
@@ -38,6 +44,10 @@ TEXTS = (
     " \n" * 140,
     "<b>",
 )
+A_FORM = (
+    b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\neins\r\n'
+    b'--x\r\nContent-Disposition: form-data; name="target"\r\n\r\nen\r\n--x--\r\n'
+)
 ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z ]+\r\n")
 
 
@@ -45,10 +55,12 @@ def question(draw: random.Random) -> bytes:
     """A body: nearly right, or nothing of the kind."""
     text = draw.choice([*["eins zwei"] * 9, *TEXTS])
     fields = {
-        draw.choice(("text", "q")): draw.choice((text, text, text, [text] * draw.randint(0, 130),
-        5)),
+        draw.choice(("text", "q", "s", "entries")): draw.choice(
+            (text, text, text, [text] * draw.randint(0, 130), 5)
+        ),
         "source": draw.choice(("de", "de", "auto", "xx")),
         "target": draw.choice(("en", "en", None, "xx")),
+        draw.choice(("target_lang", "glossary_id")): draw.choice(("EN-GB", "en", "", 7)),
         "beam": draw.choice((1, 4, 16, 17, -1, "x", 1e300)), "nbest": draw.choice((1, 10, 11)),
         "alternatives": draw.randint(-1, 10), "translation": draw.choice((text, None)),
     }  # fmt: skip
@@ -64,6 +76,7 @@ def question(draw: random.Random) -> bytes:
         draw.randbytes(100),
         b"",
         b"q=eins&target=en",
+        A_FORM,
         b"a" * 20_000,
     )
     return draw.choice(kinds)

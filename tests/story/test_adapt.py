@@ -49,7 +49,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     write_bundle(tmp_path / "merged", read_bundle(out))
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
     assert Translator.load(tmp_path / "merged", "cpu")(sources) == after
-    assert bleu(Translator.load(out, "cpu", "torch")(sources), after) > 99
+    assert bleu(Translator.load(out, "cpu", "torch")(sources), after) > 95
 
 
 def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """The model that comes with the package, on what people type."""
 
+import importlib.util
 import re
 from collections.abc import Callable
 from itertools import permutations
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -156,6 +159,36 @@ def test_digits_survive(english, text: str) -> None:
     assert sorted("".join(re.findall(r"\d", said))) == sorted("".join(re.findall(r"\d", text))), (
         said
     )
+
+
+@pytest.mark.parametrize("to", ["de", "en", "fr"])
+def test_numbers_addresses_and_measures_survive(translator: Translator, to: str) -> None:
+    """A part of what benchmarks/digits.py asks, by its rules."""
+    rules = digits_benchmark()
+    lines = [line for line in rules.read_lines() if line.language != to][::8]
+    assert {mark.kind for line in lines for mark in line.marks} >= {
+        "url",
+        "email",
+        "number",
+        "unit",
+    }
+    lost = []
+    for line in lines:
+        said = translator(line.text, source=line.language, to=to)
+        kept = all(rules.survives(mark, line.language, said, to) for mark in line.marks)
+        if not kept or rules.invented(line, said):
+            lost.append((line.text, said))
+    assert len(lost) <= 0.01 * len(lines), lost
+
+
+def digits_benchmark() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "digits.py"
+    spec = importlib.util.spec_from_file_location("digits", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_most_names_survive(translator: Translator) -> None:

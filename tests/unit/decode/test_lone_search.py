@@ -1,4 +1,4 @@
-"""Beam search for one sentence in plain Python finds what the search in NumPy finds, bit for bit."""
+"""Beam search for one sentence in plain Python finds what the search in NumPy finds."""
 
 from dataclasses import replace
 
@@ -44,12 +44,11 @@ def test_one_sentence_is_searched_as_among_others_to_the_last_bit(rule: dict, nb
 
 
 def test_every_step_is_reported() -> None:
-    counts = []
-    for search in (lone_search, lambda e, s, *a, **k: beam_search(e, [s], *a, **k)):
-        steps: list[None] = []
-        search(RandomEngine(1), SOURCES[0], SETTINGS, on_step=lambda: steps.append(None))
-        counts.append(len(steps))
-    assert counts[0] == counts[1] > 1
+    ours: list[None] = []
+    theirs: list[None] = []
+    lone_search(RandomEngine(1), SOURCES[0], SETTINGS, on_step=lambda: ours.append(None))
+    beam_search(RandomEngine(1), SOURCES[:1], SETTINGS, on_step=lambda: theirs.append(None))
+    assert len(ours) == len(theirs) > 1
 
 
 @pytest.mark.parametrize("asked", [{"attention": True}, {"prefixes": [[4]]}], ids=str)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dragoman.decode.numbers import stand_ins, with_others
+from dragoman.decode.numbers import edited, number_edits, number_errors, stand_ins, with_others
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,38 @@ def test_others_are_told_alike() -> None:
         assert re.fullmatch(r"1[^5]", others["15"])
         assert re.fullmatch(r"[^12]3", others["23"])
         assert re.fullmatch(r"1.[^1]7", others["1987"])
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "to", "said", "right"),
+    [
+        ("en", "3,456 people", "de", "3,456 Menschen", "3.456 Menschen"),
+        ("de", "1.889.000 Leute", "fr", "1,889 000 personnes", "1 889 000 personnes"),
+        ("en", "$1,299.99", "de", "1.299.99 Dollar", "1.299,99 Dollar"),
+        ("es", "los -15,5 °C", "fr", "les 15,5 °C", "les -15,5 °C"),
+        ("de", "es wird −5 °C", "en", "it will be minus 5 °C", "it will be minus 5 °C"),
+        ("fr", "demande PHP 8.2", "de", "erfordert PHP 8,2", "erfordert PHP 8.2"),
+        ("en", "needs Python 3.11", "de", "braucht Python 3.11", "braucht Python 3.11"),
+        ("en", "3.2% more", "de", "3.2 % mehr", "3,2 % mehr"),
+        ("en", "pages 10-15", "de", "Seiten 10-15", "Seiten 10-15"),
+        ("de", "am 14.02.2022", "en", "on 14 February 2022", "on 14 February 2022"),
+        ("xx", "3,456 people", "de", "3,456 Menschen", "3,456 Menschen"),
+    ],
+)
+def test_a_rule_mends_how_numbers_are_written(language, source, to, said, right) -> None:
+    assert edited(said, number_edits(source, said, language, to)) == right
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "errors"),
+    [
+        ("Um 1900 lebten hier 1.889.000 Menschen.", "By 1900,889,000 people lived here.", True),
+        ("Das Brett ist 1,8 m lang und 24 mm dick.", "It is 1.8 mm long and 24 mm thick.", True),
+        ("Er zahlte $1,299.99.", "He paid 1 $299.99.", True),
+        ("La multa es de 200 €.", "The fine is 200 euros.", False),
+        ("um 9 Uhr", "at nine o'clock", False),
+        ("Der Zug fährt um 17:42 Uhr.", "The train leaves at 17:42.", False),
+    ],
+)
+def test_lost_digits_and_units_are_counted(source: str, said: str, errors: bool) -> None:
+    assert bool(number_errors(source, said, "en")) == errors

@@ -324,6 +324,18 @@ def test_xliff_gets_targets_where_it_has_none() -> None:
     assert '<target>ONE <pc id="1">TWO</pc><ph id="2"/></target>' in upper(read("b.xlf")).decode()
 
 
+def test_xliff_names_the_language_that_it_was_translated_into() -> None:
+    for name in ("a.xlf", "b.xlf"):
+        document = read(name, to="de")
+        assert document.write(document.segments) == read(name).write(document.segments)
+    assert '<file target-language="de">' in upper(read("a.xlf", to="de")).decode()
+    assert '<xliff trgLang="de" xmlns=' in upper(read("b.xlf", to="de")).decode()
+    other = XLIFF.replace("<file>", "<file source-language='en' target-language='fr' original='x'>")
+    after = upper(read("a.xlf", other.encode(), to="pt-BR")).decode()
+    assert """<file target-language="pt-BR" source-language='en' original='x'>""" in after
+    assert "language" not in upper(read("a.xlf")).decode()
+
+
 def test_columns_are_chosen_by_name_or_number() -> None:
     raw = b"id,name,text\nx,one,two\n"
     assert upper(read("a.csv", raw, columns=("text",))) == b"id,name,text\nx,one,TWO\n"

@@ -1,0 +1,24 @@
+"""What must stay as it is, found in a text."""
+
+import pytest
+
+from dragoman.text.verbatim import verbatim_spans
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Call +44 20 7946 0958 or 030 1234567.", ["+44 20 7946 0958", "030 1234567"]),
+        ("El teléfono es el 955 010 010.", ["955 010 010"]),
+        ("955 010 010 people", []),
+        ("on 14.02.2022, 05/11/2020 and 2024-03-18", []),
+        ("3.450.000 Euro, 1.200 km", []),
+        ("version 2.10.3 at 192.168.0.1:8080", ["2.10.3", "192.168.0.1:8080"]),
+        ("(ISBN 0-306-40615-2), 978-3-16-148410-0", ["ISBN 0-306-40615-2", "978-3-16-148410-0"]),
+        ("see https://x.org/a?b=1, www.x.org.", ["https://x.org/a?b=1", "www.x.org"]),
+        ("jane_doe42@mail.example.co.uk.", ["jane_doe42@mail.example.co.uk"]),
+        ("Nothing here, really: 42 and 3.5.", []),
+    ],
+)
+def test_addresses_and_numbers_of_things_are_found(text: str, found: list[str]) -> None:
+    assert [text[start:end] for start, end in verbatim_spans(text)] == found
