@@ -40,7 +40,8 @@ def draw_lines(figure: Lines) -> str:
     legend, below = _legend(entries, _TOP + _PLOT + _BOTTOM + 10)
 
     def parts() -> Iterator[str]:
-        yield _text(_LEFT, 16, figure.title, "start", "title")
+        room = _WIDTH - _LEFT - _RIGHT
+        yield _text(_LEFT, 16, figure.title, "start", "title", _pressed(figure.title, room))
         for value in y_axis.ticks:
             y = y_axis(value)
             ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"'
@@ -54,9 +55,7 @@ def draw_lines(figure: Lines) -> str:
         )
         middle = _TOP + _PLOT / 2
         turned = f' transform="rotate(-90 13 {middle})"'
-        # A long name is pressed together, so that it stays within the drawing in any font size.
-        if len(figure.y_label) * _LETTER > 0.8 * _PLOT:
-            turned += f' textLength="{_PLOT}" lengthAdjust="spacingAndGlyphs"'
+        turned += _pressed(figure.y_label, _PLOT + 25)
         yield _text(13, middle, figure.y_label, "middle", "label", turned)
         yield from _marks(figure, x_axis, y_axis)
         for number, one in enumerate(figure.series):
@@ -126,7 +125,7 @@ def draw_bars(figure: Bars) -> str:
             y = _TOP + row * number
             start = axis(0.0)
             end = axis(value) if math.isfinite(value) else start
-            yield _text(left - 6, y + 15, name, "end", "tick")
+            yield _text(left - 6, y + 15, name, "end", "tick", _pressed(name, left - 10))
             kind = "bar faint" if any(figure.faint[number : number + 1]) else "bar"
             yield (
                 f'<rect class="{kind}" x="{min(start, end):.1f}" y="{y + 3}" '
@@ -309,6 +308,14 @@ def _text(x: float, y: float, text: str, anchor: str, kind: str, more: str = "")
         f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" '
         f'text-anchor="{anchor}"{more}>{html.escape(text)}</text>'
     )
+
+
+def _pressed(text: str, room: float) -> str:
+    """What keeps a long text within its room, on a phone too, where fonts are larger."""
+    own = _LETTER * len(text)
+    if 1.3 * own <= room:
+        return ""
+    return f' textLength="{min(own, room):.0f}" lengthAdjust="spacingAndGlyphs"'
 
 
 def _svg(parts: Iterator[str], height: float, title: str) -> str:

@@ -117,3 +117,12 @@ def test_bars_that_stand_back_are_marked() -> None:
     bars = Bars("t", "u", ["with", "without"], [0.9, 0.2], faint=[False, True])
     drawn = ElementTree.fromstring(draw_bars(bars))
     assert [bar.get("class") for bar in drawn.iter("rect")] == ["bar", "bar faint"]
+
+
+def test_a_long_name_is_pressed_into_its_room_and_a_short_one_left_alone() -> None:
+    lines = Lines("T" * 90, "x", "a long name of what is measured here", [Series("s", [1], [2])])
+    drawn = ElementTree.fromstring(draw_lines(lines))
+    lengths = {"".join(t.itertext())[:1]: t.get("textLength") for t in drawn.iter("text")}
+    assert float(lengths["T"] or 0) <= 480
+    assert float(lengths["a"] or 0) <= 240
+    assert lengths["x"] is None
