@@ -1,1 +1,10 @@
 """The command line: one small file per command."""
+
+from typing import Any
+
+STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",
+}
+"""How every group of commands looks."""

@@ -11,59 +11,52 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from dragoman.cli import (
-    adapt,
-    attend,
-    check,
-    compare,
-    convert,
-    embed,
-    evaluate,
-    explain,
-    extend,
-    info,
-    models,
-    prepare,
-    score,
-    serve,
-    synthesize,
-    tokenize,
-    train,
-    translate,
-)
+from dragoman.cli import STYLE
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.settings import near_miss
 from dragoman.version import __version__
+
+COMMANDS = (
+    "train", "prepare", "adapt", "extend", "translate", "synthesize", "attend", "explain", "serve",
+    "evaluate", "score", "embed", "tokenize", "check", "compare", "info", "convert", "models",
+)  # fmt: skip
+
+
+class _Commands(TyperGroup):
+    """The commands, each imported when it is asked for: a short translation need not wait for the
+    others.
+
+    Contexts and commands are click's own or, with newer versions of typer, those of its copy.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            ctx.fail(f"there is no command {cmd_name!r}{near_miss(cmd_name, COMMANDS)}.")
+        module = importlib.import_module(f"dragoman.cli.{cmd_name}")
+        app = getattr(module, "app", None)  # of a command that has commands of its own
+        if app is None:
+            app = typer.Typer(**STYLE)
+            app.command(cmd_name)(module.command)
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="dragoman",
     help="Train a translator from two text files, see what it attends to, ship it.",
+    cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    **STYLE,
 )
-app.command("train")(train.command)
-app.command("prepare")(prepare.command)
-app.command("adapt")(adapt.command)
-app.command("extend")(extend.command)
-app.command("translate")(translate.command)
-app.command("synthesize")(synthesize.command)
-app.command("attend")(attend.command)
-app.command("explain")(explain.command)
-app.command("serve")(serve.command)
-app.command("evaluate")(evaluate.command)
-app.command("score")(score.command)
-app.command("embed")(embed.command)
-app.command("tokenize")(tokenize.command)
-app.command("check")(check.command)
-app.command("compare")(compare.command)
-app.command("info")(info.command)
-app.add_typer(convert.app, name="convert")
-app.add_typer(models.app, name="models")
 
 
 def _show_version(wanted: bool) -> None:

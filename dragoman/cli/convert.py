@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.cli import STYLE
 from dragoman.cli.options import From, To
 from dragoman.errors import ConversionError, needs_torch
 from dragoman.hub import model_folder
@@ -18,7 +19,7 @@ from dragoman.text.parallel import language_of, read_pairs
 if TYPE_CHECKING:
     from dragoman.convert.shortlist import Corpus
 
-app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True)
+app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from dragoman import hub
+from dragoman.cli import STYLE
 from dragoman.cli.options import Json
 from dragoman.errors import BundleError, escaped
 
-app = typer.Typer(help="List, fetch and remove models.")
+app = typer.Typer(help="List, fetch and remove models.", **STYLE)
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
