@@ -31,7 +31,8 @@ from dragoman.decode.translation import Candidate, merged
 from dragoman.text.segments import edges
 from dragoman.text.verbatim import STAND_INS, StandIns, names, verbatim_spans
 
-_LEAST_FOR_TERMS = 4  # hypotheses: the beam is shared by translations with and without terms
+# Hypotheses: translations with and without a term share the beam. With 4 some get a word too many.
+_LEAST_FOR_TERMS = 5
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
 _STAND_INS = 3  # other sets of numbers that are tried where that does not help
 

@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     Mutant(
         "coverage counts the padding of a source",
-        HYPOTHESES, "attention[:, : self._limits.source_lengths[rows.sentences[row]]]",
+        HYPOTHESES, "attention[:, : self._limits.source_lengths[sentence]]",
         "attention", (LOOPS,),
     ),
     Mutant("coverage has no upper limit", HYPOTHESES, "1e-9, 1.0)", "1e-9, None)", (LOOPS,)),
