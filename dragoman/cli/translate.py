@@ -258,11 +258,18 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
 
 
 def _is_document(text: str) -> bool:
-    """Whether an argument names a file of a format that we know."""
+    """Whether an argument names a file; one without an ending is a word like any other.
+
+    A mistyped name is refused: it would come back as its own translation.
+    """
     try:
-        return Path(text).suffix.lower() in BY_ENDING and Path(text).is_file()
+        ending, exists = Path(text).suffix, Path(text).is_file()
     except (OSError, ValueError):  # too long for a name, say
         return False
+    one_word = len(text.split()) == 1
+    if ending.lower() in BY_ENDING and one_word and not exists:
+        raise ConfigError(f"{text}: there is no such file.")
+    return exists and bool(ending)
 
 
 def _glossary(name: str) -> Glossary:

@@ -102,7 +102,7 @@ def _subwords() -> Panel:
             Formula(
                 _math(
                     _line(
-                        _sub("a", "∗"), _sub("b", "∗"), "=", _under("argmin", "ab"), "rank", "(",
+                        _sup("a", "∗"), _sup("b", "∗"), "=", _under("argmin", "ab"), "rank", "(",
                         "a", "b", ")",
                     )
                 ),

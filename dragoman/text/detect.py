@@ -148,7 +148,8 @@ _RUNS = {
 _SCRIPTS = {
     "CYRILLIC": ("ru", "uk", "bg", "sr", "mk", "be"), "GREEK": ("el",),
     "ARABIC": ("ar", "fa", "ur"), "HEBREW": ("he",), "DEVANAGARI": ("hi",), "THAI": ("th",),
-    "HANGUL": ("ko",), "HIRAGANA": ("ja",), "KATAKANA": ("ja",), "CJK": ("zh", "ja"),
+    # Chinese before Japanese: a text without kana says as much for either.
+    "HANGUL": ("ko",), "CJK": ("zh", "ja"), "HIRAGANA": ("ja",), "KATAKANA": ("ja",),
     "GEORGIAN": ("ka",), "ARMENIAN": ("hy",), "ETHIOPIC": ("am",), "BENGALI": ("bn",),
     "TAMIL": ("ta",), "TELUGU": ("te",), "KANNADA": ("kn",), "MALAYALAM": ("ml",),
     "GUJARATI": ("gu",), "GURMUKHI": ("pa",), "SINHALA": ("si",), "KHMER": ("km",),
@@ -193,12 +194,17 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
 
     >>> surely_none_of("Где находится вокзал?", ["de", "en"])
     'ru'
+    >>> surely_none_of("你好", ["de", "en"])
+    'zh'
     >>> surely_none_of("Wo ist der Bahnhof?", ["de", "en"]), surely_none_of("OK", ["de"])
     ('', '')
     """
     if not set(expected) <= set(COVERED):
         return ""  # text in a language that nobody can tell looks like that of its neighbours
     words, letters = _evidence(text, COVERED, runs=False), _evidence(text, COVERED)
+    if not any(letters[code] for code in expected) and _no_latin(text):
+        best = max((code for code in COVERED if code not in expected), key=letters.__getitem__)
+        return best if letters[best] else ""  # however short it is
     others = [code for code in COVERED if code not in expected and words[code] >= 1.0]
     if not others:
         return ""
@@ -207,6 +213,12 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
     found = letters[best]
     sure = any(found >= rival + more and found >= times * rival for more, times in _SURELY)
     return best if sure else ""
+
+
+def _no_latin(text: str) -> bool:
+    """Whether a text has letters, and none of them is Latin. (α alone may be a symbol.)"""
+    letters = [letter for letter in text[:_LETTERS_READ] if letter.isalpha()]
+    return len(letters) > 1 and min(letters) > _LAST_LATIN
 
 
 class _Index(NamedTuple):

@@ -96,3 +96,13 @@ def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert "<b>Hund</b>" in done.stdout
     assert re.search(r"Bude.*Siemens|Siemens.*Bude", done.stdout)
+
+
+def test_a_file_that_does_not_exist_or_that_nobody_reads_is_refused(dragoman, tmp_path) -> None:
+    scan = tmp_path / "scan.pdf"
+    scan.write_bytes(b"%PDF")
+    missing = dragoman("translate", "report.docx", "--to", "en")
+    unknown = dragoman("translate", str(scan), "--to", "en")
+    assert (missing.code, missing.out) == (unknown.code, unknown.out) == (1, "")
+    assert missing.err == "dragoman: report.docx: there is no such file.\n"
+    assert unknown.err.startswith(f"dragoman: {scan} is of no format that can be translated")
