@@ -12,10 +12,12 @@ from itertools import groupby
 from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.grid import (
     NEURAL,
+    best,
     cell,
     chosen_rate,
     compared,
     finalists,
+    marked,
     named_system,
     spread,
     to_be_tuned,
@@ -96,18 +98,58 @@ def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[Sy
     tuned_at = tuning_budget(scale)
     going_on = finalists(study)
     required = name in (going_on if corpus == "all" else going_on[:2])
-    found = {}
+    found: dict[float, list[System]] = {}
     for share in scale.budgets:
         if share > tuned_at and name not in going_on:
             continue
         if corpus != "all" and share < scale.budgets[-2:][0]:
             continue  # a look at the end of the curve is enough
         needed = (required and share > tuned_at) or (corpus == "all" and share == tuned_at)
+        dropout = None
+        if corpus == "all" and share > tuned_at:
+            dropout = best(study, dropouts(study, name, share))
+            if dropout is None:
+                continue  # until it is chosen
         found[share] = [
-            cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
+            cell(scale, name, rate, share, seed, corpus, dropout, not needed or seed > 1)
             for seed in range(1, (scale.seeds if share >= tuned_at else 1) + 1)
         ]
     return found
+
+
+def dropouts(study: Study, name: str, share: float) -> dict[float, System]:
+    """A finalist at a high cost with each dropout that it may get; none before the tuning."""
+    scale, rate = study.scale, chosen_rate(study, name)
+    if rate is None:
+        return {}
+    return {dropout: cell(scale, name, rate, share, dropout=dropout) for dropout in scale.dropouts}
+
+
+def _high_costs(scale: Scale) -> list[float]:
+    return [share for share in scale.budgets if share > tuning_budget(scale)]
+
+
+def _dropout_tables(study: Study) -> list[Table]:
+    """What the choice of dropout rests on; nothing if there was no choice."""
+    scale = study.scale
+    if len(scale.dropouts) == 1 or not _high_costs(scale):
+        return []
+    rows = []
+    for name in finalists(study):
+        for share in _high_costs(scale):
+            tried = {
+                dropout: study.result(system)
+                for dropout, system in dropouts(study, name, share).items()
+            }
+            rows.append([name, f"{share * scale.flops:.3g}", *marked(tried)])
+    return [
+        Table(
+            "Dropout tried: validation BLEU (chosen: *)",
+            ["system", "FLOPs", *(f"{dropout:g}" for dropout in scale.dropouts)],
+            rows,
+            folded=True,
+        )
+    ]
 
 
 def _on_second(study: Study) -> dict[str, dict[float, list[System]]]:
@@ -133,6 +175,11 @@ def ensemble(study: Study) -> System | None:
 def then(study: Study) -> list[System]:
     """After the tuning: other costs, the second corpus, more seeds, the ablations."""
     rows = [row for name in NEURAL for row in by_cost(study, name).values()]
+    rows += [
+        list(dropouts(study, name, share).values())
+        for name in finalists(study)
+        for share in _high_costs(study.scale)
+    ]
     rows += [row for costs in _on_second(study).values() for row in costs.values()]
     rows += _ablated(study).values()
     together = ensemble(study)
@@ -313,7 +360,11 @@ def show(study: Study) -> Finding:
         for name, systems in _ablated(study).items()
         if all(study.has_result(system) for system in systems)
     }
-    return finding(fields, ablated, tuning_tables(study, NEURAL), tuned_words(study.scale))
+    chosen = _dropout_tables(study)
+    tuned = tuned_words(study.scale)
+    if chosen:
+        tuned += f", at the higher costs its dropout out of {len(study.scale.dropouts)} as well"
+    return finding(fields, ablated, [*tuning_tables(study, NEURAL), *chosen], tuned)
 
 
 def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[System]]]) -> Field:
