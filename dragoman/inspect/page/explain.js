@@ -480,7 +480,7 @@ const KEYS = [
   ["L", "layer"],
   ["H", "head"],
   ["A", "attention"],
-  ["K", "key"],
+  ["K", "word asked"],
   ["N P", "next, previous panel"],
   ["T", "tour"],
 ];
@@ -602,9 +602,9 @@ function showExplanation(root, data) {
   const legend = element(
     "p",
     { class: "quiet marks" },
-    "Orange numbers are above zero, blue ones below; the stronger the colour, the larger the " +
-      "number. A hyphen before a piece says that it continues a word. <s> and </s> are the start " +
-      "and the end of a sentence",
+    "In strips and score maps, orange is above zero and blue below; the stronger the colour, the " +
+      "larger the number. A hyphen before a piece says that it continues a word. <s> and </s> are " +
+      "the start and the end of a sentence",
     /^>>/.test(data.axes.source.pieces[0])
       ? `; ${data.axes.source.pieces[0]} names the language to translate into.`
       : ".",
