@@ -42,7 +42,7 @@ def post(address: str, question: dict) -> dict:
     asked = urllib.request.Request(
         address, json.dumps(question).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    with urllib.request.urlopen(asked, timeout=600) as answer:
         return json.load(answer)
 
 
@@ -61,9 +61,9 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
         asking.start()
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
-        asking.join(60)
+        asking.join(600)
         assert len(found[0]["translations"]) == len(texts)
-        assert process.wait(30) == 0
+        assert process.wait(600) == 0
 
 
 def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:
