@@ -159,10 +159,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def trained(shared: Callable[..., Path]) -> Path:
     """A run that has learned the toy language."""
-    return shared("trained", _train_the_toy_language) / "run"
+    return shared("trained", train_the_toy_language) / "run"
 
 
-def _train_the_toy_language(folder: Path) -> None:
+def train_the_toy_language(folder: Path, **more: object) -> None:
+    """A run in folder/run; keyword `model__norm="post"` sets model.norm."""
     from dragoman.config import Corpus
     from dragoman.training.run import train
 
@@ -172,6 +173,7 @@ def _train_the_toy_language(folder: Path) -> None:
         "training.validate_every": 90, "training.checkpoint_every": 45, "training.warmup_steps": 30,
         "training.optimiser": "muon", "training.schedule": "linear", "training.learning_rate": 2e-2,
         "data.valid_size": 50, "model.dropout": 0.0,
+        **{name.replace("__", "."): value for name, value in more.items()},
     }  # fmt: skip
     corpora = (Corpus(str(source), str(target)),)
     outcome = train(folder / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")

@@ -3,6 +3,7 @@ sides."""
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import ctranslate2
@@ -27,7 +28,7 @@ from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from tests.conftest import SMALL, toy_pairs, train_the_toy_language
 
 LINES = [source for source, _ in toy_pairs(60, seed=31, longest=9)]
 LONGEST = 20
@@ -41,11 +42,8 @@ def decoding(beam: int) -> DecodingConfig:
     )
 
 
-def random_bundle(seed: int = 3, end: float = 0.0, **settings: object) -> Bundle:
-    """Post-norm by default, on real pieces, with weights large enough to matter.
-
-    `end` comes on top of the logit that ends a sentence.
-    """
+def random_bundle(seed: int = 3, **settings: object) -> Bundle:
+    """Post-norm by default, on real pieces, with weights large enough to matter."""
     sides = [list(side) for side in zip(*toy_pairs(500), strict=True)]
     codec = Codec.learn(sides[0], sides[1], TextConfig(size=300), Languages(("de",), ("en",)))
     named = {name.replace("__", "."): value for name, value in settings.items()}
@@ -57,7 +55,6 @@ def random_bundle(seed: int = 3, end: float = 0.0, **settings: object) -> Bundle
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-        model.output.bias[codec.target.eos] += end
     return Bundle(
         config, codec, {name: tensor.numpy() for name, tensor in get_weights(model).items()}, {}
     )
@@ -77,11 +74,17 @@ def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
     ]
 
 
-@pytest.fixture
-def post_norm(tmp_path: Path) -> Path:
-    """A model with the norm behind the sublayer, which ends sentences at several lengths."""
-    write_bundle(tmp_path / "post_norm", random_bundle(end=2.0))
-    return tmp_path / "post_norm"
+@pytest.fixture(scope="module")
+def post_norm(shared: Callable[..., Path]) -> Path:
+    """A model with the norm behind the sublayer that has learned to end sentences."""
+
+    def make(folder: Path) -> None:
+        train_the_toy_language(
+            folder, model__norm="post", model__output_bias=True, training__max_steps=60,
+            training__validate_every=0,
+        )  # fmt: skip
+
+    return shared("post_norm", make) / "run"
 
 
 VARIANTS = [
