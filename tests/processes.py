@@ -9,7 +9,7 @@ little, since each process imports it again.
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,21 +35,15 @@ class Answer(NamedTuple):
 class Running:
     """A `dragoman` command line in a process of its own; files in `folder` hold what it says."""
 
-    def __init__(
-        self,
-        folder: Path,
-        arguments: Sequence[object],
-        given: str = "",
-        before: Callable[[], None] | None = None,
-    ):
-        """`given`: its standard input; `before`: what the process does first."""
+    def __init__(self, folder: Path, arguments: Sequence[object], given: str = ""):
+        """`given`: its standard input."""
         folder.mkdir(parents=True, exist_ok=True)
         self._files = [folder / name for name in ("stdin", "stdout", "stderr")]
         for file in self._files:
             file.write_text(given if file.name == "stdin" else "", encoding="utf-8")
         words = ["dragoman", *map(str, arguments)]
         self._process = PROCESSES.Process(
-            target=_command, args=(words, self._files, os.getcwd(), dict(os.environ), before)
+            target=_command, args=(words, self._files, Path.cwd(), dict(os.environ))
         )
         self._process.start()
 
@@ -75,11 +69,7 @@ def run(folder: Path, *arguments: object, given: str = "") -> Answer:
 
 
 def _command(
-    words: list[str],
-    files: list[Path],
-    folder: str,
-    environment: dict[str, str],
-    before: Callable[[], None] | None,
+    words: list[str], files: list[Path], folder: Path, environment: dict[str, str]
 ) -> None:
     from dragoman.cli.app import main
 
@@ -91,8 +81,6 @@ def _command(
             os.dup2(opened.fileno(), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (as long as the process lives)
     sys.argv = words
-    if before is not None:
-        before()
     main()
 
 

@@ -86,21 +86,10 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
     assert dragoman("translate", "sieben acht", "--model", ensemble).out == "seven eight\n"
 
 
-def test_lines_come_from_standard_input(trained) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "dragoman",
-        "translate",
-        "--model",
-        str(trained),
-        "--device",
-        "cpu",
-    ]
-    done = subprocess.run(
-        command, input="eins\nzwei drei\n", capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "one\ntwo three\n"
+def test_lines_come_from_standard_input(trained, tmp_path) -> None:
+    command = ["translate", "--model", trained, "--device", "cpu"]
+    done = run(tmp_path, *command, given="eins\nzwei drei\n")
+    assert (done.code, done.out) == (0, "one\ntwo three\n"), done.err
 
 
 def started(*arguments: object) -> subprocess.Popen:
@@ -393,6 +382,7 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
         ),
         "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
         "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
+        "no such config": (["train", *good, *out, "--config", "nope.toml"], "nope.toml: no such"),
         "vocabulary too small": (
             ["train", *good, *out, "--set", "text.size=9"],
             "text.size=9 is too small",
@@ -414,6 +404,7 @@ MISTAKES = [
     "sides of different "
     "length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
+    "no such config",
     "vocabulary too small", "no such model", "not a model", "unknown device",
     "reference of another length",
 ]  # fmt: skip
@@ -429,6 +420,7 @@ def test_a_mistake_gets_one_clear_line(dragoman, tmp_path, name: str) -> None:
     assert said[0].startswith("dragoman: ")
     assert words in said[0]
     assert answer.out == ""
+    assert not (tmp_path / "new").exists()  # no empty folder of a run that never began
 
 
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(dragoman, tmp_path) -> None:
