@@ -46,6 +46,11 @@ def post(address: str, question: dict) -> dict:
         return json.load(answer)
 
 
+def lines_waiting(address: str) -> int:
+    with urllib.request.urlopen(f"{address}metrics", timeout=600) as answer:
+        return int(re.search(r"^dragoman_queue_lines (\d+)", answer.read().decode(), re.M)[1])
+
+
 def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
     texts = [" ".join(list(NUMBERS) * 4) for _ in range(12)]
     with serving(trained) as (process, address):
@@ -59,7 +64,8 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
             target=lambda: found.append(post(f"{address}v1/translate", {"text": texts, "beam": 16}))
         )
         asking.start()
-        time.sleep(0.3)
+        while asking.is_alive() and not lines_waiting(address):
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         asking.join(600)
         assert len(found[0]["translations"]) == len(texts)
