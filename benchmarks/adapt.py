@@ -6,11 +6,12 @@ elsewhere.
     python benchmarks/adapt.py libreoffice --to es --svg docs/assets/adapt.svg
 
 The messages are those that benchmarks/messages.py left in the working folder: the first ones of
-`train` are learned, all 1,000 of `test` are scored. Settings (--set learning_rate=3e-3) are chosen
-on `dev`, which --dev scores too. FOLDER holds `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`.
-Every direction is from English, but for FLORES from German, which shows another direction. Rows are
-added to NAME.rows.jsonl; --svg draws these. Minutes are those of the whole adaptation, with what it
-says about its gain.
+`train` are learned, all 1,000 of `test` are scored, and so are FLORES dev and the first 1,000
+sentences of Tatoeba's validation set. Settings (--set learning_rate=3e-3) are chosen with --choose,
+which scores the messages of `dev` and the rest of Tatoeba's instead. FOLDER holds
+`flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
+from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws these.
+Minutes are those of the whole adaptation, with what it says about its gain.
 """
 
 import argparse
@@ -26,9 +27,11 @@ from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted
 from dragoman.text.parallel import read_lines, read_pairs
-from dragoman.training.adapt import Recipe, adapt
+from dragoman.training.adapt import adapt
+from dragoman.training.adapter import Recipe
 
 GENERAL = 1000  # sentences of --general
+REPORTED = 1000  # sentences of Tatoeba's validation set; settings are chosen on the others
 Pairs = list[tuple[str, str]]
 
 
@@ -37,9 +40,9 @@ def pairs_of(*files: Path) -> Pairs:
 
 
 class TestSet:
-    def __init__(self, pairs: Pairs, source: str, target: str, most: int):
-        self.sources = [s for s, _ in pairs[:most]]
-        self.references = [t for _, t in pairs[:most]]
+    def __init__(self, pairs: Pairs, source: str, target: str):
+        self.sources = [s for s, _ in pairs]
+        self.references = [t for _, t in pairs]
         self.request = Request(to=target, source_language=source)
 
     def score(self, translator: Translator) -> float:
@@ -49,18 +52,19 @@ class TestSet:
 def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
     to, most = given.to, given.test
     flores, tatoeba = given.data / "flores", given.data / "tatoeba" / f"{to}-en"
-    held_out = {"dev": TestSet(pairs_of(Path(f"{given.name}.dev.tsv")), "en", to, most)}
-    return (held_out if given.dev else {}) | {
-        "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv")), "en", to, most),
-        "FLORES dev": TestSet(
-            pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz"), "en", to, most
-        ),
-        "Tatoeba valid": TestSet(
-            pairs_of(tatoeba / "valid.en.gz", tatoeba / f"valid.{to}.gz"), "en", to, most
-        ),
-        "FLORES dev de→en": TestSet(
-            pairs_of(flores / "dev.de.gz", flores / "dev.en.gz"), "de", "en", most
-        ),
+    everyday = pairs_of(tatoeba / "valid.en.gz", tatoeba / f"valid.{to}.gz")
+    if given.choose:
+        return {
+            "dev messages": TestSet(pairs_of(Path(f"{given.name}.dev.tsv"))[:most], "en", to),
+            "rest of Tatoeba valid": TestSet(everyday[REPORTED:][:most], "en", to),
+        }
+    wiki = pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz")
+    back = pairs_of(flores / "dev.de.gz", flores / "dev.en.gz")
+    return {
+        "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv"))[:most], "en", to),
+        "FLORES dev": TestSet(wiki[:most], "en", to),
+        "Tatoeba valid": TestSet(everyday[:REPORTED][:most], "en", to),
+        "FLORES dev de→en": TestSet(back[:most], "de", "en"),
     }
 
 
@@ -91,9 +95,10 @@ def measure(given: argparse.Namespace, rows: Path) -> None:
         told = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
         print(*map(str, found.gains), sep="\n")
         print(f"{count:,} pairs: {minutes:.1f} minutes, {size:.1f} MB: {told}", flush=True)
-        row = {"pairs": count, "minutes": minutes, "megabytes": size, "before": before}
+        row = {"pairs": count, "settings": named, "minutes": minutes, "megabytes": size}
+        row |= {"before": before, "gains": gains}
         with rows.open("a", encoding="utf-8") as file:
-            print(json.dumps(row | {"gains": gains}), file=file)
+            print(json.dumps(row), file=file)
 
 
 def plot(rows: Path, path: Path) -> None:
@@ -135,8 +140,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--model", default="")
     parser.add_argument("--pairs", default="100,1000,10000")
-    parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
-    parser.add_argument("--dev", action="store_true", help="score the messages of dev too")
+    parser.add_argument("--test", type=int, default=2000, help="sentences of each test set at most")
+    parser.add_argument("--choose", action="store_true", help="score what settings are chosen on")
     parser.add_argument("--general", default="", help="English sentences to be replayed")
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
     parser.add_argument("--svg", type=Path)

@@ -13,7 +13,7 @@ from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.low_rank import adapted
 from dragoman.model.layers import Linear
-from dragoman.training.adapt import AdaptedLinear, Recipe, _Clock, _Frame, _Learner
+from dragoman.training.adapter import AdaptedLinear, Clock, Frame, Learner, Recipe
 from tests.conftest import toy_pairs
 
 QUICK = Recipe(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
@@ -51,9 +51,9 @@ def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
 def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
     """In int8, where small changes could be rounded away."""
     recipe = replace(QUICK, learning_rate=1e-2, least_steps=300, patience=300)
-    learner = _Learner(int8, recipe)
-    examples = _Frame(int8.codec, "", "", 100)(ODD)
-    learner.learn(examples, [], examples, _Clock(600), silent)
+    learner = Learner(int8, recipe)
+    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, Clock(600), silent)
     known = []
     for weights in (int8.weights, adapted(int8.weights, learner.adapter())):
         engine = make_engine(replace(int8, weights=weights), "cpu")
@@ -64,22 +64,22 @@ def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
-    learner = _Learner(int8, QUICK)
-    examples = _Frame(int8.codec, "", "", 100)(ODD)
-    learner.learn(examples, [], examples, _Clock(600), silent)
+    learner = Learner(int8, QUICK)
+    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, Clock(600), silent)
     batches = learner._batches(examples, 500)
     learned = learner.nll(batches)
     floats = replace(int8, weights=int8.float_weights())
     merged = replace(floats, weights=adapted(floats.weights, learner.adapter()))
-    before, after = (_Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
+    before, after = (Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
     assert after == pytest.approx(learned, abs=1e-3)
     assert after < before - 0.5
 
 
 def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> None:
-    learner = _Learner(int8, QUICK)
+    learner = Learner(int8, QUICK)
     learner._model.eval()
-    (batch,) = learner._batches(_Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
+    (batch,) = learner._batches(Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
     first, second = learner._hidden(batch), learner._hidden(batch)
     assert torch.equal(first, second)
     learner._encodes_once = False
@@ -87,15 +87,15 @@ def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> No
 
 
 def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:
-    frame = _Frame(int8.codec, "", "", 100)
+    frame = Frame(int8.codec, "", "", 100)
     others = frame(toy_pairs(60, seed=8))
     drifts = []
     for weight in (0.0, 3.0):
         recipe = replace(QUICK, learning_rate=1e-2, replay_weight=weight, forgetting=0.0)
-        learner = _Learner(int8, recipe)
+        learner = Learner(int8, recipe)
         batches = learner._batches(others, 500)
         assert learner.drift(batches) == pytest.approx(0.0, abs=1e-6)
-        learner.learn(frame(ODD), others, frame(ODD), _Clock(600), silent)
+        learner.learn(frame(ODD), others, frame(ODD), Clock(600), silent)
         drifts.append(learner.drift(batches))
     assert drifts[1] < 0.5 * drifts[0]
     assert learner.weaken(others) == 0.4
