@@ -13,6 +13,7 @@ from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.low_rank import adapted
 from dragoman.model.layers import Linear
+from dragoman.training import adapter
 from dragoman.training.adapter import AdaptedLinear, Clock, Frame, Learner, Recipe
 from tests.conftest import toy_pairs
 
@@ -84,6 +85,42 @@ def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> No
     assert torch.equal(first, second)
     learner._encodes_once = False
     torch.testing.assert_close(learner._hidden(batch), first)
+
+
+def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
+    names = {name.partition(".")[0] for name in Learner(int8, QUICK).adapter()}
+    assert names == {"encoder", "decoder"}
+    top = replace(QUICK, encoder_layers=1)
+    encoder = {name for name in Learner(int8, top).adapter() if name.startswith("encoder")}
+    last = int8.config.model.encoder_layers - 1
+    assert encoder
+    assert all(name.startswith(f"encoder.{last}.") for name in encoder)
+
+
+def test_drift_among_likely_pieces_is_nearly_drift_among_all(
+    int8: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(int8, QUICK)
+    with torch.no_grad():
+        for parameter in learner._parameters:
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    frame = Frame(int8.codec, "", "", 100)
+    found = learner.drift(learner._batches(frame(toy_pairs(40)), 500))
+    monkeypatch.setattr(adapter, "LIKELIEST", len(int8.codec.target))
+    batches = learner._batches(frame(toy_pairs(40)), 500)
+    whole = learner.drift(batches)
+    assert found == pytest.approx(whole, rel=0.1)
+    # the divergence as the books have it
+    total = 0.0
+    learner._model.eval()
+    with torch.no_grad():
+        for batch in batches:
+            now = learner._model.logits(learner._hidden(batch)).log_softmax(dim=-1)
+            assert batch.before is not None
+            before = learner._model.logits(batch.before[0]).log_softmax(dim=-1)
+            total += float((before.exp() * (before - now)).sum())
+    assert whole == pytest.approx(total / sum(len(b.targets) for b in batches), rel=1e-4)
+    assert whole > 0.001
 
 
 def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:
