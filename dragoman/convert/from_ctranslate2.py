@@ -190,7 +190,7 @@ def _read_package(folder: Path) -> Bundle:
         # its words are those of Moses' normaliser and tokeniser, a rule book for each language
         why = "bpe.model, which needs Moses' tokeniser," if theirs.has(BYTE_PAIRS) else "no pieces"
         raise ConversionError(
-            f"{folder} holds {why} where dragoman reads sentencepiece.model: take a package with it."
+            f"{folder} holds {why} where dragoman reads sentencepiece.model: take another package."
         )
     spm = [str(folder / "sentencepiece.model")]
     languages = Languages((codes[0],), (codes[1],))

@@ -1,13 +1,9 @@
 """Adapting a trained model to a few pairs of its user's own, on a CPU, in minutes.
 
-Only thin matrices beside those of the decoder's layers are learned (`dragoman/low_rank.py`); the
-model itself stays as it is, in int8 too. The encoder stays as well, so each sentence goes through
-it only once.
-
-Beside the pairs stands replay: sentences from elsewhere with the model's own translations of them.
-On these, the adapted model must predict each next piece with the probabilities that the model gave
-before (distillation), so that it goes on saying what it said. Where nobody gives such sentences,
-the model makes them up, if it also writes the source language.
+Only thin matrices beside those of some layers are learned (`adapter`); the model itself stays as it
+is, in int8 too. Beside the pairs stands replay (`replay`): sentences from elsewhere with the
+model's own translations of them. On these, the adapted model must predict each next piece with the
+probabilities that the model gave before, so that it goes on saying what it said.
 
 A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
 or when the time is up, and the best state is kept. The adapter is then made weaker until the
