@@ -10,7 +10,7 @@ The messages are those that benchmarks/messages.py left in the working folder: t
 sentences of Tatoeba's validation set. Settings (--set learning_rate=3e-3) are chosen with --choose,
 which scores the messages of `dev` and the rest of Tatoeba's instead. FOLDER holds
 `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
-from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws these.
+from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws their means.
 Minutes are those of the whole adaptation, with what it says about its gain.
 """
 
@@ -101,11 +101,22 @@ def measure(given: argparse.Namespace, rows: Path) -> None:
             print(json.dumps(row), file=file)
 
 
+def mean_gains(rows: Path) -> dict[int, dict[str, float]]:
+    """By number of pairs, the mean over all rows."""
+    found: dict[int, list[dict[str, float]]] = {}
+    for line in rows.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found.setdefault(row["pairs"], []).append(row["gains"])
+    return {
+        pairs: {name: sum(row[name] for row in group) / len(group) for name in group[0]}
+        for pairs, group in sorted(found.items())
+    }
+
+
 def plot(rows: Path, path: Path) -> None:
     """Gain by pairs, a line for each test set."""
-    found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
-    found.sort(key=lambda row: row["pairs"])
-    values = [gain for row in found for gain in row["gains"].values()]
+    found = mean_gains(rows)
+    values = [gain for gains in found.values() for gain in gains.values()]
     highest, lowest = max(values) + 1, min(*values, 0.0)
     x = [90 + 420 * i / max(1, len(found) - 1) for i in range(len(found))]
 
@@ -113,24 +124,24 @@ def plot(rows: Path, path: Path) -> None:
         return 20 + 230 * (highest - value) / (highest - lowest)
 
     parts = [f'<line x1="60" x2="560" y1="{y(0):.0f}" y2="{y(0):.0f}" stroke="#999"/>']
-    for at, row in zip(x, found, strict=True):
-        label = f"{row['pairs']:,} pairs"
-        parts.append(f'<text x="{at:.0f}" y="285" text-anchor="middle">{label}</text>')
+    for at, pairs in zip(x, found, strict=True):
+        parts.append(f'<text x="{at:.0f}" y="285" text-anchor="middle">{pairs:,} pairs</text>')
     colours = ("#c0392b", "#2c6fbb", "#3a8f4d", "#8e6bb0")
-    for number, (name, colour) in enumerate(zip(found[0]["gains"], colours, strict=True)):
-        points = [(at, y(row["gains"][name])) for at, row in zip(x, found, strict=True)]
-        line = " ".join(f"{at:.0f},{height:.0f}" for at, height in points)
+    names = list(next(iter(found.values())))
+    for number, (name, colour) in enumerate(zip(names, colours, strict=False)):
+        points = [(at, gains[name]) for at, gains in zip(x, found.values(), strict=True)]
+        line = " ".join(f"{at:.0f},{y(gain):.1f}" for at, gain in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for (at, height), row in zip(points, found, strict=True):
-            if number == 0:
-                label = f"{row['gains'][name]:+.1f}"
-                parts.append(
-                    f'<text x="{at:.0f}" y="{height - 6:.0f}" text-anchor="middle" '
-                    f'fill="{colour}">{label}</text>'
-                )
         parts.append(f'<text x="90" y="{30 + 18 * number}" fill="{colour}">{name}</text>')
+        if number == 0:
+            parts += [
+                f'<text x="{at:.0f}" y="{y(gain) - 6:.0f}" text-anchor="middle" '
+                f'fill="{colour}">{gain:+.1f}</text>'
+                for at, gain in points
+            ]
     head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 300" font-family="sans-serif"'
-    path.write_text(f'{head} font-size="13">{"".join(parts)}</svg>\n', encoding="utf-8")
+    title = "<title>BLEU gained by adapting, by number of pairs</title>"
+    path.write_text(f'{head} font-size="13">{title}{"".join(parts)}</svg>\n', encoding="utf-8")
 
 
 def main() -> None:
