@@ -10,7 +10,8 @@ The messages are those that benchmarks/messages.py left in the working folder: t
 sentences of Tatoeba's validation set. Settings (--set learning_rate=3e-3) are chosen with --choose,
 which scores the messages of `dev` and the rest of Tatoeba's instead. FOLDER holds
 `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
-from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws their means.
+from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws their
+means.
 Minutes are those of the whole adaptation, with what it says about its gain.
 """
 
