@@ -199,6 +199,21 @@ def test_the_best_and_the_transformer_go_on_to_the_highest_cost(tuned: Study) ->
     assert {s.settings["model.architecture"] for s in needed} == set(finalists(tuned))
 
 
+def test_a_finalist_gets_the_dropout_that_validates_best_at_its_cost(tuned: Study) -> None:
+    highest = FULL.budgets[-1]
+    assert highest not in table.by_cost(tuned, "transformer")
+    tried = table.dropouts(tuned, "transformer", highest)
+    assert not [system for system in tried.values() if system not in table.then(tuned)]
+    for dropout, bleu in zip(tried, (30.0, 31.0), strict=True):
+        tuned.run_of(tried[dropout]).mkdir(parents=True)
+        _keep(tuned.run_of(tried[dropout]), result(bleu))
+    first, second = table.by_cost(tuned, "transformer")[highest]
+    assert first == tried[max(FULL.dropouts)]
+    assert second.settings["model.dropout"] == max(FULL.dropouts)
+    assert not first.optional
+    assert second.optional
+
+
 def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:
     study = Study(tmp_path, FULL, "cpu")
     assert best(study, candidates(FULL, "rnn")) is None
