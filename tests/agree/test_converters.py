@@ -165,9 +165,12 @@ def generated(
 
 @pytest.fixture
 def marian(tmp_path: Path) -> Path:
+    return opus_folder(tmp_path / "opus-mt-de-en")
+
+
+def opus_folder(folder: Path) -> Path:
     """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of
     the logits."""
-    folder = tmp_path / "opus-mt-de-en"
     folder.mkdir()
     names = []
     for side, sentences in zip(
