@@ -362,6 +362,10 @@ def test_other_architectures_are_explained_without_complaints(
     page.keyboard.press("a")
     sync_api.expect(page.locator("#panel-next-word .logits tbody tr").first).to_be_attached()
     assert "undefined" not in page.locator("body").inner_text()
+    # what the settings say of heads and layers is shown only where the architecture has them
+    facts = page.locator(".facts").inner_text()
+    assert ("1 head" in facts) == (architecture in ("rnn-attention", "convs2s"))
+    assert (" + " in facts) == (architecture in ("rnn-attention", "convs2s"))
     picture(page, tmp_path, architecture)
 
 
