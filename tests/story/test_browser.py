@@ -366,6 +366,7 @@ def test_other_architectures_are_explained_without_complaints(
     facts = page.locator(".facts").inner_text()
     assert ("1 head" in facts) == (architecture in ("rnn-attention", "convs2s"))
     assert (" + " in facts) == (architecture in ("rnn-attention", "convs2s"))
+    assert ("head" in page.locator(".keys").inner_text()) == (architecture != "rnn")
     picture(page, tmp_path, architecture)
 
 

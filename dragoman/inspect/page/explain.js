@@ -597,7 +597,10 @@ function showExplanation(root, data) {
   const keys = element(
     "p",
     { class: "keys quiet" },
-    ...KEYS.flatMap(([key, what]) => [element("kbd", {}, key), ` ${what}  `]),
+    ...KEYS.filter(([key]) => view.attention() || !"LHAK".includes(key)).flatMap(([key, what]) => [
+      element("kbd", {}, key),
+      ` ${what}  `,
+    ]),
   );
   const legend = element(
     "p",
