@@ -22,12 +22,14 @@ from dragoman.bundle import OUTPUT_BIAS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Engine, Forbidden, Step
-from dragoman.engine.listed import LANES, Lists
+from dragoman.engine.listed import LANES, Lists, OneList
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
     columns_graph,
     encoder_graph,
     listed_step_graph,
+    of_one_list,
+    one_list_step_graph,
     step_graph,
 )
 from dragoman.engine.onnx.kernels import wants_signed_weights
@@ -40,7 +42,8 @@ MASKED = -1e9
 # Source pieces that the encoder takes at once: what passes between its operators stays in the cache
 # of a core. With four times as many, each took a third longer (x86).
 ENCODER_TOKENS = 256
-ENCODER, STEP, LISTED_STEP, COLUMNS = "encoder", "step", "listed step", "columns"
+ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
+LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
 
 
 @dataclass
@@ -51,7 +54,7 @@ class State:
     memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
     mask: np.ndarray  # (B, 1, 1, S)
     longest: int  # of the sources, before they were padded to S
-    lists: Lists | None  # of the pieces that the grid's sentences may say; None: all
+    lists: Lists | OneList | None  # of the pieces that the grid's sentences may say; None: all
     feeds: dict[str, np.ndarray]  # the step's small inputs
     longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
     session: onnxruntime.InferenceSession
@@ -110,7 +113,9 @@ class OnnxEngine(Engine):
         self._config = bundle.config.model
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
-        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._sessions: dict[
+            tuple[str, frozenset[int] | None], onnxruntime.InferenceSession
+        ] = {}
         self._making = Lock()
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
@@ -119,6 +124,7 @@ class OnnxEngine(Engine):
             self._config, bundle.weights.get("target_embedding.positions.table")
         )
         self._shortlist = bundle.shortlist
+        self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
     @cached_property
@@ -163,11 +169,16 @@ class OnnxEngine(Engine):
             mask[first:last] = self._encode(sources[first:last], padded, parts)
             first = last
         grid = Grid.first(len(sources), len(memory), heads, features)
-        lists = None
-        if self._shortlist is not None:
-            bias = self._bundle.weights.get(OUTPUT_BIAS)
-            lists = Lists.first(self._shortlist, sources, bias, self._columns)
-        return self._bound(grid, memory, mask, longest, lists)
+        return self._bound(grid, memory, mask, longest, self._lists(sources))
+
+    def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
+        if self._shortlist is None:
+            return None
+        one = OneList.shared(self._shortlist, sources, self._tags)
+        if one is not None:
+            return one
+        bias = self._bundle.weights.get(OUTPUT_BIAS)
+        return Lists.first(self._shortlist, sources, bias, self._columns)
 
     def _encode(
         self, sources: Sequence[Sequence[int]], padded: int, memory: dict[str, np.ndarray]
@@ -290,7 +301,7 @@ class OnnxEngine(Engine):
         memory: dict[str, np.ndarray],
         mask: np.ndarray,
         longest: int,
-        lists: Lists | None,
+        lists: Lists | OneList | None,
     ) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
         once."""
@@ -307,7 +318,7 @@ class OnnxEngine(Engine):
             "mask": mask,
             **(lists.feeds(grid.width) if lists else {}),
         }
-        session = self._session(LISTED_STEP if lists else STEP)
+        session = self._step_session(lists)
         binding = session.io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
@@ -319,16 +330,24 @@ class OnnxEngine(Engine):
             binding.bind_ortvalue_input(f"cache_{name}", value)
         return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)
 
-    def _session(self, graph: str) -> onnxruntime.InferenceSession:
-        """Made on first use: few translations need them all."""
-        with self._making:  # several batches may ask at once
-            if graph not in self._sessions:
-                self._sessions[graph] = self._new_session(graph)
-        return self._sessions[graph]
+    def _step_session(self, lists: Lists | OneList | None) -> onnxruntime.InferenceSession:
+        if isinstance(lists, OneList):
+            return self._session(ONE_LIST_STEP, lists)
+        return self._session(LISTED_STEP if lists else STEP)
 
-    def _new_session(self, graph: str) -> onnxruntime.InferenceSession:
+    def _session(self, graph: str, one: OneList | None = None) -> onnxruntime.InferenceSession:
+        """Made on first use: few translations need them all."""
+        key = graph, one.tags if one else None
+        with self._making:  # several batches may ask at once
+            if key not in self._sessions:
+                self._sessions[key] = self._new_session(graph, one)
+        return self._sessions[key]
+
+    def _new_session(self, graph: str, one: OneList | None) -> onnxruntime.InferenceSession:
+        weights = dict(self._bundle.weights)
+        if one is not None:
+            weights |= of_one_list(weights, one.pieces)
         options = onnxruntime.SessionOptions()
-        weights = self._bundle.weights
         options.log_severity_level = 3
         options.intra_op_num_threads = self.threads
         # Threads would wait for their next work in a busy loop. Each graph has its own, so those of
@@ -345,14 +364,16 @@ class OnnxEngine(Engine):
             [array.reshape(-1).view(np.uint8) for array in arrays],
             [array.nbytes for array in arrays],
         )
-        raw = self._graph(graph)
+        raw = self._graph(graph, weights, one)
         try:
             return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
 
-    def _graph(self, graph: str) -> bytes:
-        config, weights = self._config, self._bundle.weights
+    def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
+        config = self._config
+        if one is not None:
+            return one_list_step_graph(config, weights, one.pieces)
         make = {
             ENCODER: lambda: encoder_graph(config, weights),
             STEP: lambda: step_graph(config, weights, self.target),

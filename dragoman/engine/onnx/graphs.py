@@ -21,6 +21,7 @@ from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
+LISTED = "listed."  # before the names of weights of which a list names some rows
 HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a number of features
 
 
@@ -155,6 +156,31 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
         axis=0,
     )
     return _with_outputs(g, "L").serialise("listed step")
+
+
+def one_list_step_graph(config: ModelConfig, weights: Weights, pieces: np.ndarray) -> bytes:
+    """The same, all rows with the same list.
+
+    Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
+    them out for the product once, not at every step.
+    """
+    g = Blocks(config, weights, by_parts=False)
+    x = _decoder(g)
+    bias = LISTED + OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
+    logits = g.linear(x, LISTED + _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
+    log_probs = g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
+    _, order = g.op(
+        "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
+    )
+    g.op("Gather", g.constant(pieces), order, names=["best_tokens"], axis=0)
+    return _with_outputs(g, len(pieces)).serialise("one list's step")
+
+
+def of_one_list(weights: Weights, pieces: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of the output's weights that a list names."""
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    names = [name for name in (matrix, matrix + SCALES, OUTPUT_BIAS) if name in weights]
+    return {LISTED + name: weights[name][pieces] for name in names}
 
 
 def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
