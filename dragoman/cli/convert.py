@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dragoman.convert.shortlist import Corpus
 
 app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
+
+MOST_MEASURED = 1000  # pairs of each file
 
 In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
@@ -43,6 +46,14 @@ def to_onnx(
             "several files; a multilingual model learns both directions of each pair.",
         ),
     ] = None,
+    calibrate: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="SRC TGT",
+            help="With --int8: parallel text on which to measure how large numbers become: faster "
+            "on x86. Some hundred pairs will do; commas join several files.",
+        ),
+    ] = None,
 ) -> None:
     """Write a bundle for ONNX Runtime: fast on CPUs, without PyTorch.
 
@@ -56,6 +67,8 @@ def to_onnx(
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist)))
         bundle = replace(bundle, shortlist=learned)
+    if calibrate is not None:
+        bundle = replace(bundle, ranges=_measured(bundle, *calibrate))
     write_bundle(folder, to_onnx(bundle, int8))
     _tell(out, f"dragoman translate --model {out}")
 
@@ -177,6 +190,19 @@ def _tell(out: str, loaded_by: str) -> None:
     total = sum(sizes.values()) / 2**20
     print(f"wrote {out}: {', '.join(sizes)} ({total:.1f} MiB)", file=sys.stderr)
     print(f"use it: {loaded_by}", file=sys.stderr)
+
+
+def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
+    with needs_torch():
+        from dragoman.convert.ranges import measure_ranges
+
+    codec = bundle.codec
+    pairs: list[tuple[list[int], list[int]]] = []
+    for corpus in _corpora(sources, targets):
+        read = list(islice(corpus.pairs, MOST_MEASURED))
+        found = codec.encode_source([pair.source for pair in read], corpus.to, corpus.source)
+        pairs += zip(found, codec.encode_target([pair.target for pair in read]), strict=True)
+    return measure_ranges(bundle, pairs)
 
 
 def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":

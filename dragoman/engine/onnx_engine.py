@@ -113,9 +113,7 @@ class OnnxEngine(Engine):
         self._config = bundle.config.model
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
-        self._sessions: dict[
-            tuple[str, frozenset[int] | None], onnxruntime.InferenceSession
-        ] = {}
+        self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
@@ -154,7 +152,7 @@ class OnnxEngine(Engine):
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         longest = max(map(len, sources))
-        padded = -(-longest // LANES) * LANES
+        padded = _in_lanes(longest)
         heads = self._config.heads
         features = self._config.width // heads
         shapes = {"k": (features, padded), "v": (padded, features)}
@@ -189,13 +187,16 @@ class OnnxEngine(Engine):
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
+        # Attention sees no further than the longest of these: most of a batch may be shorter.
+        seen = _in_lanes(int(lengths.max()))
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
             "positions": self._source_positions.first(int(lengths.max())),
             "columns": np.nonzero(real)[1],
-            "places": np.flatnonzero(real),
-            "tokens": tokens,
-            "mask": np.repeat(mask, padded, axis=2),
+            "places": np.flatnonzero(real[:, :seen]),
+            "tokens": np.ascontiguousarray(tokens[:, :seen]),
+            "mask": np.repeat(mask[..., :seen], seen, axis=2),
+            "memory_tokens": tokens,
         }
         session = self._session(ENCODER)
         binding = session.io_binding()
@@ -354,6 +355,9 @@ class OnnxEngine(Engine):
         # the encoder would take the cores from those of the steps: a sentence alone took a quarter
         # longer.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Constants are folded, and that is all there is to gain: the graphs are written as they are
+        # to run. Looking for more took half as long again.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
@@ -371,13 +375,13 @@ class OnnxEngine(Engine):
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
 
     def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
-        config = self._config
+        config, ranges = self._config, self._bundle.ranges
         if one is not None:
-            return one_list_step_graph(config, weights, one.pieces)
+            return one_list_step_graph(config, weights, ranges, one.pieces)
         make = {
-            ENCODER: lambda: encoder_graph(config, weights),
-            STEP: lambda: step_graph(config, weights, self.target),
-            LISTED_STEP: lambda: listed_step_graph(config, weights),
+            ENCODER: lambda: encoder_graph(config, weights, ranges),
+            STEP: lambda: step_graph(config, weights, ranges, self.target),
+            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges),
             COLUMNS: lambda: columns_graph(config, weights),
         }
         return make[graph]()
@@ -387,6 +391,11 @@ def usable_cores() -> int:
     """Those that this process may run on: `taskset` and containers allow fewer than there are."""
     allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _in_lanes(length: int) -> int:
+    """Filled up, so that the order of a sum does not follow the longest neighbour."""
+    return -(-length // LANES) * LANES
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:
