@@ -183,7 +183,7 @@ def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
 
 @pytest.mark.parametrize("cores", [2, 4, 8, 16])
 def test_all_cores_end_at_about_the_same_time(cores: int) -> None:
-    """Each core takes the next batch when it is free; a batch takes its tokens and a little more."""
+    """A free core takes the next batch, which takes its tokens and a little more."""
     lengths = np.random.default_rng(1).integers(3, 30, size=2000).tolist()
     batches = list(searching.batches_by_length(lengths, 1024, at_once=cores))
     assert sorted(row for batch in batches for row in batch) == list(range(2000))
