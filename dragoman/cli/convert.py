@@ -12,7 +12,7 @@ import typer
 from dragoman.bundle import Bundle, read_bundle, write_bundle
 from dragoman.cli import STYLE
 from dragoman.cli.options import From, To
-from dragoman.errors import ConversionError, needs_torch
+from dragoman.errors import ConversionError, CorpusError, needs_torch
 from dragoman.hub import model_folder
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_pairs
@@ -67,9 +67,12 @@ def to_onnx(
     if shortlist is not None:
         learned = learn_shortlist(bundle.codec, list(_corpora(*shortlist)))
         bundle = replace(bundle, shortlist=learned)
+    bundle = to_onnx(bundle, int8)
     if calibrate is not None:
+        if not int8:
+            raise ConversionError("--calibrate is for weights in 8 bits: add --int8.")
         bundle = replace(bundle, ranges=_measured(bundle, *calibrate))
-    write_bundle(folder, to_onnx(bundle, int8))
+    write_bundle(folder, bundle)
     _tell(out, f"dragoman translate --model {out}")
 
 
@@ -199,9 +202,12 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
     codec = bundle.codec
     pairs: list[tuple[list[int], list[int]]] = []
     for corpus in _corpora(sources, targets):
-        read = list(islice(corpus.pairs, MOST_MEASURED))
+        some = (pair for pair in corpus.pairs if pair.source.strip() and pair.target.strip())
+        read = list(islice(some, MOST_MEASURED))
         found = codec.encode_source([pair.source for pair in read], corpus.to, corpus.source)
         pairs += zip(found, codec.encode_target([pair.target for pair in read]), strict=True)
+    if not pairs:
+        raise CorpusError("there are no pairs to calibrate with.")
     return measure_ranges(bundle, pairs)
 
 
@@ -212,7 +218,7 @@ def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":
     names = sources.split(","), targets.split(",")
     if len(names[0]) != len(names[1]):
         raise ConversionError(
-            f"--shortlist names {len(names[0])} source files and {len(names[1])} target files: "
+            f"there are {len(names[0])} source files and {len(names[1])} target files: "
             f"each needs its partner."
         )
     for source, target in zip(*names, strict=True):

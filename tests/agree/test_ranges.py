@@ -16,7 +16,7 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError
 from dragoman.model.weights import get_weights
 from tests.agree.test_onnx import BareCodec
-from tests.conftest import small_config, small_model
+from tests.conftest import small_config, small_model, toy_pairs, write_corpus
 
 SIZE = 23
 DRAW = np.random.default_rng(5)
@@ -115,3 +115,22 @@ def test_a_range_that_is_no_number_above_zero_is_refused(
     assert json.loads((tmp_path / RANGES).read_text()).keys() == {"encoder_norm"}
     with pytest.raises(BundleError, match=r"ranges\.json"):
         read_bundle(tmp_path)
+
+
+def test_the_command_measures_and_writes_and_the_model_still_translates(
+    dragoman, trained: Path, tmp_path: Path
+) -> None:
+    corpus = write_corpus(tmp_path, "more", toy_pairs(50))
+    command = ("convert", "to-onnx", trained)
+    answer = dragoman(*command, tmp_path / "float", "--calibrate", *corpus)
+    assert answer.code == 1
+    assert "add --int8" in answer.err
+    out = tmp_path / "measured"
+    assert dragoman(*command, out, "--int8", "--calibrate", *corpus).code == 0
+    assert {"encoder_norm", "decoder_norm", "decoder.0.cross"} <= read_bundle(out).ranges.keys()
+    assert dragoman("translate", "eins zwei", "--model", out).out == "one two\n"
+    for file in corpus:
+        file.write_text("\n")
+    answer = dragoman(*command, tmp_path / "none", "--int8", "--calibrate", *corpus)
+    assert answer.code == 1
+    assert "no pairs" in answer.err
