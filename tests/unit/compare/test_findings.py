@@ -159,18 +159,6 @@ def test_recall_is_matched_by_sentence_length() -> None:
     assert found.mean() < 1.0
 
 
-def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
-    recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
-    scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
-    for rare in (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), judge([0.1, 0.1], [0.4, 0.5])):
-        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9])
-        assert finding.verdict == rare.verdict
-        assert rare.interval("+.1%") in finding.sentences[1]
-        shown = finding.figures[1]
-        assert isinstance(shown, Table)
-        assert "6-20" not in [row[0] for row in shown.rows]  # no such word: nothing to show
-
-
 @pytest.fixture
 def tuned(tmp_path: Path) -> Study:
     """A study in which convs2s is best with the highest rate, all others with the lowest."""
