@@ -40,7 +40,7 @@ def command(
             help="Sentences from outside the domain, to be kept; else the model makes some up.",
         ),
     ] = "",
-    minutes: Annotated[float, typer.Option(min=0.0, help="Of training, at most.")] = 5.0,
+    minutes: Annotated[float, typer.Option(min=0.0, help="For all of it, at most.")] = 5.0,
     merged: Annotated[
         bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
     ] = False,
