@@ -24,6 +24,7 @@ from dragoman.decode.numbers import (
     stand_ins,
     with_others,
 )
+from dragoman.decode.placing import MOST_TEXTS, filled_in
 from dragoman.decode.request import Request
 from dragoman.decode.searching import Found, Searcher
 from dragoman.decode.splitting import Part, Splitter
@@ -60,24 +61,71 @@ class Repair(Protocol):
 
 
 class KeepTerms:
-    """Every term of the glossary appears: only translations with all terms are searched."""
+    """Every term of the glossary appears, in the place of what the model would say.
+
+    Where that fails, or a model cannot link words, only translations with all terms are searched,
+    wherever these put them.
+    """
 
     def __init__(self, splitter: Splitter, searcher: Searcher):
         self._searcher = searcher
 
     def broken(self, part: Part, text: str, request: Request) -> bool:
-        return lacking(part.demands, text) > 0
+        return bool(lacking(part.demands, text, part.in_capitals))
 
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
         request: Request,
     ) -> Found:  # fmt: skip
+        mended = list(found)
+        if self._searcher.links_words:
+            mended = self._filled_in(parts, found, first, request)
+        # Words cannot be linked, or a term has taken the place of another.
+        left = [
+            row
+            for row, (part, candidates) in enumerate(_pairs(parts, mended))
+            if self.broken(part, candidates[0].text, request)
+        ]
         settings = replace(self._searcher.settings(request), beam=self._width(request))
         strict = replace(request, decoding=settings, demanding=True)
-        return [merged(candidates) for candidates in self._searcher.all(parts, first, strict)]
+        searched = self._searcher.all([parts[row] for row in left], first, strict)
+        for row, candidates in zip(left, searched, strict=True):
+            mended[row] = merged(candidates)
+        return mended
+
+    def _filled_in(
+        self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
+        request: Request,
+    ) -> Found:  # fmt: skip
+        """The candidates with their terms in place, best first."""
+        # Capitals come last: a model in whose words they are loses its way.
+        quiet = [part._replace(in_capitals=False) for part in parts]
+        texts = [
+            [self._searcher.spelled(part, candidate) for candidate in candidates]
+            for part, candidates in zip(quiet, found, strict=True)
+        ]
+        looked = self._searcher.word_attention(quiet, texts, first, request)
+        filled = []
+        for part, of_part, attention in zip(quiet, texts, looked, strict=True):
+            ways: dict[str, None] = {}
+            for text, at in zip(of_part, attention, strict=True):
+                ways |= dict.fromkeys(filled_in(text, at, part.demands, part.to))
+            filled.append([*ways])
+        scored = self._searcher.scored(quiet, filled, first, request)
+        mended = []
+        for part, candidates in zip(parts, scored, strict=True):
+            best = merged(candidates)[: request.nbest]
+            if part.in_capitals:
+                best = tuple(replace(one, text=one.text.upper()) for one in best)
+            mended.append(best)
+        return mended
 
     def work(self, part: Part, request: Request) -> int:
-        return self._searcher.work([part], replace(request, nbest=self._width(request)))[0]
+        texts = self._width(request)
+        if self._searcher.links_words:
+            # Each is read once for its links, and with each choice of articles.
+            texts += (1 + MOST_TEXTS) * request.nbest
+        return self._searcher.work([part], replace(request, nbest=texts))[0]
 
     def _width(self, request: Request) -> int:
         return max(self._searcher.width(request), _LEAST_FOR_TERMS)
@@ -156,7 +204,8 @@ class KeepNumbers:
 
         def faults(candidate: Candidate) -> tuple[int, int, float]:
             text = candidate.text
-            lost = lacking(part.demands, text) + lost_spans(part.text, text)
+            lost = len(lacking(part.demands, text, part.in_capitals))
+            lost += lost_spans(part.text, text)
             return lost, self._errors(part, text), -candidate.score
 
         return tuple(sorted(different.values(), key=faults)[: request.nbest])
@@ -171,12 +220,12 @@ class KeepNumbers:
         ]
         said = self._searcher.scored(
             [parts[row] for row, _ in changed],
-            [found[row][place].text for row, place in changed],
+            [[found[row][place].text] for row, place in changed],
             first,
             request,
         )
         result = [list(candidates) for candidates in found]
-        for (row, place), candidate in zip(changed, said, strict=True):
+        for (row, place), (candidate,) in zip(changed, said, strict=True):
             result[row][place] = candidate
         return [tuple(candidates) for candidates in result]
 
@@ -293,9 +342,9 @@ class KeepVerbatim:
         left = [row for row in range(len(parts)) if row not in right]
         pieced = self._piecewise([parts[row] for row in left], first, once)
         right |= dict(zip(left, pieced, strict=True))
-        texts = [right[row] for row in range(len(parts))]
+        texts = [[right[row]] for row in range(len(parts))]
         said = self._searcher.scored(parts, texts, first, request)
-        return [(best, *others)[: request.nbest] for best, others in zip(said, found, strict=True)]
+        return [(*best, *others)[: request.nbest] for best, others in zip(said, found, strict=True)]
 
     def work(self, part: Part, request: Request) -> int:
         once = self._searcher.work([part], replace(request, nbest=1))[0]

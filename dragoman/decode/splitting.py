@@ -25,7 +25,7 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
-    says: str = ""  # what its translation must be, where that is only to be scored
+    says: tuple[str, ...] = ()  # its translations, where these are only to be scored
 
 
 class Splitter:
