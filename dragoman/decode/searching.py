@@ -235,11 +235,23 @@ class Searcher:
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
             source = [self._codec.source.pieces[i] for i in part.ids]
-            alignment = align_words(source, pieces, hypothesis.attention[forced:])
+            links = align_words(source, pieces, hypothesis.attention[forced:])
+            alignment = tuple((_in_line(word, part.left_out), other) for word, other in links)
         text = self._codec.decode_target(tokens)
         if part.in_capitals:
             text = text.upper()
         return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
+
+
+def _in_line(word: int, left_out: Sequence[int]) -> int:
+    """The number of a part's word in its line, which has words that the part has not.
+
+    >>> [_in_line(word, (2, 4)) for word in range(4)]
+    [0, 1, 3, 5]
+    """
+    for other in left_out:
+        word += other <= word
+    return word
 
 
 class _Hypotheses(NamedTuple):
