@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-all fuzz torture check docs audit lowest bench bench-serve soak clean
+.PHONY: setup demo train-demo test test-times test-all fuzz torture check docs audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -36,6 +36,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist w
 
 test: setup
 	$(PYTEST) -m "not slow"
+
+# The same, with the CPU seconds of each test, which a busy machine changes little.
+test-times: setup
+	$(PYTEST) -p tests.cpu_times -m "not slow"
 
 # Also what takes long: the wheel in an environment of its own, a Ray cluster, kills in the middle of runs.
 test-all: setup check

@@ -6,11 +6,13 @@ elsewhere.
     python benchmarks/adapt.py libreoffice --to es --svg docs/assets/adapt.svg
 
 The messages are those that benchmarks/messages.py left in the working folder: the first ones of
-`train` are learned, all 1,000 of `test` are scored. Settings (--set learning_rate=3e-3) are chosen
-on `dev`, which --dev scores too. FOLDER holds `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`.
-Every direction is from English, but for FLORES from German, which shows another direction. Rows are
-added to NAME.rows.jsonl; --svg draws these. Minutes are those of the whole adaptation, with what it
-says about its gain.
+`train` are learned, all 1,000 of `test` are scored, and so are FLORES dev and the first 1,000
+sentences of Tatoeba's validation set. Settings (--set learning_rate=3e-3) are chosen with --choose,
+which scores the messages of `dev` and the rest of Tatoeba's instead. FOLDER holds
+`flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
+from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws their
+means.
+Minutes are those of the whole adaptation, with what it says about its gain.
 """
 
 import argparse
@@ -26,9 +28,11 @@ from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.low_rank import adapted
 from dragoman.text.parallel import read_lines, read_pairs
-from dragoman.training.adapt import Recipe, adapt
+from dragoman.training.adapt import adapt
+from dragoman.training.adapter import Recipe
 
 GENERAL = 1000  # sentences of --general
+REPORTED = 1000  # sentences of Tatoeba's validation set; settings are chosen on the others
 Pairs = list[tuple[str, str]]
 
 
@@ -37,9 +41,9 @@ def pairs_of(*files: Path) -> Pairs:
 
 
 class TestSet:
-    def __init__(self, pairs: Pairs, source: str, target: str, most: int):
-        self.sources = [s for s, _ in pairs[:most]]
-        self.references = [t for _, t in pairs[:most]]
+    def __init__(self, pairs: Pairs, source: str, target: str):
+        self.sources = [s for s, _ in pairs]
+        self.references = [t for _, t in pairs]
         self.request = Request(to=target, source_language=source)
 
     def score(self, translator: Translator) -> float:
@@ -49,18 +53,19 @@ class TestSet:
 def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
     to, most = given.to, given.test
     flores, tatoeba = given.data / "flores", given.data / "tatoeba" / f"{to}-en"
-    held_out = {"dev": TestSet(pairs_of(Path(f"{given.name}.dev.tsv")), "en", to, most)}
-    return (held_out if given.dev else {}) | {
-        "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv")), "en", to, most),
-        "FLORES dev": TestSet(
-            pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz"), "en", to, most
-        ),
-        "Tatoeba valid": TestSet(
-            pairs_of(tatoeba / "valid.en.gz", tatoeba / f"valid.{to}.gz"), "en", to, most
-        ),
-        "FLORES dev de→en": TestSet(
-            pairs_of(flores / "dev.de.gz", flores / "dev.en.gz"), "de", "en", most
-        ),
+    everyday = pairs_of(tatoeba / "valid.en.gz", tatoeba / f"valid.{to}.gz")
+    if given.choose:
+        return {
+            "dev messages": TestSet(pairs_of(Path(f"{given.name}.dev.tsv"))[:most], "en", to),
+            "rest of Tatoeba valid": TestSet(everyday[REPORTED:][:most], "en", to),
+        }
+    wiki = pairs_of(flores / "dev.en.gz", flores / f"dev.{to}.gz")
+    back = pairs_of(flores / "dev.de.gz", flores / "dev.en.gz")
+    return {
+        "messages": TestSet(pairs_of(Path(f"{given.name}.test.tsv"))[:most], "en", to),
+        "FLORES dev": TestSet(wiki[:most], "en", to),
+        "Tatoeba valid": TestSet(everyday[:REPORTED][:most], "en", to),
+        "FLORES dev de→en": TestSet(back[:most], "de", "en"),
     }
 
 
@@ -91,16 +96,28 @@ def measure(given: argparse.Namespace, rows: Path) -> None:
         told = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
         print(*map(str, found.gains), sep="\n")
         print(f"{count:,} pairs: {minutes:.1f} minutes, {size:.1f} MB: {told}", flush=True)
-        row = {"pairs": count, "minutes": minutes, "megabytes": size, "before": before}
+        row = {"pairs": count, "settings": named, "minutes": minutes, "megabytes": size}
+        row |= {"before": before, "gains": gains}
         with rows.open("a", encoding="utf-8") as file:
-            print(json.dumps(row | {"gains": gains}), file=file)
+            print(json.dumps(row), file=file)
+
+
+def mean_gains(rows: Path) -> dict[int, dict[str, float]]:
+    """By number of pairs, the mean over all rows."""
+    found: dict[int, list[dict[str, float]]] = {}
+    for line in rows.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found.setdefault(row["pairs"], []).append(row["gains"])
+    return {
+        pairs: {name: sum(row[name] for row in group) / len(group) for name in group[0]}
+        for pairs, group in sorted(found.items())
+    }
 
 
 def plot(rows: Path, path: Path) -> None:
     """Gain by pairs, a line for each test set."""
-    found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
-    found.sort(key=lambda row: row["pairs"])
-    values = [gain for row in found for gain in row["gains"].values()]
+    found = mean_gains(rows)
+    values = [gain for gains in found.values() for gain in gains.values()]
     highest, lowest = max(values) + 1, min(*values, 0.0)
     x = [90 + 420 * i / max(1, len(found) - 1) for i in range(len(found))]
 
@@ -108,24 +125,24 @@ def plot(rows: Path, path: Path) -> None:
         return 20 + 230 * (highest - value) / (highest - lowest)
 
     parts = [f'<line x1="60" x2="560" y1="{y(0):.0f}" y2="{y(0):.0f}" stroke="#999"/>']
-    for at, row in zip(x, found, strict=True):
-        label = f"{row['pairs']:,} pairs"
-        parts.append(f'<text x="{at:.0f}" y="285" text-anchor="middle">{label}</text>')
+    for at, pairs in zip(x, found, strict=True):
+        parts.append(f'<text x="{at:.0f}" y="285" text-anchor="middle">{pairs:,} pairs</text>')
     colours = ("#c0392b", "#2c6fbb", "#3a8f4d", "#8e6bb0")
-    for number, (name, colour) in enumerate(zip(found[0]["gains"], colours, strict=True)):
-        points = [(at, y(row["gains"][name])) for at, row in zip(x, found, strict=True)]
-        line = " ".join(f"{at:.0f},{height:.0f}" for at, height in points)
+    names = list(next(iter(found.values())))
+    for number, (name, colour) in enumerate(zip(names, colours, strict=False)):
+        points = [(at, gains[name]) for at, gains in zip(x, found.values(), strict=True)]
+        line = " ".join(f"{at:.0f},{y(gain):.1f}" for at, gain in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for (at, height), row in zip(points, found, strict=True):
-            if number == 0:
-                label = f"{row['gains'][name]:+.1f}"
-                parts.append(
-                    f'<text x="{at:.0f}" y="{height - 6:.0f}" text-anchor="middle" '
-                    f'fill="{colour}">{label}</text>'
-                )
         parts.append(f'<text x="90" y="{30 + 18 * number}" fill="{colour}">{name}</text>')
+        if number == 0:
+            parts += [
+                f'<text x="{at:.0f}" y="{y(gain) - 6:.0f}" text-anchor="middle" '
+                f'fill="{colour}">{gain:+.1f}</text>'
+                for at, gain in points
+            ]
     head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 300" font-family="sans-serif"'
-    path.write_text(f'{head} font-size="13">{"".join(parts)}</svg>\n', encoding="utf-8")
+    title = "<title>BLEU gained by adapting, by number of pairs</title>"
+    path.write_text(f'{head} font-size="13">{title}{"".join(parts)}</svg>\n', encoding="utf-8")
 
 
 def main() -> None:
@@ -135,8 +152,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--model", default="")
     parser.add_argument("--pairs", default="100,1000,10000")
-    parser.add_argument("--test", type=int, default=1000, help="sentences of each test set")
-    parser.add_argument("--dev", action="store_true", help="score the messages of dev too")
+    parser.add_argument("--test", type=int, default=2000, help="sentences of each test set at most")
+    parser.add_argument("--choose", action="store_true", help="score what settings are chosen on")
     parser.add_argument("--general", default="", help="English sentences to be replayed")
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
     parser.add_argument("--svg", type=Path)

@@ -2,9 +2,9 @@
 
     python benchmarks/imports.py [--sentences 500]
 
-The models are small. M2M-100 and NLLB are random, but end their sentences; the others hold a model
-that has learned a toy language, written in each system's form. The originals are run by
-`transformers` and CTranslate2.
+The models are small. M2M-100, NLLB and the multilingual OPUS-MT are random, but end their
+sentences; the others hold a model that has learned a toy language, written in each system's form.
+The originals are run by `transformers` and CTranslate2.
 """
 
 import argparse
@@ -21,13 +21,15 @@ from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.from_marian import from_marian
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
+from dragoman.convert.to_huggingface import to_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS
-from tests.agree.test_converters import LONGEST, decoding
+from tests.agree.test_converters import LONGEST, decoding, opus_folder
+from tests.agree.test_converters import generated as generated_by_marian
 from tests.agree.test_imports import argos_package, marian_folder
 from tests.agree.test_multilingual_imports import generated, m2m_folder, nllb_folder
 from tests.conftest import SMALL, toy_pairs, write_corpus
@@ -35,9 +37,10 @@ from tests.conftest import SMALL, toy_pairs, write_corpus
 Pieces = Sequence[tuple[str, ...]]
 
 
-def learned(folder: Path) -> Bundle:
+def learned(folder: Path, norm: str) -> Bundle:
     settings = {
-        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 180,
+        **SMALL, "model.norm": norm, "text.size": 400,
+        "training.batch_tokens": 1000, "training.max_steps": 180,
         "training.validate_every": 90, "training.warmup_steps": 30, "data.valid_size": 50,
         "training.optimiser": "muon", "training.schedule": "linear",
         "training.learning_rate": 2e-2, "model.dropout": 0.0,
@@ -93,6 +96,20 @@ def multilingual(name: str, make: Callable[[Path], Path], folder: Path, lines: l
     report(name, bundle, pieces, lines, [], Request(target, source))
 
 
+def opus(folder: Path, lines: list[str], references: list[str]) -> None:
+    """MarianMT as OPUS-MT's models are: of one direction, and with a tag for the target."""
+    one = folder / "opus"
+    to_huggingface(learned(folder / "post", "post"), one)
+    _, pieces = generated_by_marian(one, 1, lines)
+    report("OPUS-MT", from_huggingface(one), pieces, lines, references)
+    many = opus_folder(folder / "multilingual")
+    ours = from_huggingface(many)
+    never = [[i] for i in ours.codec.target.never]
+    tagged = [f">>fra<< {line}" for line in lines]
+    _, pieces = generated_by_marian(many, 1, tagged, bad_words_ids=never)
+    report("multilingual OPUS-MT", ours, pieces, lines, [], Request("fra"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, default=500)
@@ -100,7 +117,8 @@ def main() -> None:
     lines, references = (list(s) for s in zip(*toy_pairs(count, 31, 9), strict=True))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        bundle = learned(folder)
+        bundle = learned(folder, "pre")
+        opus(folder, lines, references)
         multilingual("M2M-100", m2m_folder, folder / "m2m", lines)
         multilingual("NLLB", nllb_folder, folder / "nllb", lines)
         optimise = ctranslate2.specs.TransformerSpec.optimize

@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from itertools import islice
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -110,15 +111,13 @@ def measure(architecture: str, width: int, words: float, args: argparse.Namespac
         "architecture": architecture, "width": width, "words": words,
         "flops_per_step": float(np.mean([training_flops(fresh(), batch) for batch in batches[:3]])),
     }  # fmt: skip
-    read = Recurrence.read
     if architecture in _FILLED and not args.only_after:
-        Recurrence.read = packed_read  # type: ignore[method-assign]
-        model = fresh()
-        plain = Gradients(model, config, device)
-        for _ in range(2):  # kernels are compiled for new shapes on this side too
-            steps(plain, model, batches, device)
-        found["before"] = round(steps(plain, model, batches, device), 2)
-        Recurrence.read = read  # type: ignore[method-assign]
+        with patch.object(Recurrence, "read", packed_read):
+            model = fresh()
+            plain = Gradients(model, config, device)
+            for _ in range(2):  # kernels are compiled for new shapes on this side too
+                steps(plain, model, batches, device)
+            found["before"] = round(steps(plain, model, batches, device), 2)
     model = fresh()
     ours = make_gradients(model, config, device)
     for _ in range(2):  # compiled, recorded

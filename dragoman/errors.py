@@ -8,6 +8,7 @@ and the remedy.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # Control characters (ESC begins a terminal's commands), other ends of lines, marks that turn the
 # direction of writing, and surrogates, which no terminal can show.
@@ -91,4 +92,12 @@ def needs_package(name: str, extra: str) -> Iterator[None]:
         if error.name != name:
             raise
         shown = {"torch": "PyTorch"}.get(name, name)
-        raise MissingPackageError(f"this needs {shown}: pip install 'dragoman[{extra}]'.") from None
+        raise MissingPackageError(f"this needs {shown}: {how_to_install(extra)}.") from None
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra to this installation: a clone installs from its own folder."""
+    clone = Path(__file__).parents[1]
+    what = str(clone) if (clone / "pyproject.toml").is_file() else "dragoman"
+    editable = "" if what == "dragoman" else "--editable "
+    return f"pip install {editable}'{what}[{extra}]'"

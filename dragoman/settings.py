@@ -106,6 +106,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
     try:
         with nesting_errors(str(file)):
             return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file.") from None
     except (OSError, ValueError) as error:  # what is not UTF-8, not TOML, or a number without end
         raise ConfigError(f"{file}: {error}.") from None
 

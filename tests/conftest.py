@@ -4,10 +4,14 @@ command line."""
 import fcntl
 import os
 import random
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+# Before torch is imported, here and in processes that a test starts: small models are slower with
+# more threads, and much slower where the cores are busy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
@@ -22,6 +26,7 @@ from dragoman.config import Config, make_config
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
+from tests.processes import Answer
 
 settings.register_profile("default", max_examples=60, deadline=None)
 settings.register_profile("fuzz", max_examples=3000, deadline=None)
@@ -107,12 +112,6 @@ def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> tuple
     return files
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def dragoman(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -127,26 +126,44 @@ def dragoman(
             code = 0
         except SystemExit as exit_:
             code = int(exit_.code or 0)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        if code == 128 + signal.SIGTERM:
+            # Somebody ends the tests, with timeout(1) for one: that is no answer of the command.
+            pytest.exit(f"SIGTERM during dragoman {' '.join(map(str, arguments))}", code)
         return Answer(code, *capsys.readouterr())
 
+    before = signal.getsignal(signal.SIGTERM)
     return call
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned the toy language. The first process that needs it trains it."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`shared(name, make)`: a folder that `make(folder)` fills, once for all processes of xdist."""
     base = tmp_path_factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root.mkdir(exist_ok=True)
-    with open(root / "trained.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (root / "trained" / "done").exists():
-            _train_the_toy_language(root / "trained")
-            (root / "trained" / "done").touch()
-    return root / "trained" / "run"
+
+    def folder_of(name: str, make: Callable[[Path], object]) -> Path:
+        folder = root / "shared" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "done").exists():
+                make(folder)
+                (folder / "done").touch()
+        return folder
+
+    return folder_of
 
 
-def _train_the_toy_language(folder: Path) -> None:
+@pytest.fixture(scope="session")
+def trained(shared: Callable[..., Path]) -> Path:
+    """A run that has learned the toy language."""
+    return shared("trained", train_the_toy_language) / "run"
+
+
+def train_the_toy_language(folder: Path, **more: object) -> None:
+    """A run in folder/run; keyword `model__norm="post"` sets model.norm."""
     from dragoman.config import Corpus
     from dragoman.training.run import train
 
@@ -156,6 +173,7 @@ def _train_the_toy_language(folder: Path) -> None:
         "training.validate_every": 90, "training.checkpoint_every": 45, "training.warmup_steps": 30,
         "training.optimiser": "muon", "training.schedule": "linear", "training.learning_rate": 2e-2,
         "data.valid_size": 50, "model.dropout": 0.0,
+        **{name.replace("__", "."): value for name, value in more.items()},
     }  # fmt: skip
     corpora = (Corpus(str(source), str(target)),)
     outcome = train(folder / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")

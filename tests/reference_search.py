@@ -23,6 +23,19 @@ WIDEST = 8  # source pieces at most
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """A source, and what was said of its translation so far."""
+SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
+SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=4)
+# What log-probabilities and lengths decide: searches that know no other rule must keep these.
+PLAIN_RULES: list[dict[str, object]] = [
+    {"beam": 1},
+    {"beam": 5},
+    {"patience": 0.4},
+    {"patience": 3.0},
+    {"length_penalty": "none"},
+    {"length_penalty": "power", "alpha": 1.5},
+    {"alpha": 2.5},
+    {"min_length_ratio": 1.0},
+]
 
 
 class RandomEngine(Engine):

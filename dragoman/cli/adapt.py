@@ -50,7 +50,8 @@ def command(
     Example: `dragoman adapt mine.tmx --from de --to en --out runs/mine`
     """
     with needs_torch():
-        from dragoman.training.adapt import Recipe, adapt
+        from dragoman.training.adapt import adapt
+        from dragoman.training.adapter import Recipe
     if not out:
         raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
     folder = Path(out)

@@ -9,7 +9,7 @@ import typer
 
 from dragoman.bundle import bundled_models
 from dragoman.cli.options import Device, EngineName
-from dragoman.errors import MissingPackageError
+from dragoman.errors import MissingPackageError, how_to_install
 from dragoman.files import storage_errors
 
 
@@ -100,7 +100,7 @@ def command(
         if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "pydantic"):
             raise
         raise MissingPackageError(
-            "serving needs FastAPI and uvicorn: pip install 'dragoman[serve]'."
+            f"serving needs FastAPI and uvicorn: {how_to_install('serve')}."
         ) from None
 
     listener = listen(host, port)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -32,12 +31,12 @@ from dragoman.compare import (
 )
 from dragoman.compare.figures import Finding, Table
 from dragoman.compare.report import Chapter, as_text, write_report
-from dragoman.compare.runs import Claim, Study, cores, default_jobs, run_all
+from dragoman.compare.runs import Claim, Study, claim_folder, cores, default_jobs, run_all
 from dragoman.compare.systems import FULL, QUICK, Scale, System
 from dragoman.compare.tasks import workers
 from dragoman.compare.texts import Given
 from dragoman.engine.torch_engine import pick_device
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError
 from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import near_miss
 
@@ -85,7 +84,8 @@ def compare(
     where = pick_device(device)
     study = Study(Path(out), scale, where.type)
     with storage_errors(f"writing to {out}"):
-        _claim_folder(study, given)
+        facts = {"scale": asdict(study.scale), "given": asdict(given)}
+        claim_folder(study.folder, _FACTS, facts, "other texts or sizes")
         jobs = jobs or default_jobs(where.type)
         # What is trained may depend on what was: the rest follows the tuning.
         while systems := _missing(study, given, wanted):
@@ -172,26 +172,6 @@ def _missing(study: Study, given: Given, claims: Sequence[str]) -> list[System]:
     missing = [system for system in systems.values() if not study.has_result(system)]
     study.texts.write(given, study.scale, [system.corpus for system in missing])
     return missing
-
-
-def _claim_folder(study: Study, given: Given) -> None:
-    """A folder holds one comparison: the same texts, the same sizes."""
-    facts: dict[str, Any] = json.loads(
-        json.dumps({"scale": asdict(study.scale), "given": asdict(given)})
-    )
-    path = study.folder / _FACTS
-    if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) != facts:
-            raise RunError(
-                f"{study.folder} holds a comparison of other texts or sizes: choose another --out."
-            )
-        return
-    if study.folder.exists() and any(study.folder.iterdir()):
-        raise RunError(
-            f"{study.folder} is not empty and holds no comparison: choose another --out."
-        )
-    study.folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(facts, indent=2).encode())
 
 
 def _found(study: Study, name: str, console: Console) -> Finding:

@@ -10,14 +10,12 @@ bootstrap of the test set says so and the sign is the same.
 """
 
 import html
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -26,12 +24,12 @@ from dragoman.compare.figures import Figure, Lines, Series, Table
 from dragoman.compare.grid import spread
 from dragoman.compare.judge import interval
 from dragoman.compare.report import as_text, draw, list_of, page
-from dragoman.compare.runs import Result, Study, cores, default_jobs, run_all
+from dragoman.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
 from dragoman.compare.systems import FULL, System
 from dragoman.compare.texts import Given
 from dragoman.config import make_config
 from dragoman.engine.torch_engine import pick_device
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import ConfigError
 from dragoman.evaluate.metrics import compare as paired_bootstrap
 from dragoman.files import storage_errors, write_atomically
 from dragoman.settings import read_toml
@@ -75,7 +73,9 @@ def compare_systems(
         for name, file in named.items()
     }
     with storage_errors(f"writing to {out}"):
-        _claim_folder(study, named, given, flops)
+        told = {name: read_toml(file) for name, file in named.items()}
+        facts = {"systems": told, "given": asdict(given), "flops": flops}
+        claim_folder(study.folder, _FACTS, facts, "other systems, texts or terms")
         study.texts.write(given, study.scale, [])
         _check(study, systems)
         every = [system for row in systems.values() for system in row]
@@ -87,8 +87,8 @@ def compare_systems(
         shown = [figure for figure in figures if isinstance(figure, Table)]
         text = "\n\n".join(f"{table.title}\n{as_text(table)}" for table in shown)
         write_atomically(study.folder / _TEXT, f"{text}\n".encode())
-        facts = _facts(study, named, given, flops, seeds)
-        write_atomically(study.folder / _PAGE, _page(figures, facts).encode())
+        how = _facts(study, named, given, flops, seeds)
+        write_atomically(study.folder / _PAGE, _page(figures, how).encode())
     console.print(f"wrote {study.folder / _PAGE}")
     return text
 
@@ -125,30 +125,6 @@ def _check(study: Study, systems: Mapping[str, Sequence[System]]) -> None:
             section, key = name.split(".")
             if getattr(getattr(own, section), key):
                 raise ConfigError(f"{first.file} sets {name}: leave it out, {reason}.")
-
-
-def _claim_folder(
-    study: Study, named: Mapping[str, str], given: Given, flops: float | None
-) -> None:
-    """A folder holds one comparison; more seeds may join it."""
-    told = {name: read_toml(file) for name, file in named.items()}
-    facts: dict[str, Any] = json.loads(
-        json.dumps({"systems": told, "given": asdict(given), "flops": flops}, default=str)
-    )
-    path = study.folder / _FACTS
-    if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) != facts:
-            raise RunError(
-                f"{study.folder} holds a comparison of other systems, texts or terms: choose "
-                "another --out."
-            )
-        return
-    if study.folder.exists() and any(study.folder.iterdir()):
-        raise RunError(
-            f"{study.folder} is not empty and holds no such comparison: choose another --out."
-        )
-    study.folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(facts, indent=2).encode())
 
 
 def figures_of(results: Mapping[str, Sequence[Result]], references: Sequence[str]) -> list[Figure]:

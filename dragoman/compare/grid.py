@@ -2,7 +2,8 @@
 
 The rate is chosen on the validation set among a few, for each architecture with the same effort:
 every one of them is trained once with each rate, at the second cost. The ones that validate best,
-and the Transformer, go on to the highest cost.
+and the Transformer, go on to the highest cost, where the corpus is read so often that dropout
+matters: there it is chosen in the same way.
 
 Two systems are compared sentence by sentence: GLEU in points, averaged over seeds. A difference
 counts if the sentences, drawn again and again, agree on it, and every seed does.
@@ -50,13 +51,17 @@ def named_system(
 
 def cell(
     scale: Scale, name: str, rate: float, share: float, seed: int = 1, corpus: str = "all",
-    optional: bool = False,
+    dropout: float | None = None, optional: bool = False,
 ) -> System:  # fmt: skip
-    """An architecture at one cost."""
+    """An architecture at one cost, with the dropout of the scale if none is given."""
+    kind = f"{name}-{scale.settings['model.width']}"
+    settings: dict[str, Any] = {"model.architecture": name}
+    if dropout is not None and dropout != scale.settings["model.dropout"]:
+        kind += f"-dropout-{dropout:g}"
+        settings["model.dropout"] = dropout
     return named_system(
-        f"{name}-{scale.settings['model.width']}", {"model.architecture": name}, rate=rate,
-        share=share, seed=seed, corpus=corpus, optional=optional,
-    )  # fmt: skip
+        kind, settings, rate=rate, share=share, seed=seed, corpus=corpus, optional=optional
+    )
 
 
 def candidates(scale: Scale, name: str) -> dict[float, System]:

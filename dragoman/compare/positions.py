@@ -10,6 +10,7 @@ decoder alone, in the large form only, compares all of them.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,46 +51,25 @@ def show(study: Study) -> Finding:
     size = SIZES[study.scale.name]
     folder = study.folder / "tasks"
     twice = {"shortest": 2 * size.longest, "longest": 2 * size.longest}
+
+    def trial(task: str, lengths: Mapping[str, Any], kind: str, steps: int, **model: Any) -> Trial:
+        settings = {"width": size.width, "positions.kind": kind, **model}
+        return Trial(task, lengths, settings, effort(study, steps), tested=twice)
+
     base = {"symbols": _SYMBOLS, "shortest": 1, "longest": size.longest, "by": "place"}
-    copying = {
-        kind: Trial(
-            "copy",
-            base,
-            {"width": size.width, "positions.kind": kind},
-            effort(study, size.steps),
-            tested=twice,
-        )
-        for kind in VECTORS
-    }
-    base = {
+    copying = {kind: trial("copy", base, kind, size.steps) for kind in VECTORS}
+    near = {
         "symbols": _SYMBOLS,
         "shortest": 1 + _DISTANCE,
         "longest": size.longest,
         "distance": _DISTANCE,
     }
     tagging = {
-        kind: Trial(
-            "neighbour",
-            base,
-            {"width": size.width, "positions.kind": kind},
-            effort(study, size.tagging_steps),
-            tested=twice,
-        )
-        for kind in (*VECTORS, *DISTANCES)
+        kind: trial("neighbour", near, kind, size.tagging_steps) for kind in (*VECTORS, *DISTANCES)
     }
+    decoder = {"architecture": "decoder-only", "decoder_layers": 2}
     alone = {
-        kind: Trial(
-            "copy",
-            copying["learned"].size,
-            {
-                "architecture": "decoder-only",
-                "decoder_layers": 2,
-                "width": size.width,
-                "positions.kind": kind,
-            },
-            effort(study, size.alone),
-            tested=twice,
-        )
+        kind: trial("copy", base, kind, size.alone, **decoder)
         for kind in (*VECTORS, *DISTANCES, "alibi")
         if size.alone
     }

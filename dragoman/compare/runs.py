@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -41,6 +41,7 @@ from dragoman.model.build import build_model
 from dragoman.settings import to_tree
 from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
+from dragoman.training.optimiser import Muon, make_optimiser
 from dragoman.training.run import train
 
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
@@ -65,6 +66,23 @@ class Result:
     valid: float = 0.0  # the best BLEU of a validation
     curve: Sequence[tuple[float, float]] = ()  # (FLOPs, BLEU) at each validation
     failure: str = ""
+
+
+def claim_folder(folder: Path, file: str, facts: Mapping[str, Any], of_other: str) -> None:
+    """Note in a file what is compared: a folder holds one comparison.
+
+    `of_other`: what differs from the one that is there.
+    """
+    written = json.dumps(facts, indent=2, default=str)
+    path = folder / file
+    if path.exists():
+        if json.loads(path.read_text(encoding="utf-8")) != json.loads(written):
+            raise RunError(f"{folder} holds a comparison of {of_other}: choose another --out.")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise RunError(f"{folder} is not empty and holds no such comparison: choose another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, written.encode())
 
 
 @dataclass(frozen=True)
@@ -187,7 +205,7 @@ def _with_budget(study: Study, system: System) -> Config:
         patience = config.training.patience or study.scale.patience
         return replace(config, {**settings, "training.patience": patience})
     # As many steps as spend the system's share of the budget; so many at most if it may stop.
-    steps = max(1, round(system.share * study.scale.flops / _flops_per_step(config, data)))
+    steps = max(1, math.floor(system.share * study.scale.flops / _flops_per_step(config, data)))
     warm_up = max(1, steps // 10)
     settings |= {
         "training.max_steps": steps,
@@ -220,12 +238,14 @@ def _steps_in_epoch(config: Config, data: Prepared) -> int:
 
 
 def _flops_per_step(config: Config, data: Prepared) -> float:
-    """The mean over an epoch."""
+    """The mean over an epoch, with what the optimiser computes beside the gradient."""
     store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)
     sources = store.source_lengths.astype(float)
     targets = store.target_lengths + 1.0
-    return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data)
+    optimiser = make_optimiser(model, config.training, torch.device("cpu"))
+    more = optimiser.flops if isinstance(optimiser, Muon) else 0.0
+    return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data) + more
 
 
 def _score(study: Study, system: System, translator: Translator) -> Result:

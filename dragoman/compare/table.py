@@ -12,10 +12,12 @@ from itertools import groupby
 from dragoman.compare.figures import Finding, Lines, Series, Table, listed
 from dragoman.compare.grid import (
     NEURAL,
+    best,
     cell,
     chosen_rate,
     compared,
     finalists,
+    marked,
     named_system,
     spread,
     to_be_tuned,
@@ -66,11 +68,14 @@ def _ablations(scale: Scale) -> dict[str, dict[str, object]]:
 
 
 def _ablated(study: Study) -> dict[str, list[System]]:
-    """The systems with one thing changed, and the base; by seeds. None in a quick comparison."""
+    """The systems with one thing changed, and the base; by seeds. None in a quick comparison.
+
+    They are trained at the second highest cost.
+    """
     scale, rate = study.scale, chosen_rate(study, "transformer")
     if scale.name == QUICK.name or rate is None:
         return {}
-    share, seeds = scale.budgets[-1], range(1, scale.seeds + 1)
+    share, seeds = scale.budgets[-2], range(1, scale.seeds + 1)
     found = {
         "nothing": [cell(scale, "transformer", rate, share, seed, optional=True) for seed in seeds]
     }
@@ -84,37 +89,81 @@ def _ablated(study: Study) -> dict[str, list[System]]:
     return found
 
 
-def by_cost(study: Study, name: str, corpus: str = "all") -> dict[float, list[System]]:
+def by_cost(study: Study, name: str) -> dict[float, list[System]]:
     """An architecture at every cost that it is trained at; by seeds.
 
     Only seed 1 has to be there, and of the costs the one of the tuning and, for finalists, those
-    above. On the second corpus only the Transformer and the first of the others have to be there.
+    above.
     """
     scale, rate = study.scale, chosen_rate(study, name)
     if rate is None:
         return {}
     tuned_at = tuning_budget(scale)
-    going_on = finalists(study)
-    required = name in (going_on if corpus == "all" else going_on[:2])
-    found = {}
-    for share in scale.budgets:
-        if share > tuned_at and name not in going_on:
-            continue
-        if corpus != "all" and share < scale.budgets[-2:][0]:
-            continue  # a look at the end of the curve is enough
-        needed = (required and share > tuned_at) or (corpus == "all" and share == tuned_at)
+    costs = [share for share in scale.budgets if share <= tuned_at]
+    if name in finalists(study):
+        costs += _high_costs(scale)
+    found: dict[float, list[System]] = {}
+    for share in costs:
+        dropout = best(study, dropouts(study, name, share)) if share > tuned_at else None
+        if share > tuned_at and dropout is None:
+            continue  # until it is chosen
+        seeds = scale.seeds if share >= tuned_at else 1
         found[share] = [
-            cell(scale, name, rate, share, seed, corpus, optional=not needed or seed > 1)
-            for seed in range(1, (scale.seeds if share >= tuned_at else 1) + 1)
-        ]
+            cell(scale, name, rate, share, seed, dropout=dropout,
+                 optional=share < tuned_at or seed > 1)
+            for seed in range(1, seeds + 1)
+        ]  # fmt: skip
     return found
 
 
+def dropouts(study: Study, name: str, share: float) -> dict[float, System]:
+    """A finalist at a high cost with each dropout that it may get; none before the tuning."""
+    scale, rate = study.scale, chosen_rate(study, name)
+    if rate is None:
+        return {}
+    return {dropout: cell(scale, name, rate, share, dropout=dropout) for dropout in scale.dropouts}
+
+
+def _high_costs(scale: Scale) -> list[float]:
+    return [share for share in scale.budgets if share > tuning_budget(scale)]
+
+
+def _dropout_tables(study: Study) -> list[Table]:
+    """What the choice of dropout rests on; nothing if there was no choice."""
+    scale = study.scale
+    if len(scale.dropouts) == 1 or not _high_costs(scale):
+        return []
+    rows = []
+    for name in finalists(study):
+        for share in _high_costs(scale):
+            tried = {
+                dropout: study.result(system)
+                for dropout, system in dropouts(study, name, share).items()
+            }
+            rows.append([name, f"{share * scale.flops:.3g}", *marked(tried)])
+    return [
+        Table(
+            "Dropout tried: validation BLEU (chosen: *)",
+            ["system", "FLOPs", *(f"{dropout:g}" for dropout in scale.dropouts)],
+            rows,
+            folded=True,
+        )
+    ]
+
+
 def _on_second(study: Study) -> dict[str, dict[float, list[System]]]:
-    """The finalists on the second corpus."""
+    """The Transformer and the best of the others on the second corpus, at the two highest costs."""
     if not study.texts.has_also:
         return {}
-    return {name: by_cost(study, name, ALSO) for name in finalists(study)}
+    scale = study.scale
+    found: dict[str, dict[float, list[System]]] = {}
+    for name in finalists(study)[:2]:
+        rate = chosen_rate(study, name)
+        assert rate is not None  # as there are finalists
+        found[name] = {
+            share: [cell(scale, name, rate, share, corpus=ALSO)] for share in scale.budgets[-2:]
+        }
+    return found
 
 
 def ensemble(study: Study) -> System | None:
@@ -133,11 +182,19 @@ def ensemble(study: Study) -> System | None:
 def then(study: Study) -> list[System]:
     """After the tuning: other costs, the second corpus, more seeds, the ablations."""
     rows = [row for name in NEURAL for row in by_cost(study, name).values()]
+    rows += [
+        list(dropouts(study, name, share).values())
+        for name in finalists(study)
+        for share in _high_costs(study.scale)
+    ]
     rows += [row for costs in _on_second(study).values() for row in costs.values()]
-    rows += _ablated(study).values()
     together = ensemble(study)
     rows += [[together]] if together is not None else []
-    return [system for row in rows for system in row]
+    systems = [system for row in rows for system in row]
+    if all(study.has_result(system) for system in systems):
+        # last: they add to the picture, and the verdict does not rest on them
+        systems += [system for row in _ablated(study).values() for system in row]
+    return systems
 
 
 Costs = Mapping[float, Sequence[Result]]
@@ -313,7 +370,11 @@ def show(study: Study) -> Finding:
         for name, systems in _ablated(study).items()
         if all(study.has_result(system) for system in systems)
     }
-    return finding(fields, ablated, tuning_tables(study, NEURAL), tuned_words(study.scale))
+    chosen = _dropout_tables(study)
+    tuned = tuned_words(study.scale)
+    if chosen:
+        tuned += f", at the higher costs its dropout out of {len(study.scale.dropouts)} as well"
+    return finding(fields, ablated, [*tuning_tables(study, NEURAL), *chosen], tuned)
 
 
 def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[System]]]) -> Field:

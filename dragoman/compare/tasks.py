@@ -37,7 +37,7 @@ from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
 
 SPECIAL = 4  # padding, unknown, begin, end: symbols come behind them
-PAD, BEGIN, END = 0, 2, 3
+PAD, _UNKNOWN, BEGIN, END = range(SPECIAL)
 _TESTED, _VALIDATED = 512, 256  # examples
 
 
@@ -51,6 +51,7 @@ class Examples:
     target_in: np.ndarray | None = None  # (N, T); None: a tagging task
     # Where several answers are right, all of them: (N, T, V). One of them is the target.
     allowed: np.ndarray | None = None
+    parts: int = 1  # so many positions are one answer, right if all of them are
 
 
 Task = Callable[..., Examples]
@@ -136,13 +137,71 @@ def each_once(draw: np.random.Generator, count: int, *, symbols: int, items: int
     return Examples(source, target, group, _shifted(target), allowed)
 
 
+# The words of the dictionary below: so many of each kind, and the share of the text that they make.
+# Together they are all pairs of syllables.
+_CONSONANTS, _VOWELS = 5, 4
+SYLLABLES = _CONSONANTS * _VOWELS
+DICTIONARY = ((60, 0.0), (100, 0.002), (120, 0.024), (120, 0.974))
+SYMBOLS = {
+    "words": SYLLABLES**2,
+    "pieces": 2 * SYLLABLES,
+    "characters": 2 * (_CONSONANTS + _VOWELS),
+}
+
+
+def dictionary(draw: np.random.Generator, count: int, *, length: int, cut: str, symbols: int,
+               regular: bool = True, evenly: bool = False) -> Examples:  # fmt: skip
+    """Translate words of two syllables each. Grouped by how often a word is seen in training.
+
+    A `regular` translation follows from the syllables: the first becomes another one, and so does
+    the second, which of two depends on the first (as vowels agree in some languages). Otherwise
+    each word becomes any other. What a model sees of this depends on what text is `cut` into: whole
+    words (those never seen in training are unknown), syllables, or letters. `evenly` asks for all
+    words alike.
+    """
+    assert symbols == SYMBOLS[cut]
+    fixed = rng(12)
+    known = fixed.permutation(SYLLABLES**2)  # by frequency: those that are never seen come first
+    firsts, seconds = fixed.permutation(SYLLABLES), fixed.permutation(SYLLABLES)
+    sizes = [size for size, _ in DICTIONARY]
+    kind = np.repeat(np.arange(len(sizes)), sizes)
+    chances = np.repeat([share / size for size, share in DICTIONARY], sizes)
+    ranks = draw.choice(len(known), (count, length), p=None if evenly else chances)
+    words = known[ranks]
+    first, second = words // SYLLABLES, words % SYLLABLES
+    said = firsts[first] * SYLLABLES + seconds[(second + first % 2) % SYLLABLES]
+    if not regular:
+        said = fixed.permutation(SYLLABLES**2)[words]
+    group = kind[ranks]
+    if cut == "words":
+        return Examples(np.where(group == 0, _UNKNOWN, SPECIAL + words), SPECIAL + said, group)
+    source, target = (np.stack(_letters(spelled, cut), axis=-1) for spelled in (words, said))
+    parts = source.shape[-1]
+    flat = (count, length * parts)
+    return Examples(
+        source.reshape(flat), target.reshape(flat), np.repeat(group, parts, axis=1), parts=parts
+    )
+
+
+def _letters(words: np.ndarray, cut: str) -> list[np.ndarray]:
+    """The symbols of words; those of first and second syllables differ, as their places do."""
+    first, second = np.divmod(words, SYLLABLES)
+    if cut == "pieces":
+        return [SPECIAL + first, SPECIAL + SYLLABLES + second]
+    letters = []
+    for start, syllable in ((SPECIAL, first), (SPECIAL + _CONSONANTS + _VOWELS, second)):
+        letters += [start + syllable // _VOWELS, start + _CONSONANTS + syllable % _VOWELS]
+    return letters
+
+
 def _shifted(target: np.ndarray) -> np.ndarray:
     """What the decoder reads: the target one place later, behind the beginning."""
     return np.concatenate([np.full((len(target), 1), BEGIN), target[:, :-1]], axis=1)
 
 
 TASKS: dict[str, Task] = {
-    task.__name__: task for task in (copy, first, neighbour, lookups, pointers, table, each_once)
+    task.__name__: task
+    for task in (copy, first, neighbour, lookups, pointers, table, each_once, dictionary)
 }
 
 
@@ -256,6 +315,9 @@ def right_by_group(model: Model, examples: Examples) -> dict[int, float]:
     else:
         right = said == examples.target
     right = right if right.ndim == 2 else right.mean(axis=-1)
+    if examples.parts > 1:
+        whole = right.reshape(len(right), -1, examples.parts).all(axis=-1)
+        right = np.repeat(whole, examples.parts, axis=1)
     groups = np.unique(examples.group[examples.group >= 0])
     return {int(group): float(right[examples.group == group].mean()) for group in groups}
 

@@ -9,7 +9,6 @@ A text is a pair of files, NAME.source and NAME.target.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from dragoman.data.prepare import Sentences, read_sentences
 from dragoman.errors import CorpusError
 from dragoman.files import write_atomically
 from dragoman.text.doctor import is_usable
-from dragoman.text.parallel import read_pairs
+from dragoman.text.parallel import read_pairs, unpacked_name
 
 Files = tuple[str, str]
 ALSO = "also"
@@ -125,7 +124,7 @@ def _called(files: Files | None) -> str:
     >>> _called(("corpora/tatoeba.de.gz", "corpora/tatoeba.en.gz")), _called(None)
     ('tatoeba.de', 'the toy language')
     """
-    return re.sub(r"\.(gz|bz2|xz)$", "", Path(files[0]).name) if files else "the toy language"
+    return Path(unpacked_name(files[0])).name if files else "the toy language"
 
 
 def _read(files: Files) -> Pairs:

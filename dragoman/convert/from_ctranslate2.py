@@ -155,14 +155,16 @@ def from_ctranslate2(
     spm: Sequence[str] = (),
     languages: Languages = Languages(),
     source_end: bool = False,
+    target_prefix: str = "",
 ) -> Bundle:
     """`spm`: the SentencePiece model, or one for each side, where the folder holds none.
 
     `source_end`: sources end with `</s>`, although `config.json` leaves that to the caller.
+    `target_prefix`: a piece that every target begins with.
     """
     theirs = TheirFolder(folder)
     try:
-        return _read_folder(theirs, spm, languages, source_end)
+        return _read_folder(theirs, spm, languages, source_end, target_prefix)
     except (ConfigError, BundleError) as error:
         raise ConversionError(f"{folder}: {error}") from None
     except (IndexError, ValueError):  # of arrays whose shapes do not go together
@@ -185,12 +187,15 @@ def _read_package(folder: Path) -> Bundle:
     if not all(isinstance(code, str) and code for code in codes):
         raise ConversionError(f"{folder / METADATA} names no from_code and to_code.")
     if not theirs.has("sentencepiece.model"):
-        held = BYTE_PAIRS if theirs.has(BYTE_PAIRS) else "no sentencepiece.model"
+        # its words are those of Moses' normaliser and tokeniser, a rule book for each language
+        why = "bpe.model, which needs Moses' tokeniser," if theirs.has(BYTE_PAIRS) else "no pieces"
         raise ConversionError(
-            f"{folder} holds {held}: dragoman reads packages with sentencepiece.model alone."
+            f"{folder} holds {why} where dragoman reads sentencepiece.model: take another package."
         )
     spm = [str(folder / "sentencepiece.model")]
-    bundle = from_ctranslate2(folder / "model", spm, Languages((codes[0],), (codes[1],)))
+    languages = Languages((codes[0],), (codes[1],))
+    prefix = told.get("target_prefix") or ""
+    bundle = from_ctranslate2(folder / "model", spm, languages, target_prefix=str(prefix))
     card = dict(bundle.card) | {"converted_from": f"an Argos package, {codes[0]} to {codes[1]}"}
     return replace(bundle, card=card)
 
@@ -230,7 +235,11 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _read_folder(
-    theirs: TheirFolder, spm: Sequence[str], languages: Languages, source_end: bool
+    theirs: TheirFolder,
+    spm: Sequence[str],
+    languages: Languages,
+    source_end: bool,
+    target_prefix: str,
 ) -> Bundle:
     stored = Variables(theirs.path, theirs.read_weights(MODEL))
     if stored.kind != "TransformerSpec":
@@ -240,6 +249,10 @@ def _read_folder(
     told = _told(theirs, stored)
     zero_start = bool(stored.value("decoder/start_from_zero_embedding", 0))
     framing, pieces, languages = _text(theirs, told, zero_start, languages, source_end)
+    if target_prefix:
+        if target_prefix not in pieces[1]:
+            raise ConversionError(f"{theirs.path} has no piece {target_prefix!r} to begin with.")
+        framing = replace(framing, start=(*framing.start, target_prefix))
     settings, weights = _weights(stored, zero_start)
     for side, embeddings, vocabulary in zip(
         ("source", "target"), (_embedding(weights, side) for side in SIDES[1:]), pieces, strict=True

@@ -366,8 +366,12 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
             for name, tensor in tensors.items()
             if isinstance(tensor, torch.Tensor)
         }
-    except Exception as error:  # unpickling fails in as many ways as there are files
-        raise ConversionError(f"{folder / PICKLE} cannot be read ({error}).") from None
+    # Unpickling fails in as many ways as there are files. What PyTorch says is left out: it advises
+    # to load the file without the check.
+    except Exception:
+        raise ConversionError(
+            f"{folder / PICKLE} cannot be read: it is cut off, or it holds more than tensors."
+        ) from None
     for name, tensor in plain.items():
         # One number, repeated by strides of 0, can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -127,7 +128,8 @@ def find_alarms(
 def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
     """Parts where each source fits a target some lines off, or none."""
     unrelated = "source and target do not seem to be translations of each other"
-    states = [_state(gains, words) for gains, words in _gains(blocks)]
+    found = list(_gains(blocks))
+    states = [_state(gains) for gains in found]
     # A block in which a shift begins fits nothing well: it counts for the shift beside it.
     for i, state in enumerate(states):
         near = [s for s in states[max(0, i - 1) : i + 2] if s not in (0, None)]
@@ -139,20 +141,40 @@ def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
         if state is None:
             yield Alarm(first, last, unrelated)
         elif state:
+            if part[0] and states[part[0] - 1] == 0:
+                first = _first_shifted(found[part[0] - 1 : part[0] + 1], state)
             ahead = f"{abs(state)} {'after' if state > 0 else 'before'} it"
             trouble = f"the sides are shifted: a source line fits the target line {ahead}"
             yield Alarm(first, last, trouble)
 
 
-def _state(gains: np.ndarray, words: int) -> int | None:
-    """The offset that a block has by its gains (D, N) over so many words; None: none fits."""
+def _first_shifted(gains: Sequence["_Gains"], offset: int) -> int:
+    """The line from which on this offset fits best, somewhere in two blocks."""
+    values = np.concatenate([block.values for block in gains], axis=1)
+    lines = [line for block in gains for line in block.lines]
+    ahead = values[OFFSETS.index(offset)] - values[0]
+    # The sum from each line to the end: a line that belongs to the shift makes it larger.
+    return lines[int(ahead[::-1].cumsum()[::-1].argmax())]
+
+
+class _Gains(NamedTuple):
+    """How much more likely the words of a target are beside a source than anywhere."""
+
+    values: np.ndarray  # sums of log P(y|x) - log P(y), (D, N)
+    words: int  # that were asked
+    lines: list[int]  # of the N pairs
+
+
+def _state(found: _Gains) -> int | None:
+    """The offset that a block has by its gains; None: none fits."""
+    gains = found.values
     if not gains.shape[1]:
         return 0
     best = int(gains.sum(axis=1).argmax())
     if OFFSETS[best] and _standard_errors(gains[best] - gains[0]) > CLEARLY_SHIFTED:
         return OFFSETS[best]
     ahead = _standard_errors(gains[0] - gains[1:].mean(axis=0))
-    return None if words >= LEAST_WORDS and ahead < UNRELATED_BELOW else 0
+    return None if found.words >= LEAST_WORDS and ahead < UNRELATED_BELOW else 0
 
 
 def _standard_errors(values: np.ndarray) -> float:
@@ -160,18 +182,19 @@ def _standard_errors(values: np.ndarray) -> float:
     return float(values.mean() / (values.std() / len(values) ** 0.5 + 1e-9))
 
 
-def _gains(blocks: Sequence[Block]) -> Iterator[tuple[np.ndarray, int]]:
-    """For each block, how much more likely the words of a target are beside a source than
-    anywhere: the sum of log P(y|x) - log P(y), (D, N); and how many words were asked."""
+def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
+    """Those of each block."""
     left = _ids([[pair.source for pair in block] for block in blocks])
     right = _ids([[pair.target for pair in block] for block in blocks])
     batches = []
-    for source, target in zip(left, right, strict=True):
+    lines = []
+    for block, source, target in zip(blocks, left, right, strict=True):
         kept = _telling(target)
+        lines.append([block[row].line for row in kept])
         here = source[kept]
         batches += [(here, target[kept + offset]) for offset in OFFSETS]
     if not any(target.any() for _, target in batches):
-        yield from ((np.zeros((len(OFFSETS), 0)), 0) for _ in blocks)
+        yield from (_Gains(np.zeros((len(OFFSETS), 0)), 0, []) for _ in blocks)
         return
     model = Model1(batches, _PAD)
     for _ in range(ROUNDS):
@@ -183,8 +206,10 @@ def _gains(blocks: Sequence[Block]) -> Iterator[tuple[np.ndarray, int]]:
         rows, columns = np.nonzero(target)
         gain = log_probs - everywhere[target[rows, columns]]
         gains.append(np.bincount(rows, gain, len(target)))
-    for row in range(0, len(gains), len(OFFSETS)):
-        yield np.stack(gains[row : row + len(OFFSETS)]), int(np.count_nonzero(batches[row][1]))
+    for number, telling in enumerate(lines):
+        row = number * len(OFFSETS)
+        values = np.stack(gains[row : row + len(OFFSETS)])
+        yield _Gains(values, int(np.count_nonzero(batches[row][1])), telling)
 
 
 def _telling(target: np.ndarray) -> np.ndarray:

@@ -64,7 +64,11 @@ class Wishes:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder if need be and keep other processes out of it."""
+    """Make the folder if need be and keep other processes out of it.
+
+    A run that is refused before it has written anything leaves no folder behind.
+    """
+    made = not folder.exists()
     with storage_errors(f"opening the run {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
@@ -73,7 +77,13 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunError(f"{folder} is in use by another training process.") from None
-        yield
+        try:
+            yield
+        except BaseException:
+            if made and [path.name for path in folder.iterdir()] == [_LOCK]:
+                (folder / _LOCK).unlink()
+                folder.rmdir()
+            raise
 
 
 def holds_run(folder: Path) -> bool:

@@ -11,7 +11,7 @@ has been.
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,7 @@ from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.validation import Validator
 
+_LINES_NAMED = 8  # of a batch that went wrong
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
 
@@ -325,9 +326,7 @@ class Trainer:
         indices = np.concatenate([batch.indices for batch in batches])
         for corpus, line in zip(store.corpora(indices), store.lines[indices], strict=True):
             places.setdefault(corpora[corpus].source, []).append(int(line))
-        named = "; ".join(
-            f"{file} lines {', '.join(map(str, sorted(lines)))}" for file, lines in places.items()
-        )
+        named = "; ".join(f"{file} {_lines(lines)}" for file, lines in places.items())
         return (
             f"step {step}: the loss is {loss} or its gradient is not finite; "
             f"{self._last_saved()}. {_GENTLER} The batch: {named}."
@@ -340,6 +339,16 @@ class Trainer:
             if kept
             else "no checkpoint was written yet"
         )
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """
+    >>> _lines([7, 3]), _lines(range(1, 101))
+    ('lines 3, 7', 'lines 1, 2, 3, 4, 5, 6, 7, 8 and 92 more')
+    """
+    shown = ", ".join(map(str, sorted(numbers)[:_LINES_NAMED]))
+    left = len(numbers) - _LINES_NAMED
+    return f"lines {shown}" + (f" and {left:,} more" if left > 0 else "")
 
 
 def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:

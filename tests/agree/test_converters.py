@@ -3,6 +3,7 @@ sides."""
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import ctranslate2
@@ -27,7 +28,7 @@ from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from tests.conftest import SMALL, toy_pairs, train_the_toy_language
 
 LINES = [source for source, _ in toy_pairs(60, seed=31, longest=9)]
 LONGEST = 20
@@ -74,22 +75,16 @@ def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
 
 
 @pytest.fixture(scope="module")
-def trained_post(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned the toy language with the norm behind the sublayer."""
-    folder = tmp_path_factory.mktemp("trained_post")
-    settings = {
-        **SMALL, "model.norm": "post", "model.output_bias": True, "text.size": 400,
-        "training.batch_tokens": 1000,
-        "training.max_steps": 200, "training.warmup_steps": 40, "training.learning_rate": 5e-3,
-        "data.valid_size": 50,
-    }  # fmt: skip
-    dragoman.train(
-        *write_corpus(folder, "train", toy_pairs(2000)),
-        folder / "run",
-        settings=settings,
-        device="cpu",
-    )
-    return folder / "run"
+def post_norm(shared: Callable[..., Path]) -> Path:
+    """A model with the norm behind the sublayer that has learned to end sentences."""
+
+    def make(folder: Path) -> None:
+        train_the_toy_language(
+            folder, model__norm="post", model__output_bias=True, training__max_steps=60,
+            training__validate_every=0,
+        )  # fmt: skip
+
+    return shared("post_norm", make) / "run"
 
 
 VARIANTS = [
@@ -131,12 +126,12 @@ def by_ctranslate2(bundle: Bundle, folder: Path, beam: int) -> list[tuple[str, .
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("beam", BEAMS)
 def test_hugging_face_searches_as_we_do(
-    trained: Path, trained_post: Path, tmp_path: Path, beam: int, norm: str
+    trained: Path, post_norm: Path, tmp_path: Path, beam: int, norm: str
 ) -> None:
-    model = trained if norm == "pre" else trained_post
+    model = trained if norm == "pre" else post_norm
     assert read_bundle(model).config.model.norm == norm
-    to_huggingface(read_bundle(model), tmp_path)
-    texts, pieces = generated(tmp_path, beam)
+    to_huggingface(read_bundle(model), tmp_path / "theirs")
+    texts, pieces = generated(tmp_path / "theirs", beam)
     assert pieces == pieces_of(model, beam)
     assert texts == dragoman.load(model, device="cpu")(LINES, Request(decoding=decoding(beam)))
     assert_lengths_vary(pieces)
@@ -170,9 +165,12 @@ def generated(
 
 @pytest.fixture
 def marian(tmp_path: Path) -> Path:
+    return opus_folder(tmp_path / "opus-mt-de-en")
+
+
+def opus_folder(folder: Path) -> Path:
     """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of
     the logits."""
-    folder = tmp_path / "opus-mt-de-en"
     folder.mkdir()
     names = []
     for side, sentences in zip(

@@ -156,6 +156,22 @@ def test_an_argos_package_says_what_ctranslate2_says(trained: Path, tmp_path: Pa
     assert all((again.weights[n] == array).all() for n, array in ours.weights.items())
 
 
+def test_an_argos_package_may_name_what_targets_begin_with(trained: Path, tmp_path: Path) -> None:
+    to_ctranslate2(read_bundle(trained), tmp_path / "theirs")
+    shared = tmp_path / "theirs" / "shared.spm"
+    package = argos_package(
+        tmp_path / "a.argosmodel", tmp_path / "theirs", shared, target_prefix="▁nine"
+    )
+    ours = from_argos(package)
+    write_bundle(tmp_path / "ours", to_onnx(ours))
+    theirs = said_by_ctranslate2(
+        tmp_path / "theirs", ours, 1, target_prefix=[["▁nine"]] * len(LINES)
+    )
+    assert all(said[0] == "▁nine" for said in theirs)
+    # we leave the prefix out of what is said
+    assert said_by_us(tmp_path / "ours", 1) == [said[1:] for said in theirs]
+
+
 def test_positions_that_ctranslate2_computes_itself_are_the_same_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """Several ranks, one run: real processes that talk over gloo."""
 
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -17,6 +16,7 @@ import torch
 from dragoman.data.batches import idle
 from dragoman.training.gradients import Gradients
 from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabulary, write_corpus
+from tests.processes import start_ranks
 
 SETTINGS: dict[str, Any] = {
     **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
@@ -27,46 +27,13 @@ SETTINGS: dict[str, Any] = {
     # else Adam makes steps of the rounding errors of gradients that are zero
     "training.epsilon": 1e-3,
 }  # fmt: skip
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["dragoman.training.run", "torch.distributed.fsdp", "torch.utils.tensorboard"]
-)
-
-
-def one_rank(
-    rank: int, size: int, port: int, corpus: tuple[Path, Path], out: Path, settings: dict[str, Any]
-) -> None:
-    """What torchrun starts, with the environment that it sets."""
-    from dragoman.config import Corpus
-    from dragoman.training.run import train
-
-    here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    there = {
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": port,
-        "TORCHELASTIC_RUN_ID": "test",
-        "OMP_NUM_THREADS": 1,
-    }
-    os.environ.update({name: str(value) for name, value in (here | there).items()})
-    corpora = (Corpus(*map(str, corpus)),)
-    train(
-        out, corpora=corpora, preset="tiny", settings=SETTINGS | settings, device="cpu", resume=True
-    )
 
 
 def train_on(size: int, corpus: tuple[Path, Path], out: Path, **settings: Any) -> Path:
     named = {name.replace("__", "."): value for name, value in settings.items()}
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
-    ranks = [
-        PROCESSES.Process(target=one_rank, args=(r, size, port, corpus, out, named))
-        for r in range(size)
-    ]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(timeout=100)
-    assert [process.exitcode for process in ranks] == [0] * size
+    assert start_ranks(size, port, corpus, out, SETTINGS | named) == [0] * size
     return out
 
 
@@ -171,7 +138,7 @@ def test_a_killed_rank_leaves_no_trace_in_the_run(corpus, one, tmp_path) -> None
         env={**os.environ, **fatal},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     assert "resumed at step" in done.stderr

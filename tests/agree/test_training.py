@@ -5,8 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -32,6 +30,7 @@ from dragoman.training.run import Outcome, _Interruption, train
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
+from tests.processes import Running
 
 
 def make_trainer(folder: Path, micro_batch_tokens: int, **settings: object) -> Trainer:
@@ -192,9 +191,9 @@ def arguments(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
     return ["train", *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
 
 
-def run_command(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+def started(corpus: tuple[Path, Path], out: Path, *more: str) -> Running:
     """A process of its own, for those that a signal will hit."""
-    return [sys.executable, "-m", "dragoman", *arguments(corpus, out, *more)]
+    return Running(out.parent / "said", arguments(corpus, out, *more))
 
 
 def without_times(log: Path) -> list[dict]:
@@ -204,11 +203,11 @@ def without_times(log: Path) -> list[dict]:
     ]
 
 
-def wait_until(is_so: Callable[[], object], process: subprocess.Popen) -> None:
+def wait_until(is_so: Callable[[], object], process: Running) -> None:
     """Wait for what a run is about to do; fail if it ends before, or hangs."""
     deadline = time.monotonic() + 300  # far more than a busy machine takes
     while not is_so():
-        assert process.poll() is None, "the run ended too early"
+        assert not process.has_ended(), "the run ended too early"
         assert time.monotonic() < deadline, "the run hangs"
         time.sleep(0.002)
 
@@ -218,10 +217,10 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_path) ->
     log."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
     assert dragoman(*arguments(corpus, tmp_path / "whole")).code == 0
-    process = subprocess.Popen(run_command(corpus, tmp_path / "killed"), stderr=subprocess.DEVNULL)
+    process = started(corpus, tmp_path / "killed")
     wait_until(lambda: list((tmp_path / "killed").glob("checkpoints/step-0000000[3-9]")), process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send(signal.SIGKILL)
+    assert process.answer().code == -signal.SIGKILL
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     assert dragoman(*arguments(corpus, tmp_path / "killed", "--resume")).code == 0
     for name in (
@@ -237,19 +236,12 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_path) ->
 
 def test_sigterm_saves_and_exits_cleanly(tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
-    long_run = run_command(
-        corpus,
-        tmp_path / "run",
-        "--set",
-        "training.max_steps=100000",
-        "--set",
-        "training.patience=0",
-    )
-    process = subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True)
+    endless = ["--set", "training.max_steps=100000", "--set", "training.patience=0"]
+    process = started(corpus, tmp_path / "run", *endless)
     wait_until(lambda: list((tmp_path / "run").glob("checkpoints/step-*[1-9]")), process)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0
+    process.send(signal.SIGTERM)
+    code, _, said = process.answer()
+    assert code == 0
     assert "--resume" in said
     assert "Traceback" not in said
     newest = Checkpoints(tmp_path / "run" / "checkpoints", 5).newest()
@@ -273,14 +265,12 @@ def test_a_signal_whose_exception_is_lost_is_not(capsys) -> None:
 
 def test_sigterm_before_the_first_step_is_clean_too(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
-    process = subprocess.Popen(
-        run_command(corpus, tmp_path / "run"), stderr=subprocess.PIPE, text=True
-    )
+    process = started(corpus, tmp_path / "run")
     wait_until((tmp_path / "run" / ".lock").exists, process)
     time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0
+    process.send(signal.SIGTERM)
+    code, _, said = process.answer()
+    assert code == 0
     assert "interrupted" in said
     assert "Traceback" not in said
     assert dragoman(*arguments(corpus, tmp_path / "run", "--resume")).code == 0
@@ -290,15 +280,13 @@ def test_sigterm_before_the_first_step_is_clean_too(dragoman, tmp_path) -> None:
 def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_path) -> None:
     """SIGINT between two checkpoints: the one it writes does not enter the average."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(300))
-    longer = ["--set", "training.max_steps=40", "--set", "training.checkpoint_every=16"]
+    longer = ["--set", "training.max_steps=20", "--set", "training.checkpoint_every=8"]
     assert dragoman(*arguments(corpus, tmp_path / "whole", *longer)).code == 0
-    process = subprocess.Popen(
-        run_command(corpus, tmp_path / "cut", *longer), stderr=subprocess.PIPE, text=True
-    )
+    process = started(corpus, tmp_path / "cut", *longer)
     log = tmp_path / "cut" / "log.jsonl"
-    wait_until(lambda: log.exists() and '"step": 20' in log.read_text(), process)
-    process.send_signal(signal.SIGINT)
-    assert "is saved" in process.communicate(timeout=60)[1]
+    wait_until(lambda: log.exists() and '"step": 10' in log.read_text(), process)
+    process.send(signal.SIGINT)
+    assert "is saved" in process.answer().err
     assert dragoman(*arguments(corpus, tmp_path / "cut", *longer, "--resume")).code == 0
     assert (tmp_path / "cut" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"

@@ -56,7 +56,7 @@ def share_learned(
         optimiser.zero_grad()
         (loss / batch.tokens).backward()
         optimiser.step()
-        if step % 100 == 0:
+        if step % 50 == 0:
             model.eval()
             found = beam_search(engine, sources, DecodingConfig(beam=1))
             right = float(

@@ -20,7 +20,7 @@ from dragoman.decode.translation import Translation
 from tests.conftest import toy_pairs
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'dragoman[ray]'")
-SHARDS, LINES_EACH, PATIENCE_S = 8, 50, 120
+SHARDS, LINES_EACH, PATIENCE_S = 8, 50, 600
 ROOT = Path(__file__).parents[2]
 OURS = {
     **os.environ,

@@ -1,6 +1,7 @@
 """Every architecture from two text files to a served translation."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,13 @@ BLIND = ("rnn", "lexical")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(shared: Callable[..., Path]) -> dict[str, Path]:
     """Each of them after a few steps; the lexical one, which counts, has learned all there is."""
-    folder = tmp_path_factory.mktemp("peers")
+    folder = shared("architectures", _train_each)
+    return {name: folder / name for name in ARCHITECTURES}
+
+
+def _train_each(folder: Path) -> None:
     corpus = Corpus(*map(str, write_corpus(folder, "train", toy_pairs(300))))
     settings = {
         **SMALL, "text.size": 400, "training.max_steps": 2, "training.batch_tokens": 300,
@@ -35,7 +40,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         assert train(
             folder / name, corpora=(corpus,), preset="tiny", settings=chosen, device="cpu"
         ).finished
-    return {name: folder / name for name in ARCHITECTURES}
 
 
 @pytest.mark.parametrize("architecture", PEERS)

@@ -155,7 +155,7 @@ def test_two_processes_at_once_make_one_bundle(hub: Hub, tmp_path: Path) -> None
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=120)[0] for process in started]
+    said = [process.communicate(timeout=600)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0]
     assert said[0] == said[1] != ""
     assert [path.name for path in (tmp_path / "cache").glob("[!.]*")] == [NAME.replace("/", "--")]

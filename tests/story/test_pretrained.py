@@ -236,13 +236,17 @@ def test_what_it_cannot_know_gets_an_answer_that_ends(english, text: str) -> Non
     assert len(said) < 10 * len(text) + 100
 
 
-def test_five_hundred_words_without_a_full_stop_are_translated_to_the_end(english) -> None:
-    words = " und ".join(f"ich habe {number} Hunde" for number in range(100, 201))
+@pytest.mark.parametrize("count", [31, pytest.param(101, marks=pytest.mark.slow)])
+def test_hundreds_of_words_without_a_full_stop_are_translated_to_the_end(
+    english, count: int
+) -> None:
+    numbers = range(100, 100 + count)
+    words = " und ".join(f"ich habe {number} Hunde" for number in numbers)
+    assert len(words.split()) > 4 * count
     said = english(words)
-    assert len(words.split()) > 400
-    assert 250 < len(said.split()) < 1000
-    kept = {n for n in range(100, 201) if str(n) in said}
-    assert len(kept) > 90
+    assert 2.5 * count < len(said.split()) < 10 * count
+    kept = [number for number in numbers if str(number) in said]
+    assert len(kept) > 0.89 * count
 
 
 def test_text_that_is_not_to_be_translated_comes_back_with_a_note(dragoman) -> None:

@@ -42,8 +42,13 @@ def post(address: str, question: dict) -> dict:
     asked = urllib.request.Request(
         address, json.dumps(question).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    with urllib.request.urlopen(asked, timeout=600) as answer:
         return json.load(answer)
+
+
+def lines_waiting(address: str) -> int:
+    with urllib.request.urlopen(f"{address}metrics", timeout=600) as answer:
+        return int(re.search(r"^dragoman_queue_lines (\d+)", answer.read().decode(), re.M)[1])
 
 
 def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
@@ -59,11 +64,12 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
             target=lambda: found.append(post(f"{address}v1/translate", {"text": texts, "beam": 16}))
         )
         asking.start()
-        time.sleep(0.3)
+        while asking.is_alive() and not lines_waiting(address):
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        asking.join(60)
+        asking.join(600)
         assert len(found[0]["translations"]) == len(texts)
-        assert process.wait(30) == 0
+        assert process.wait(600) == 0
 
 
 def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:

@@ -143,6 +143,20 @@ def test_a_package_that_is_none_is_refused(dragoman, honest: Path, tmp_path: Pat
     refused(dragoman, "from-argos", path, "names no from_code")
 
 
+def test_a_package_with_what_dragoman_has_not_is_refused(dragoman, honest, tmp_path: Path) -> None:
+    with zipfile.ZipFile(honest / "a.argosmodel") as archive:
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    metadata = folder / "metadata.json"
+    told = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps(told | {"target_prefix": "nowhere"}))
+    refused(dragoman, "from-argos", folder, "has no piece 'nowhere'")
+    (folder / "sentencepiece.model").rename(folder / "bpe.model")
+    refused(dragoman, "from-argos", folder, "needs Moses' tokeniser")
+    (folder / "bpe.model").unlink()
+    refused(dragoman, "from-argos", folder, "holds no pieces")
+
+
 def change_npz(folder: Path, change: Callable[[dict], object], save=np.savez) -> None:
     with np.load(folder / "model.npz") as stored:
         arrays = {name: stored[name] for name in stored.files}

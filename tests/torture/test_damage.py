@@ -15,6 +15,7 @@ from dragoman.bundle import read_bundle
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError, ConfigError
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
+from tests.processes import run
 from tests.unit.test_bundle import FILES
 
 FLIPS = int(os.environ.get("DRAGOMAN_FLIPS", "200"))
@@ -91,37 +92,19 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk, dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(200))
-    command = [
-        sys.executable,
-        "-m",
-        "dragoman",
-        "train",
-        *map(str, corpus),
-        "--out",
-        str(small_disk / "run"),
-        *QUICK_RUN,
-    ]
-    command += [
-        "--set",
-        "training.checkpoint_every=1",
-        "--set",
-        "training.average=20",
-        "--set",
-        "training.max_steps=40",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if line.startswith("dragoman: ")]
+    settings = ["checkpoint_every=1", "average=20", "max_steps=40"]
+    command = ["train", *map(str, corpus), *QUICK_RUN]
+    command += [f"--set=training.{setting}" for setting in settings]
+    done = run(tmp_path / "said", *command, "--out", small_disk / "run")
+    assert done.code == 1
+    said = [line for line in done.err.splitlines() if line.startswith("dragoman: ")]
     assert len(said) == 1
     assert "the disk is full" in said[0]
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.err
     before = sorted((small_disk / "run" / "checkpoints").glob("step-????????"))
     assert len(before) > 1
     shutil.copytree(small_disk / "run", tmp_path / "moved")  # more space elsewhere
-    moved = [
-        str(tmp_path / "moved") if part == str(small_disk / "run") else part for part in command
-    ]
-    resumed = dragoman(*moved[3:], "--resume")
+    resumed = dragoman(*command, "--out", tmp_path / "moved", "--resume")
     assert resumed.code == 0, resumed.err
 
 
@@ -146,28 +129,21 @@ def test_a_read_only_folder_is_one_clear_line_and_a_run_there_stays_whole(
     small_disk, tmp_path
 ) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(200))
-    run = small_disk / "run"
-    command = [sys.executable, "-m", "dragoman", "train", *map(str, corpus), *QUICK_RUN]
-    short = [
-        "--set",
-        "training.max_steps=4",
-        "--set",
-        "training.validate_every=0",
-        "--set",
-        "training.average=1",
-    ]
+    there = small_disk / "run"
+    command = ["train", *map(str, corpus), *QUICK_RUN]
+    short = ["max_steps=4", "validate_every=0", "average=1"]
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
-    subprocess.run([*command, *short, "--out", str(run)], check=True, capture_output=True)
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    first = [*command, *(f"--set=training.{setting}" for setting in short)]
+    assert run(tmp_path / "said", *first, "--out", there).code == 0
+    before = {path: path.read_bytes() for path in there.rglob("*") if path.is_file()}
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for more in (
-        ["--out", str(small_disk / "new")],
-        ["--out", str(run), "--resume", "--set", "training.max_steps=9"],
+        ["--out", small_disk / "new"],
+        ["--out", there, "--resume", "--set", "training.max_steps=9"],
     ):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert (
-            len([line for line in done.stderr.splitlines() if line.startswith("dragoman: ")]) == 1
-        ), done.stderr
-        assert "Traceback" not in done.stderr
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+        done = run(tmp_path / "said", *command, *more)
+        assert done.code == 1
+        said = [line for line in done.err.splitlines() if line.startswith("dragoman: ")]
+        assert len(said) == 1, done.err
+        assert "Traceback" not in done.err
+    assert {path: path.read_bytes() for path in there.rglob("*") if path.is_file()} == before

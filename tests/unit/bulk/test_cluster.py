@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.errors import how_to_install
 from tests.conftest import Answer
 
 NODES = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 4)), min_size=1, max_size=4)
@@ -47,7 +48,7 @@ def test_without_ray_one_line_says_what_to_install(
     answer: Answer = dragoman("translate", "--model", trained, *files, "--workers", 2)
     assert (answer.code, answer.err) == (
         1,
-        "dragoman: this needs ray: pip install 'dragoman[ray]'.\n",
+        f"dragoman: this needs ray: {how_to_install('ray')}.\n",
     )
 
 

@@ -8,8 +8,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dragoman.compare import block, growth, heads, length, positions, recency, scaling
+from dragoman.compare import (
+    block,
+    growth,
+    heads,
+    length,
+    positions,
+    recency,
+    scaling,
+    vocabulary,
+)
 from dragoman.compare.figures import Bars, Finding, Lines, Table, Verdict
+from dragoman.compare.judge import judge
 from dragoman.compare.tasks import Outcome, Tuned
 
 SEEDS = (0.0, 0.01, -0.01)
@@ -145,6 +155,30 @@ def c8(one_head: float, several: float, end: float = 0.97) -> Finding:
     return heads.finding(LOOKUPS, found, [role], [])
 
 
+WORDS = vocabulary.Size(10, (1e-3, 3e-3), 3)
+
+
+def c10(
+    words: float,
+    pieces: float,
+    no_rule: float = 0.02,
+    frequent: float = 0.98,
+    text: vocabulary.OnText | None = None,
+) -> Finding:
+    """Shares right of the words that were never seen."""
+
+    def one(never: float) -> Tuned:
+        return tuned({0: never, 1: 0.6, 2: frequent, 3: frequent})
+
+    found = {
+        "words": one(words),
+        "pieces": one(pieces),
+        "characters": one(0.9),
+        "pieces, no rule": one(no_rule),
+    }
+    return vocabulary.finding(WORDS, found, text)
+
+
 BLOCK = block.Size(3, 6, 3, 4, 5, 8, {}, (1e-3, 3e-3), (1e-3, 1e-2), 3, 3)
 
 
@@ -197,6 +231,11 @@ CASES: dict[str, dict[Verdict, Finding]] = {
         "not seen": c8(0.6, 0.4),
         "undecided": c8(0.3, 0.8, end=0.6),
     },
+    "C10": {
+        "seen": c10(0.01, 0.95),
+        "not seen": c10(0.9, 0.95),
+        "undecided": c10(0.01, 0.95, frequent=0.7),
+    },
     "C11": {
         "seen": c11(0.4),
         "not seen": c11(0.95),
@@ -231,6 +270,27 @@ def test_real_text_can_refute_what_copying_shows_and_cannot_undo_it_by_telling_n
     without = length.finding(COPY, {n: tuned(dict.fromkeys(range(2, 9), 0.98)) for n in
                                     length.systems(COPY)}, None)  # fmt: skip
     assert without.verdict == "not seen"
+
+
+def test_pieces_that_know_unseen_words_without_a_rule_refute_c10() -> None:
+    assert c10(0.01, 0.95, no_rule=0.94).verdict == "not seen"
+
+
+def test_real_text_can_refute_what_the_dictionary_shows_and_adds_its_figures() -> None:
+    recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
+    scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
+    for rare, verdict in (
+        (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), "seen"),
+        (judge([0.1, 0.1], [0.4, 0.5]), "not seen"),
+        (judge([0.3]), "seen"),  # undecided: one measurement
+    ):
+        text = vocabulary.on_text(scores, recall, rare, [5, 5, 0, 9, 9, 9])
+        found = c10(0.01, 0.95, text=text)
+        assert found.verdict == verdict
+        assert rare.interval("+.1%") in found.sentences[1]
+        shown = found.figures[2]
+        assert isinstance(shown, Table)
+        assert "6-20" not in [row[0] for row in shown.rows]  # no such word: nothing to show
 
 
 def test_one_part_that_brings_nothing_is_named() -> None:
@@ -333,7 +393,7 @@ def drawn(found: Finding) -> list[float]:
     return numbers
 
 
-@pytest.mark.parametrize("claim", ["C1", "C2", "C6", "C8", "C11"])
+@pytest.mark.parametrize("claim", ["C1", "C2", "C6", "C8", "C10", "C11"])
 def test_shares_in_the_sentences_are_those_of_the_figures(claim: str) -> None:
     for found in CASES[claim].values():
         told = re.findall(r"(\d+)%", " ".join(found.sentences))

@@ -159,18 +159,6 @@ def test_recall_is_matched_by_sentence_length() -> None:
     assert found.mean() < 1.0
 
 
-def test_c10_is_seen_if_pieces_say_more_rare_words_than_words_do() -> None:
-    recall = {"words": [0.0, 0.1, *[0.5] * 4], "BPE": [0.3, 0.3, *[0.5] * 4]}
-    scores = {"words": [20.0, 20.5], "BPE": [22.0, 22.5]}
-    for rare in (judge([0.3, 0.4, 0.5], [0.1, 0.1, 0.1]), judge([0.1, 0.1], [0.4, 0.5])):
-        finding = vocabulary.finding(scores, recall, rare, [5, 5, 0, 9, 9, 9])
-        assert finding.verdict == rare.verdict
-        assert rare.interval("+.1%") in finding.sentences[1]
-        shown = finding.figures[1]
-        assert isinstance(shown, Table)
-        assert "6-20" not in [row[0] for row in shown.rows]  # no such word: nothing to show
-
-
 @pytest.fixture
 def tuned(tmp_path: Path) -> Study:
     """A study in which convs2s is best with the highest rate, all others with the lowest."""
@@ -197,6 +185,21 @@ def test_the_best_and_the_transformer_go_on_to_the_highest_cost(tuned: Study) ->
     assert len(finalists(tuned)) == 1 + FULL.finalists
     needed = [s for s in table.then(tuned) if s.share > FULL.budgets[1] and not s.optional]
     assert {s.settings["model.architecture"] for s in needed} == set(finalists(tuned))
+
+
+def test_a_finalist_gets_the_dropout_that_validates_best_at_its_cost(tuned: Study) -> None:
+    highest = FULL.budgets[-1]
+    assert highest not in table.by_cost(tuned, "transformer")
+    tried = table.dropouts(tuned, "transformer", highest)
+    assert not [system for system in tried.values() if system not in table.then(tuned)]
+    for dropout, bleu in zip(tried, (30.0, 31.0), strict=True):
+        tuned.run_of(tried[dropout]).mkdir(parents=True)
+        _keep(tuned.run_of(tried[dropout]), result(bleu))
+    first, second = table.by_cost(tuned, "transformer")[highest]
+    assert first == tried[max(FULL.dropouts)]
+    assert second.settings["model.dropout"] == max(FULL.dropouts)
+    assert not first.optional
+    assert second.optional
 
 
 def test_nothing_follows_before_all_is_tuned(tmp_path: Path) -> None:

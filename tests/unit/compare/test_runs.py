@@ -124,6 +124,16 @@ def test_a_system_stops_within_a_step_of_its_share_of_the_budget(
     assert len(result.outputs) == SMALL.test_pairs
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_a_few_steps_stay_within_the_budget(study: Study, optimiser: str) -> None:
+    """What the optimiser computes is part of the cost: of Muon's steps, a large part."""
+    few = replace(study, scale=replace(SMALL, flops=1.5e7))
+    system = variant("few", training__optimiser=optimiser)
+    run_all(few, [system], 1, QUIET)
+    assert few.result(system).steps < 12
+    assert few.result(system).flops < 1.2 * 1.5e7
+
+
 def test_the_course_of_a_watched_system_ends_at_its_cost(study: Study) -> None:
     system = architecture("transformer")
     run_all(study, [system], 1, QUIET)

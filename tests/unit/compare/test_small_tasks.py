@@ -68,6 +68,47 @@ def test_any_item_that_was_not_named_yet_is_right() -> None:
             assert set(np.flatnonzero(allowed[place]).tolist()) == left
 
 
+def dictionary(cut: str, **size: object) -> tasks.Examples:
+    return TASKS["dictionary"](rng(1), 400, length=5, cut=cut, symbols=tasks.SYMBOLS[cut], **size)
+
+
+def test_a_dictionary_is_the_same_in_words_pieces_and_characters() -> None:
+    words, pieces, letters = (dictionary(cut, evenly=True) for cut in tasks.SYMBOLS)
+    assert [made.parts for made in (words, pieces, letters)] == [1, 2, 4]
+    for spelled in (pieces, letters):
+        by_word = spelled.target.reshape(2000, spelled.parts)
+        said: dict[int, set[tuple[int, ...]]] = {}
+        for whole, parts in zip(words.target.reshape(-1).tolist(), by_word.tolist(), strict=True):
+            said.setdefault(whole, set()).add(tuple(parts))
+        assert all(len(spellings) == 1 for spellings in said.values())
+        assert len(set.union(*said.values())) == len(said)
+        assert (spelled.group.reshape(2000, -1) == words.group.reshape(2000, 1)).all()
+
+
+def test_training_never_shows_the_words_that_are_unknown() -> None:
+    assert (dictionary("words").group > 0).all()
+    everything = dictionary("words", evenly=True)
+    assert ((everything.source < SPECIAL) == (everything.group == 0)).all()
+    assert set(np.unique(everything.group)) == {0, 1, 2, 3}
+
+
+def test_a_rule_makes_a_first_syllable_always_the_same_and_no_rule_does_not() -> None:
+    for regular in (True, False):
+        made = dictionary("pieces", evenly=True, regular=regular)
+        firsts = zip(made.source[:, ::2].flat, made.target[:, ::2].flat, strict=True)
+        assert (len(set(firsts)) == tasks.SYLLABLES) == regular
+
+
+def test_an_answer_in_parts_is_right_if_all_of_them_are() -> None:
+    trial = Trial("dictionary", {"length": 5, "cut": "pieces", "symbols": 40}, {"width": 16}, 1)
+    model = tasks.model_for(trial)
+    made = dictionary("pieces", evenly=True)
+    said = tasks.logits_of(model, made).argmax(dim=-1).numpy()
+    assert set(right_by_group(model, replace(made, target=said)).values()) == {1.0}
+    said[:, ::2] += 1  # every first part is wrong now
+    assert set(right_by_group(model, replace(made, target=said)).values()) == {0.0}
+
+
 def test_a_trial_follows_from_its_settings_alone() -> None:
     assert run_trial(COPY) == run_trial(COPY)
     assert run_trial(COPY) != run_trial(replace(COPY, seed=1))

@@ -4,27 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.config import DecodingConfig
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.lone_search import lone_search
 from dragoman.decode.search import beam_search
 from dragoman.decode.searches import BeamSearch, Task
-from tests.reference_search import RandomEngine
+from tests.reference_search import PLAIN_RULES, SETTINGS, SOURCES, RandomEngine
 
-SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
-SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=4)
-RULES = [
-    {},
-    {"beam": 1},
-    {"beam": 5},
-    {"patience": 0.4},
-    {"patience": 3.0},
-    {"length_penalty": "none"},
-    {"length_penalty": "power", "alpha": 1.5},
-    {"min_length_ratio": 1.0},
-    {"min_length_ratio": 9.0},
-    {"max_length_extra": 1},
-]
+RULES = [{}, *PLAIN_RULES, {"min_length_ratio": 9.0}, {"max_length_extra": 1}]
 
 
 @pytest.mark.parametrize("nbest", [1, 3])

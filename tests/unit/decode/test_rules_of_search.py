@@ -5,27 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.config import DecodingConfig
 from dragoman.decode.hypotheses import Hypothesis
 from dragoman.decode.search import BeamStep, beam_search
-from tests.reference_search import RandomEngine, everything, plain_search
+from tests.reference_search import (
+    PLAIN_RULES,
+    SETTINGS,
+    SOURCES,
+    RandomEngine,
+    everything,
+    plain_search,
+)
 
 SEEDS = range(10)
-SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
 PREFIXES = [[4, 5], [], [6, 6, 6, 6], [7] * 20]
-SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=4)
 RULES = [
-    {"beam": 1},
-    {"beam": 5},
-    {"patience": 0.4},
-    {"patience": 3.0},
-    {"length_penalty": "none"},
-    {"length_penalty": "power", "alpha": 1.5},
-    {"alpha": 2.5},
+    *PLAIN_RULES,
     {"coverage_penalty": 0.4},
     {"no_repeat_ngram": 1},
     {"no_repeat_ngram": 2},
-    {"min_length_ratio": 1.0},
     {"min_length_ratio": 1.5, "no_repeat_ngram": 2, "coverage_penalty": 0.2, "patience": 2.0},
 ]
 

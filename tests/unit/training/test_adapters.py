@@ -13,7 +13,8 @@ from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.low_rank import adapted
 from dragoman.model.layers import Linear
-from dragoman.training.adapt import AdaptedLinear, Recipe, _Clock, _Frame, _Learner
+from dragoman.training import adapter
+from dragoman.training.adapter import AdaptedLinear, Clock, Frame, Learner, Recipe
 from tests.conftest import toy_pairs
 
 QUICK = Recipe(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
@@ -51,9 +52,9 @@ def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
 def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
     """In int8, where small changes could be rounded away."""
     recipe = replace(QUICK, learning_rate=1e-2, least_steps=300, patience=300)
-    learner = _Learner(int8, recipe)
-    examples = _Frame(int8.codec, "", "", 100)(ODD)
-    learner.learn(examples, [], examples, _Clock(600), silent)
+    learner = Learner(int8, recipe)
+    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, Clock(600), silent)
     known = []
     for weights in (int8.weights, adapted(int8.weights, learner.adapter())):
         engine = make_engine(replace(int8, weights=weights), "cpu")
@@ -64,38 +65,74 @@ def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
-    learner = _Learner(int8, QUICK)
-    examples = _Frame(int8.codec, "", "", 100)(ODD)
-    learner.learn(examples, [], examples, _Clock(600), silent)
+    learner = Learner(int8, QUICK)
+    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner.learn(examples, [], examples, Clock(600), silent)
     batches = learner._batches(examples, 500)
     learned = learner.nll(batches)
     floats = replace(int8, weights=int8.float_weights())
     merged = replace(floats, weights=adapted(floats.weights, learner.adapter()))
-    before, after = (_Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
+    before, after = (Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
     assert after == pytest.approx(learned, abs=1e-3)
     assert after < before - 0.5
 
 
 def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> None:
-    learner = _Learner(int8, QUICK)
+    learner = Learner(int8, QUICK)
     learner._model.eval()
-    (batch,) = learner._batches(_Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
+    (batch,) = learner._batches(Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
     first, second = learner._hidden(batch), learner._hidden(batch)
     assert torch.equal(first, second)
     learner._encodes_once = False
     torch.testing.assert_close(learner._hidden(batch), first)
 
 
+def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
+    names = {name.partition(".")[0] for name in Learner(int8, QUICK).adapter()}
+    assert names == {"encoder", "decoder"}
+    top = replace(QUICK, encoder_layers=1)
+    encoder = {name for name in Learner(int8, top).adapter() if name.startswith("encoder")}
+    last = int8.config.model.encoder_layers - 1
+    assert encoder
+    assert all(name.startswith(f"encoder.{last}.") for name in encoder)
+
+
+def test_drift_among_likely_pieces_is_nearly_drift_among_all(
+    int8: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(int8, QUICK)
+    with torch.no_grad():
+        for parameter in learner._parameters:
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    frame = Frame(int8.codec, "", "", 100)
+    found = learner.drift(learner._batches(frame(toy_pairs(40)), 500))
+    monkeypatch.setattr(adapter, "LIKELIEST", len(int8.codec.target))
+    batches = learner._batches(frame(toy_pairs(40)), 500)
+    whole = learner.drift(batches)
+    assert found == pytest.approx(whole, rel=0.1)
+    # the divergence as the books have it
+    total = 0.0
+    learner._model.eval()
+    with torch.no_grad():
+        for batch in batches:
+            now = learner._model.logits(learner._hidden(batch)).log_softmax(dim=-1)
+            assert batch.before is not None
+            before = learner._model.logits(batch.before[0]).log_softmax(dim=-1)
+            total += float((before.exp() * (before - now)).sum())
+    assert whole == pytest.approx(total / sum(len(b.targets) for b in batches), rel=1e-4)
+    assert whole > 0.001
+
+
 def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:
-    frame = _Frame(int8.codec, "", "", 100)
+    frame = Frame(int8.codec, "", "", 100)
     others = frame(toy_pairs(60, seed=8))
     drifts = []
     for weight in (0.0, 3.0):
         recipe = replace(QUICK, learning_rate=1e-2, replay_weight=weight, forgetting=0.0)
-        learner = _Learner(int8, recipe)
+        learner = Learner(int8, recipe)
         batches = learner._batches(others, 500)
         assert learner.drift(batches) == pytest.approx(0.0, abs=1e-6)
-        learner.learn(frame(ODD), others, frame(ODD), _Clock(600), silent)
+        learner.learn(frame(ODD), others, frame(ODD), Clock(600), silent)
         drifts.append(learner.drift(batches))
     assert drifts[1] < 0.5 * drifts[0]
     assert learner.weaken(others) == 0.4

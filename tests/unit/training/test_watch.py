@@ -24,7 +24,7 @@ SETTINGS = {
 
 def ask(address: str, host: str | None = None) -> bytes:
     request = urllib.request.Request(address, headers={"Host": host} if host else {})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return answer.read()
 
 

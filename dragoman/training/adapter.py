@@ -1,0 +1,393 @@
+"""Learning an adapter: thin matrices beside those of a model's layers (`dragoman/low_rank.py`).
+
+    y = W x + U (D x)        W (out, in) stays, U (out, r) and D (r, in) are learned
+
+The decoder's layers get factors, and so do the upper layers of the encoder. The lower ones stay, so
+each sentence goes through them once. The loss of a step has two parts: the cross-entropy of the
+user's pairs, and on replay the Kullback-Leibler divergence from what the model predicted before
+(distillation).
+
+N target pieces of a batch, D features, V vocabulary.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, repeat
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.bundle import Bundle
+from dragoman.data.batches import collate, cut, rng
+from dragoman.errors import ConfigError
+from dragoman.low_rank import DOWN, UP
+from dragoman.model.build import Model, build_model
+from dragoman.model.layers import Linear
+from dragoman.model.transformer import Transformer
+from dragoman.model.weights import set_weights
+from dragoman.text.codec import Codec
+from dragoman.training.loss import vocabulary_loss
+
+MIB = 2**20
+LIKELIEST = 8  # pieces of each position that replay looks at
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an adapter is learned; the defaults are what the measurements in docs/LOG.md led to."""
+
+    minutes: float = 5.0  # of every core; the clock stands still while others have the cores
+    training_share: float = 0.85  # of these minutes, until training ends
+    largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
+    most_rank: int = 24
+    encoder_layers: int = 2  # upper ones that are adapted too
+    learning_rate: float = 4e-3
+    warmup_steps: int = 20
+    epochs: int = 12  # at most, unless these are fewer steps than ...
+    least_steps: int = 300
+    check_every: int = 25  # steps at least, or an epoch, between looks at the held-out pairs
+    batch_tokens: int = 600
+    dropout: float = 0.1  # of the decoder, on pairs
+    label_smoothing: float = 0.1
+    everyday: int = 4500  # sentences to be replayed, of both kinds
+    made_up: int = 1500
+    replay_tokens: int = 600  # in each step, beside those of the pairs
+    replay_weight: float = 8.0  # of a replayed piece, where a piece of the pairs has 1
+    held_out: float = 0.1  # of the pairs, 20 to 200 of them
+    patience: int = 5  # checks without a lower negative log-likelihood
+    forgetting: float = 0.02  # nats that a piece of replayed sentences may be off, on average
+    seed: int = 1
+
+
+class Example(NamedTuple):
+    source: list[int]
+    target: list[int]
+
+
+class Clock:
+    """Time that this process had the cores, shared out over its threads: on a quiet machine the
+    time of day, on a busy one what counts."""
+
+    def __init__(self, limit: float):
+        self._start, self._limit = time.process_time(), max(limit, 1e-9)
+
+    @property
+    def share(self) -> float:
+        """Of the time that has passed."""
+        return (time.process_time() - self._start) / torch.get_num_threads() / self._limit
+
+
+class AdaptedLinear(nn.Module):
+    """A linear layer with W + U D in the place of W."""
+
+    def __init__(self, layer: Linear, rank: int):
+        super().__init__()
+        rows, columns = layer.weight.shape
+        self.layer = layer
+        self.down = nn.Parameter(torch.randn(rank, columns) * columns**-0.5)
+        self.up = nn.Parameter(torch.zeros(rows, rank))  # so that nothing changes at first
+        self.strength = 1.0
+
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        if not self.strength:
+            return self.layer(x, relu)  # type: ignore[no-any-return]
+        # U (D x) costs little, and no gradient of the whole matrix is computed.
+        y: Tensor = self.layer(x) + self.strength * (x @ self.down.T @ self.up.T)
+        return y.relu() if relu else y
+
+    @property
+    def weight(self) -> Tensor:
+        """For attention to a source, which takes some rows at a time."""
+        if not self.strength:
+            return self.layer.weight
+        return self.layer.weight + self.strength * (self.up @ self.down)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.layer.bias
+
+
+class Frame:
+    """Pairs as ids, as the model was trained to read and say them; long ones are left out."""
+
+    def __init__(self, codec: Codec, source: str, target: str, longest: int):
+        self._codec, self._source, self._target = codec, source, target
+        self._longest = longest
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[Example]:
+        left = self._codec.encode_source([s for s, _ in pairs], self._target, self._source)
+        right = self._codec.encode_target([t for _, t in pairs])
+        start = self._codec.forced_start(self._target)
+        examples = [Example(s, [*start, *t]) for s, t in zip(left, right, strict=True)]
+        return [e for e in examples if max(len(e.source), len(e.target)) < self._longest]
+
+
+def _model(bundle: Bundle, dropout: float) -> Model:
+    codec = bundle.codec
+    settings = replace(bundle.config.model, dropout=dropout)
+    model = build_model(settings, codec.source, codec.target, codec.shared)
+    weights = {n: torch.from_numpy(np.array(a)) for n, a in bundle.float_weights().items()}
+    set_weights(model, weights)
+    return model.requires_grad_(False)
+
+
+def _adapted_layers(
+    model: Model, names: tuple[str, ...], recipe: Recipe
+) -> dict[str, AdaptedLinear]:
+    """Put factors beside linear layers whose names begin so, of the largest rank that keeps the
+    adapter as small as asked for, at two bytes a number."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, Linear) and name.startswith(names)
+    }
+    per_rank = 2 * sum(sum(layer.weight.shape) for layer in layers.values())
+    rank = min(recipe.most_rank, int(recipe.largest * 0.98 / max(1, per_rank)))
+    if not layers or rank < 1:
+        raise ConfigError("this model has no layers that an adapter of that size can change.")
+    found = dict[str, AdaptedLinear]()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        for name, layer in layers.items():
+            found[f"{name}.weight"] = AdaptedLinear(layer, rank)
+            model.set_submodule(name, found[f"{name}.weight"])
+    return found
+
+
+@dataclass
+class Batch:
+    source: Tensor  # (B, S)
+    target_in: Tensor  # (B, T)
+    targets: Tensor  # (N,)
+    real: Tensor  # (N,) their places in the flattened (B*T)
+    # What the lower layers of the encoder make of the source (B, S, D), and its mask
+    encoded: tuple[Tensor, Tensor] | None = None
+    # States of the model without an adapter (N, D), and the pieces that it thought of
+    before: tuple[Tensor, Tensor] | None = None
+
+
+class Learner:
+    def __init__(self, bundle: Bundle, recipe: Recipe):
+        self._codec, self._recipe = bundle.codec, recipe
+        self._model = _model(bundle, recipe.dropout)
+        config = bundle.config.model
+        self._encodes_once = (
+            isinstance(self._model, Transformer)
+            and config.attention.memory == "last"
+            and config.norm_kind != "batch"
+            and not config.positions.every_layer
+        )
+        # The first layer of the encoder that is adapted
+        self._first = max(0, config.encoder_layers - recipe.encoder_layers)
+        names = ["decoder."]
+        if self._encodes_once:
+            names += [f"encoder.{i}." for i in range(self._first, config.encoder_layers)]
+        self._adapted = _adapted_layers(self._model, tuple(names), recipe)
+        self._parameters = [
+            factor for layer in self._adapted.values() for factor in (layer.up, layer.down)
+        ]
+        self._bf16 = False
+
+    def adapter(self) -> dict[str, np.ndarray]:
+        """The factors as they are stored."""
+        stored = dict[str, np.ndarray]()
+        for name, layer in self._adapted.items():
+            stored[name + UP] = (layer.strength * layer.up.detach()).numpy().astype(np.float16)
+            stored[name + DOWN] = layer.down.detach().numpy().astype(np.float16)
+        return stored
+
+    def learn(
+        self,
+        examples: list[Example],
+        replayed: list[Example],
+        valid: list[Example],
+        clock: Clock,
+        say: Say,
+    ) -> int:
+        """Train, stop, and leave the best factors in the model; the number of steps."""
+        recipe = self._recipe
+        own = self._batches(examples, recipe.batch_tokens)
+        others = self._batches(replayed, recipe.replay_tokens)
+        checked = self._batches(valid, recipe.batch_tokens)
+        adam = torch.optim.Adam(self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.98))
+        best, kept = self.nll(checked), self._copy()
+        say(f"before: {best:.3f} nats a piece of the held-out pairs")
+        self._choose_precision(own[0])
+        most = max(recipe.epochs * len(own), recipe.least_steps)
+        check_every = max(len(own), recipe.check_every)
+        pairs = self._in_turn(own, 1)
+        replay = self._in_turn(others, 2) if others else repeat(None)
+        worse = 0
+        for step in count(1):
+            # The rate falls to zero with the steps or with the time, whichever ends first.
+            left = 1 - max(clock.share / recipe.training_share, (step - 1) / most)
+            rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
+            self._step(adam, next(pairs), next(replay), rate)
+            if step % check_every and left > 0:
+                continue
+            found = self.nll(checked)
+            say(f"step {step}: {found:.3f} nats a piece, {clock.share:.0%} of the time")
+            worse = 0 if found < best else worse + 1
+            if found < best:
+                best, kept = found, self._copy()
+            if worse >= recipe.patience or left <= 0:
+                break
+        with torch.no_grad():
+            for parameter, value in zip(self._parameters, kept, strict=True):
+                parameter.copy_(value)
+        return step
+
+    def weaken(self, replayed: list[Example]) -> float:
+        """Make the adapter weaker until replayed translations are predicted nearly as before; the
+        share of it that is left."""
+        batches = self._batches(replayed, self._recipe.batch_tokens)
+        strength = 1.0
+        for strength in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4):
+            self._set_strength(strength)
+            if self.drift(batches) <= self._recipe.forgetting:
+                break
+        return strength
+
+    @torch.no_grad()
+    def nll(self, batches: list[Batch]) -> float:
+        """Negative log-likelihood of a piece, in nats."""
+        self._model.eval()
+        total = sum(self._pair_loss(batch, 0.0)[1].item() for batch in batches)
+        return total / max(1, sum(len(batch.targets) for batch in batches))
+
+    @torch.no_grad()
+    def drift(self, batches: list[Batch]) -> float:
+        """How far the predictions of a piece are from those of the model without an adapter: the
+        Kullback-Leibler divergence, in nats."""
+        self._model.eval()
+        total = sum(self._drift(batch).item() for batch in batches)
+        return total / max(1, sum(len(batch.targets) for batch in batches))
+
+    def _step(
+        self, adam: torch.optim.Optimizer, batch: Batch, other: Batch | None, rate: float
+    ) -> None:
+        recipe = self._recipe
+        adam.param_groups[0]["lr"] = rate
+        adam.zero_grad(set_to_none=True)
+        self._model.train()
+        if self._encodes_once:
+            cast(nn.Module, cast(Transformer, self._model).encoder).eval()
+        mean = self._pair_loss(batch, recipe.label_smoothing)[0] / len(batch.targets)
+        mean.backward()  # type: ignore[no-untyped-call]
+        if other is not None:
+            # Without dropout: the adapter would learn to make up for it, not to keep predictions.
+            self._model.eval()
+            mean = recipe.replay_weight * self._drift(other) / len(other.targets)
+            mean.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        adam.step()
+
+    def _pair_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            return vocabulary_loss(self._model, self._hidden(batch), batch.targets, smoothing)
+
+    def _drift(self, batch: Batch) -> Tensor:
+        """KL(before ‖ now), summed over the pieces of a batch.
+
+        Among the pieces that the model thought of alone: they have nearly all the probability, and
+        a product with the whole vocabulary is half the work of a step.
+        """
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            if batch.before is None:
+                batch.before = self._predicted_before(batch)
+            states, pieces = batch.before
+            output = self._model.output
+            weight = output.weight[pieces]  # (M, D)
+            bias = output.bias[pieces] if output.bias is not None else None
+            before = F.linear(states, weight, bias).float().log_softmax(dim=-1)  # (N, M)
+            now = F.linear(self._hidden(batch), weight, bias).float().log_softmax(dim=-1)
+        return F.kl_div(now, before, reduction="sum", log_target=True)
+
+    @torch.no_grad()
+    def _predicted_before(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """States of the model without an adapter, and the likeliest pieces of all positions."""
+        training = self._model.training
+        strengths = [layer.strength for layer in self._adapted.values()]
+        self._set_strength(0.0)
+        self._model.eval()
+        states = self._hidden(batch)
+        likeliest = self._model.logits(states).topk(min(LIKELIEST, len(self._codec.target)))
+        self._model.train(training)
+        self._set_strength(strengths[0])
+        return states, torch.unique(likeliest.indices)
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        """The decoder's states before each real target piece. (N, D)"""
+        if not self._encodes_once:
+            states: Tensor = self._model(batch.source, batch.target_in)
+            return states.flatten(0, 1)[batch.real]
+        model = cast(Transformer, self._model)
+        if batch.encoded is None:
+            batch.encoded = self._below(batch.source)
+        x, mask = batch.encoded
+        for layer in model.encoder[self._first :]:
+            x = layer(x, lambda h, layer=layer: layer.attention(h, mask=mask))
+        memory = model.encoder_norm(x)
+        given = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
+        nothing = [tensor[:, :, :0] for tensor in given]
+        hidden, _ = model.advance(batch.target_in, 0, nothing, [*given, mask])
+        return hidden.flatten(0, 1)[batch.real]
+
+    @torch.no_grad()
+    def _below(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes into the first layer of the encoder that is adapted (B, S, D), and its mask."""
+        model = cast(Transformer, self._model)
+        training = model.training
+        model.eval()
+        mask = model.mask(source)
+        x = model.source_embedding(source)
+        for layer in model.encoder[: self._first]:
+            x = layer(x, lambda h, layer=layer: layer.attention(h, mask=mask))
+        model.train(training)
+        return x, mask
+
+    def _set_strength(self, strength: float) -> None:
+        for layer in self._adapted.values():
+            layer.strength = strength
+
+    def _choose_precision(self, batch: Batch) -> None:
+        """bf16, if this CPU computes in it at least a quarter faster; many only emulate it."""
+        seconds = dict[bool, float]()
+        for self._bf16 in (False, True, False, True):  # the first time each way is slower
+            started = time.process_time()
+            self._pair_loss(batch, 0.0)[0].backward()  # type: ignore[no-untyped-call]
+            seconds[self._bf16] = time.process_time() - started
+        self._bf16 = seconds[False] > 1.25 * seconds[True]
+
+    def _copy(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self._parameters]
+
+    def _batches(self, examples: list[Example], tokens: int) -> list[Batch]:
+        """Sentences of similar lengths together."""
+        draw = rng(self._recipe.seed, 1)
+        mixed = [examples[i] for i in draw.permutation(len(examples))]
+        mixed.sort(key=lambda e: len(e.target))
+        lengths = np.array([max(len(e.source), len(e.target)) + 1 for e in mixed])
+        return [self._collated(mixed[group]) for group in cut(lengths, tokens)]
+
+    def _in_turn(self, batches: list[Batch], stream: int) -> Iterator[Batch]:
+        """Without end, in another order in every epoch."""
+        for epoch in count():
+            for number in rng(self._recipe.seed, stream, epoch).permutation(len(batches)):
+                yield batches[number]
+
+    def _collated(self, examples: list[Example]) -> Batch:
+        codec = self._codec
+        made = collate(
+            [e.source for e in examples], [e.target for e in examples], codec.source, codec.target
+        )
+        source, target_in, target_out, real = (
+            torch.from_numpy(array)
+            for array in (made.source, made.target_in, made.target_out, made.real)
+        )
+        return Batch(source, target_in, target_out.flatten()[real], real)

@@ -1,0 +1,64 @@
+"""Where sentences from outside the domain come from."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.request import Request
+from dragoman.text.languages import Languages
+from dragoman.training.replay import everyday_sentences, outside_sentences, replayed_pairs
+
+
+class Echo:
+    """Says a text again with the language that it was asked for."""
+
+    def __init__(self, languages: Languages):
+        pieces = ["▁wort", "▁satz", "en"]
+        self.codec = SimpleNamespace(languages=languages, source=SimpleNamespace(pieces=pieces))
+        self.config = SimpleNamespace(decoding=DecodingConfig(beam=5))
+        self.beams: list[int] = []
+
+    def __call__(self, texts: Sequence[str], request: Request) -> list[str]:
+        assert request.decoding is not None
+        self.beams.append(request.decoding.beam)
+        return [f"{request.to}: {text}" for text in texts]
+
+
+MANY = Languages(("de", "en", "fr"), ("de", "en", "fr"))
+TO_GERMAN = Request(to="de", source_language="en")
+
+
+def test_everyday_sentences_are_english_or_translated_from_it() -> None:
+    english = everyday_sentences(Echo(MANY), TO_GERMAN, 50)
+    assert len(set(english)) == 50
+    french = everyday_sentences(Echo(MANY), Request(to="de", source_language="fr"), 50)
+    assert french == [f"fr: {text}" for text in english]
+
+
+@pytest.mark.parametrize(
+    ("languages", "source"),
+    [
+        (Languages(("de",), ("en",)), "de"),  # does not write German
+        (Languages(("de", "fr"), ("de", "fr")), "fr"),  # does not read English
+        (Languages(), ""),
+    ],
+)
+def test_a_model_that_cannot_make_them_has_none(languages: Languages, source: str) -> None:
+    assert everyday_sentences(Echo(languages), Request(source_language=source), 50) == []
+
+
+def test_given_sentences_come_first_and_take_the_place_of_others() -> None:
+    given = ["One.", " ", "Two."]
+    found = outside_sentences(Echo(MANY), given, TO_GERMAN, everyday=5, made_up=3, seed=1)
+    assert found[:2] == ["One.", "Two."]
+    assert found[2:5] == everyday_sentences(Echo(MANY), TO_GERMAN, 3)
+    assert all(text.startswith("en: de: en: ") for text in found[5:])  # there and back again
+    assert 6 <= len(found) <= 8
+
+
+def test_replay_is_what_the_model_says_greedily() -> None:
+    translator = Echo(MANY)
+    assert replayed_pairs(translator, ["One."], TO_GERMAN) == [("One.", "de: One.")]
+    assert translator.beams == [1]
