@@ -15,7 +15,7 @@ import numpy as np
 
 from dragoman.decode.glossary import Demand, lacking
 
-MOST_TEXTS = 12  # that are compared
+MOST_TEXTS = 12  # of a part that are compared
 _SMALL = 3  # letters of a small word
 _WORD = re.compile(r"\S+")
 _SHOWN = re.compile(r"\w(?:.*\w)?", re.DOTALL)
@@ -100,8 +100,14 @@ class Place(NamedTuple):
     demand: Demand
 
 
-def filled_in(text: str, looked: np.ndarray, demands: Sequence[Demand], language: str) -> list[str]:
-    """A translation with terms in their places, once for each choice of articles.
+def filled_in(
+    text: str,
+    looked: np.ndarray,
+    demands: Sequence[Demand],
+    language: str,
+    most: int = MOST_TEXTS,
+) -> list[str]:
+    """A translation with terms in their places, once for each choice of articles, `most` in all.
 
     `looked`: how much each of its words looked at each source word. (T, S)
 
@@ -120,7 +126,7 @@ def filled_in(text: str, looked: np.ndarray, demands: Sequence[Demand], language
         choices.append([between + way for way in ways])
         at = end
     texts = ("".join(parts) + text[at:] for parts in _combined(choices))
-    return list(itertools.islice(texts, MOST_TEXTS))
+    return list(itertools.islice(texts, most))
 
 
 def _places(

@@ -45,6 +45,10 @@ class Repair(Protocol):
         """Whether this translation of the part must be mended."""
         ...
 
+    def concerns(self, part: Part) -> bool:
+        """Whether the part has anything that the promise is about."""
+        ...
+
     def mend(
         self,
         parts: Sequence[Part],
@@ -72,6 +76,9 @@ class KeepTerms:
 
     def broken(self, part: Part, text: str, request: Request) -> bool:
         return bool(lacking(part.demands, text, part.in_capitals))
+
+    def concerns(self, part: Part) -> bool:
+        return bool(part.demands)
 
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
@@ -107,11 +114,23 @@ class KeepTerms:
         looked = self._searcher.word_attention(quiet, texts, first, request)
         filled = []
         for part, of_part, attention in zip(quiet, texts, looked, strict=True):
-            ways: dict[str, None] = {}
-            for text, at in zip(of_part, attention, strict=True):
-                ways |= dict.fromkeys(filled_in(text, at, part.demands, part.to))
-            filled.append([*ways])
-        scored = self._searcher.scored(quiet, filled, first, request)
+            most = max(1, MOST_TEXTS // len(of_part))
+            filled.append(
+                [
+                    filled_in(text, at, part.demands, part.to, most)
+                    for text, at in zip(of_part, attention, strict=True)
+                ]
+            )
+        flat = [[text for ways in of_part for text in ways] for of_part in filled]
+        scored = []
+        for of_part, known in zip(
+            filled, self._searcher.scored(quiet, flat, first, request), strict=True
+        ):
+            given = iter(known)
+            # Of each candidate one: translations that differ in an article are no alternatives.
+            scored.append(
+                [max([next(given) for _ in ways], key=lambda one: one.score) for ways in of_part]
+            )
         mended = []
         for part, candidates in zip(parts, scored, strict=True):
             best = merged(candidates)[: request.nbest]
@@ -124,7 +143,7 @@ class KeepTerms:
         texts = self._width(request)
         if self._searcher.links_words:
             # Each is read once for its links, and with each choice of articles.
-            texts += (1 + MOST_TEXTS) * request.nbest
+            texts += request.nbest + max(MOST_TEXTS, request.nbest)
         return self._searcher.work([part], replace(request, nbest=texts))[0]
 
     def _width(self, request: Request) -> int:
@@ -145,6 +164,10 @@ class KeepNumbers:
         if not self._searcher.settings(request).keep_numbers:
             return False
         return self._errors(part, text) > 0 or self._by_rule(part, text, request) != text
+
+    def concerns(self, part: Part) -> bool:
+        terms = (target for demand in part.demands for target in demand.targets)
+        return any(map(str.isdigit, "".join((part.text, *terms))))
 
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
@@ -318,6 +341,9 @@ class KeepVerbatim:
         wanted = self._searcher.settings(request).keep_numbers and not request.prefix
         return bool(wanted and lost_spans(part.text, text))
 
+    def concerns(self, part: Part) -> bool:
+        return bool(verbatim_spans(part.text))
+
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
         request: Request,
@@ -348,7 +374,7 @@ class KeepVerbatim:
 
     def work(self, part: Part, request: Request) -> int:
         once = self._searcher.work([part], replace(request, nbest=1))[0]
-        inside = sum(repair.work(part, request) for repair in self._others)
+        inside = sum(repair.work(part, request) for repair in self._others if repair.concerns(part))
         # With each kind of stand-in, in pieces, and once to score what came of it.
         return (len(STAND_INS) + 1) * (once + inside) + once
 

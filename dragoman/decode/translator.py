@@ -232,7 +232,8 @@ class Translator:
         work = 0
         for repair in self._repairs:
             # What an earlier repair puts in its place may break this promise too.
-            if work or repair.broken(part, candidates[0].text, request):
+            at_risk = work > 0 and repair.concerns(part)
+            if at_risk or repair.broken(part, candidates[0].text, request):
                 work += repair.work(part, request)
         return work
 
