@@ -121,19 +121,17 @@ class KeepTerms:
                     for text, at in zip(of_part, attention, strict=True)
                 ]
             )
-        flat = [[text for ways in of_part for text in ways] for of_part in filled]
-        scored = []
-        for of_part, known in zip(
-            filled, self._searcher.scored(quiet, flat, first, request), strict=True
-        ):
-            given = iter(known)
-            # Of each candidate one: translations that differ in an article are no alternatives.
-            scored.append(
-                [max([next(given) for _ in ways], key=lambda one: one.score) for ways in of_part]
-            )
+        flat = [[text for ways in of_candidates for text in ways] for of_candidates in filled]
+        known = self._searcher.scored(quiet, flat, first, request)
         mended = []
-        for part, candidates in zip(parts, scored, strict=True):
-            best = merged(candidates)[: request.nbest]
+        for part, of_candidates, of_all in zip(parts, filled, known, strict=True):
+            given = iter(of_all)
+            # Of each candidate one: translations that differ in an article are no alternatives.
+            one_each = [
+                max([next(given) for _ in ways], key=lambda one: one.score)
+                for ways in of_candidates
+            ]
+            best = merged(one_each)[: request.nbest]
             if part.in_capitals:
                 best = tuple(replace(one, text=one.text.upper()) for one in best)
             mended.append(best)
