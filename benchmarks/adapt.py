@@ -10,16 +10,22 @@ The messages are those that benchmarks/messages.py left in the working folder: t
 sentences of Tatoeba's validation set. Settings (--set learning_rate=3e-3) are chosen with --choose,
 which scores the messages of `dev` and the rest of Tatoeba's instead. FOLDER holds
 `flores/dev.XX.gz` and `tatoeba/XX-en/valid.XX.gz`. Every direction is from English, but for FLORES
-from German, which shows another direction. Rows are added to NAME.rows.jsonl; --svg draws their
-means.
-Minutes are those of the whole adaptation, with what it says about its gain.
+from German, which shows another direction. Minutes are those of the whole adaptation, with what it
+says about its gain. Adapters are left in NAME.PAIRS.SEED.safetensors (--only-learn stops there, and
+--adapter scores one, perhaps on another machine). Rows are added to NAME.rows.jsonl; --svg draws
+their means.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
 
 from dragoman.bundle import model_folders, read_bundle
 from dragoman.decode.request import Request
@@ -69,37 +75,52 @@ def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
     }
 
 
-def measure(given: argparse.Namespace, rows: Path) -> None:
+def learn(given: argparse.Namespace) -> list[Path]:
+    """An adapter for each number of pairs, in files that say how they were made."""
     bundle = read_bundle(model_folders(given.model)[0])
-    sets = test_sets(given)
     train = pairs_of(Path(f"{given.name}.train.tsv"))
-
-    def scores(weights) -> dict[str, float]:
-        changed = replace(bundle, weights=weights)
-        translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
-        return {name: test.score(translator) for name, test in sets.items()}
-
-    tested = {source for test in sets.values() for source in test.sources}
+    tested = {source for test in test_sets(given).values() for source in test.sources}
     lines = list(read_lines(given.general))[:GENERAL] if given.general else []
     general = [(line, "") for line in lines if line not in tested]
     named = dict(setting.split("=") for setting in given.set)
     recipe = Recipe(**{name: json.loads(value) for name, value in named.items()})
-    before = scores(bundle.weights)
-    print("before: " + ", ".join(f"{name} {value:.2f}" for name, value in before.items()))
+    made = []
     for count in map(int, given.pairs.split(",")):
         started = time.perf_counter()
         found = adapt(bundle, train[:count], "en", given.to, general, recipe, say=print)
         minutes = (time.perf_counter() - started) / 60
-        size = sum(array.nbytes for array in found.adapter.values()) / 1e6
-        after = scores(adapted(bundle.weights, found.adapter))
+        print(
+            *map(str, found.gains), f"{count:,} pairs: {minutes:.1f} minutes", sep="\n", flush=True
+        )
+        told = {"pairs": count, "settings": named, "minutes": minutes, "steps": found.steps}
+        made.append(Path(f"{given.name}.{count}.{recipe.seed}.safetensors"))
+        safetensors.numpy.save_file(found.adapter, made[-1], {"told": json.dumps(told)})
+    return made
+
+
+def score(given: argparse.Namespace, adapters: list[Path], rows: Path) -> None:
+    bundle = read_bundle(model_folders(given.model)[0])
+    sets = test_sets(given)
+
+    def scores(weights: Mapping[str, np.ndarray]) -> dict[str, float]:
+        changed = replace(bundle, weights=weights)
+        translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
+        return {name: test.score(translator) for name, test in sets.items()}
+
+    before = scores(bundle.weights)
+    print("before: " + ", ".join(f"{name} {value:.2f}" for name, value in before.items()))
+    for path in adapters:
+        with safetensors.safe_open(path, "np") as file:
+            told = json.loads(file.metadata()["told"])
+        adapter = safetensors.numpy.load_file(path)
+        size = path.stat().st_size / 1e6
+        after = scores(adapted(bundle.weights, adapter))
         gains = {name: after[name] - before[name] for name in sets}
-        told = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
-        print(*map(str, found.gains), sep="\n")
-        print(f"{count:,} pairs: {minutes:.1f} minutes, {size:.1f} MB: {told}", flush=True)
-        row = {"pairs": count, "settings": named, "minutes": minutes, "megabytes": size}
-        row |= {"before": before, "gains": gains}
-        with rows.open("a", encoding="utf-8") as file:
-            print(json.dumps(row), file=file)
+        said = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
+        print(f"{path}: {told}, {size:.2f} MB: {said}", flush=True)
+        row = told | {"megabytes": size, "before": before, "gains": gains}
+        with rows.open("a", encoding="utf-8") as out:
+            print(json.dumps(row), file=out)
 
 
 def mean_gains(rows: Path) -> dict[int, dict[str, float]]:
@@ -156,11 +177,15 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="score what settings are chosen on")
     parser.add_argument("--general", default="", help="English sentences to be replayed")
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
+    parser.add_argument("--only-learn", action="store_true", help="leave the adapters' files")
+    parser.add_argument("--adapter", type=Path, action="append", help="such a file, to be scored")
     parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     rows = Path(f"{given.name}.rows.jsonl")
     if given.data:
-        measure(given, rows)
+        adapters = given.adapter or learn(given)
+        if not given.only_learn:
+            score(given, adapters, rows)
     if given.svg:
         plot(rows, given.svg)
 

@@ -40,7 +40,7 @@ def command(
             help="Sentences from outside the domain, to be kept; else the model makes some up.",
         ),
     ] = "",
-    minutes: Annotated[float, typer.Option(min=0.0, help="Of training, at most.")] = 5.0,
+    minutes: Annotated[float, typer.Option(min=0.0, help="For all of it, at most.")] = 5.0,
     merged: Annotated[
         bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
     ] = False,
@@ -74,7 +74,8 @@ def command(
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
     card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, found.gains)]}
     if merged:
-        bundle = replace(bundle, weights=adapted(bundle.weights, found.adapter), card=card)
+        weights = adapted(bundle.weights, found.adapter)
+        bundle = replace(bundle, weights=weights, card=card, ranges={})
     else:
         bundle = replace(bundle, adapter=found.adapter, card=card)
     write_bundle(folder, bundle)

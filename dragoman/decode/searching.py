@@ -24,6 +24,8 @@ from dragoman.text.codec import Codec
 
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+_ROUNDS = 2  # batches for each core, if the next ones were all of the same size
+_LEAST_TOKENS = 256  # of a batch, unless there are more cores than batches
 _WIDEST = 64  # hypotheses of a search for more translations that read differently
 
 Found = list[tuple[Candidate, ...]]  # the candidates of each part, best first
@@ -80,10 +82,8 @@ class Searcher:
         # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
         # each sentence, so it gets fewer sentences.
         limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
-        # Smaller batches, if there is work for every core: else some cores would wait.
-        if len(parts) >= (at_once := batches_at_once(self._engine)):
-            tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(batches_by_length(lengths, tokens, limit))
+        at_once = batches_at_once(self._engine)
+        batches = list(batches_by_length(lengths, tokens, limit, at_once))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self._engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -266,23 +266,32 @@ class _Hypotheses(NamedTuple):
 
 
 def batches_by_length(
-    lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
+    lengths: Sequence[int],
+    tokens: int,
+    hypotheses: _Hypotheses | None = None,
+    at_once: int = 1,
 ) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).
 
-    A batch is limited by its padded tokens and, in a search, by what its hypotheses take.
+    A batch is limited by its padded tokens and, in a search, by what its hypotheses take. Where
+    several are searched at once, they become smaller towards the end: each takes its part of what
+    is left, so that all cores end at about the same time.
     """
     group: list[int] = []
     most = 0
+    left = sum(lengths)
+    least = min(_LEAST_TOKENS, left // at_once)
     for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
         if len(group) == most:
             if group:
                 yield group
             group = []
             longest = max(1, lengths[row])
-            most = max(1, tokens // longest)
+            share = max(least, left // (_ROUNDS * at_once)) if at_once > 1 else tokens
+            most = max(1, min(tokens, share) // longest)
             if hypotheses is not None:
                 most = min(most, hypotheses.most_sentences(longest))
         group.append(row)
+        left -= lengths[row]
     if group:
         yield group

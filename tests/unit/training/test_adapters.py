@@ -61,7 +61,7 @@ def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
         said = Translator(engine, int8.codec, int8.config)([source for source, _ in ODD])
         known.append(sum(a == b for a, (_, b) in zip(said, ODD, strict=True)))
     assert known[0] <= 2
-    assert known[1] >= 15
+    assert known[1] >= 12  # 16 to 19 in eight runs with other seeds, in bf16 too
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
@@ -77,8 +77,9 @@ def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
     assert after < before - 0.5
 
 
-def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> None:
-    learner = Learner(int8, QUICK)
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle, layers: int) -> None:
+    learner = Learner(int8, replace(QUICK, encoder_layers=layers))
     learner._model.eval()
     (batch,) = learner._batches(Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
     first, second = learner._hidden(batch), learner._hidden(batch)
@@ -89,7 +90,7 @@ def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle) -> No
 
 def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
     names = {name.partition(".")[0] for name in Learner(int8, QUICK).adapter()}
-    assert names == {"encoder", "decoder"}
+    assert names == {"decoder"}
     top = replace(QUICK, encoder_layers=1)
     encoder = {name for name in Learner(int8, top).adapter() if name.startswith("encoder")}
     last = int8.config.model.encoder_layers - 1
@@ -106,6 +107,12 @@ def test_drift_among_likely_pieces_is_nearly_drift_among_all(
             parameter.add_(0.05 * torch.randn_like(parameter))
     frame = Frame(int8.codec, "", "", 100)
     found = learner.drift(learner._batches(frame(toy_pairs(40)), 500))
+    wanted = torch.unique(torch.cat([b.targets for b in learner._batches(frame(ODD), 500)]))
+    learner._wanted = wanted.long()
+    (batch,) = learner._batches(frame(toy_pairs(1)), 500)
+    learner.drift([batch])
+    assert batch.before is not None
+    assert set(wanted.tolist()) <= set(batch.before[1].tolist())
     monkeypatch.setattr(adapter, "LIKELIEST", len(int8.codec.target))
     batches = learner._batches(frame(toy_pairs(40)), 500)
     whole = learner.drift(batches)
