@@ -37,7 +37,6 @@ import numpy as np
 
 from dragoman.bundle import Bundle, bundled_models, read_bundle
 from dragoman.config import DecodingConfig, TextConfig, make_config
-from dragoman.convert.ranges import measure_ranges
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
@@ -120,6 +119,8 @@ def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
 
 def random_int8() -> Bundle:
     """The base shape in int8, with the ranges that it has on such sentences as are translated."""
+    from dragoman.convert.ranges import measure_ranges  # with torch, which others need not load
+
     bundle = random_bundle()
     sources = random_sources(bundle)[::4]
     return replace(

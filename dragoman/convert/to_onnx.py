@@ -22,5 +22,5 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
         )
     weights = quantise(bundle.float_weights()) if int8 else bundle.weights
     # refuses a width that int8 cannot take
-    step_graph(bundle.config.model, weights, {}, bundle.codec.target)
+    step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

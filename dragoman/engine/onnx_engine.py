@@ -377,10 +377,10 @@ class OnnxEngine(Engine):
     def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
         config, ranges = self._config, self._bundle.ranges
         if one is not None:
-            return one_list_step_graph(config, weights, ranges, one.pieces)
+            return one_list_step_graph(config, weights, one.pieces, ranges)
         make = {
             ENCODER: lambda: encoder_graph(config, weights, ranges),
-            STEP: lambda: step_graph(config, weights, ranges, self.target),
+            STEP: lambda: step_graph(config, weights, self.target, ranges),
             LISTED_STEP: lambda: listed_step_graph(config, weights, ranges),
             COLUMNS: lambda: columns_graph(config, weights),
         }

@@ -13,6 +13,7 @@ also known how large a product's input becomes (`Ranges`), one scale serves all 
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,6 +26,7 @@ EPSILON = 1e-5  # of torch.nn.LayerNorm
 LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
 Ranges = Mapping[str, float]
 """The largest number, its sign aside, that a norm or an attention of this name puts out."""
+UNKNOWN: Ranges = MappingProxyType({})
 TINY = 1e-20  # the least number that a row is divided by, and that can still be divided by
 
 

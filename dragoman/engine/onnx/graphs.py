@@ -15,7 +15,7 @@ import numpy as np
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
-from dragoman.engine.onnx.blocks import Blocks, Ranges, Stream
+from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.int8 import SCALES
@@ -38,7 +38,7 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
     return reasons
 
 
-def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges) -> bytes:
+def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
     g = Blocks(config, weights, by_parts=True, ranges=ranges)
     width = config.width
@@ -103,7 +103,9 @@ def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges) -> byte
     return g.serialise("encoder")
 
 
-def step_graph(config: ModelConfig, weights: Weights, ranges: Ranges, target: Vocabulary) -> bytes:
+def step_graph(
+    config: ModelConfig, weights: Weights, target: Vocabulary, ranges: Ranges = UNKNOWN
+) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked
     out."""
     g = Blocks(config, weights, by_parts=False, ranges=ranges)
@@ -124,7 +126,7 @@ def step_graph(config: ModelConfig, weights: Weights, ranges: Ranges, target: Vo
     return _with_outputs(g, len(target)).serialise("step")
 
 
-def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges) -> bytes:
+def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or
     counts.
 
@@ -164,7 +166,7 @@ def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges) -> 
 
 
 def one_list_step_graph(
-    config: ModelConfig, weights: Weights, ranges: Ranges, pieces: np.ndarray
+    config: ModelConfig, weights: Weights, pieces: np.ndarray, ranges: Ranges = UNKNOWN
 ) -> bytes:
     """The same, all rows with the same list.
 
