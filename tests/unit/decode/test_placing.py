@@ -42,7 +42,7 @@ def test_of_two_occurrences_the_one_that_lacks_its_term_gets_it() -> None:
 
 
 def test_a_small_word_gives_way_to_the_noun_beside_it() -> None:
-    attention = np.array([[1.0, 0.0, 0.0], [0.1, 0.4, 0.5], [0.0, 0.1, 0.9]])
+    attention = np.array([[1.0, 0.0, 0.0], [0.1, 0.3, 0.6], [0.0, 0.55, 0.45]])
     wanted = [Demand(("Schmöker",), words=(2, 3))]
     assert filled_in("ein so Buch", attention, wanted, "") == ["ein Schmöker"]
 
