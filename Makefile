@@ -14,6 +14,8 @@ $(BIN)/dragoman:
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,docs,dev]"
+	# Makes a client from our description, for a test. It asks for an older typer than ours and does without.
+	$(BIN)/pip install --quiet --no-deps openapi-python-client==0.29.1 ruamel.yaml==0.19.1
 	touch $(READY)
 
 # The model that comes with the package, without PyTorch: most of the time goes into installing.

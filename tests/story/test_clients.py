@@ -115,8 +115,7 @@ def test_a_suggestion_is_kept_as_a_pair_to_train_on(trained, tmp_path) -> None:
 
 
 def test_a_client_generated_from_our_description_translates(address, tmp_path) -> None:
-    """The generator wants an older typer than ours, so it is no requirement of the tests:
-    pip install --no-deps openapi-python-client ruamel.yaml"""
+    """The generator is installed by the Makefile: it wants an older typer than ours."""
     pytest.importorskip("openapi_python_client")
     from openapi_python_client import generate
     from openapi_python_client.config import Config, ConfigFile, MetaType
