@@ -14,6 +14,7 @@ from dragoman.serve.service import Service
 from tests.serving import running
 
 deepl = pytest.importorskip("deepl", reason="pip install deepl")
+deep_translator = pytest.importorskip("deep_translator", reason="pip install deep-translator")
 libretranslatepy = pytest.importorskip("libretranslatepy", reason="pip install libretranslatepy")
 
 
@@ -100,6 +101,20 @@ def test_libretranslates_files_are_translated_and_fetched(address) -> None:
     html = {**form, "q": "<p>eins <b>zwei</b></p>", "format": "html"}
     found = httpx.post(f"{address}/translate", json=html).json()
     assert found["translatedText"] == "<p>one <b>two</b></p>"
+
+
+def test_deep_translators_libre_class_translates(address) -> None:
+    """It sends a query string, and appends the route to the address as it is given."""
+    client = deep_translator.LibreTranslator(
+        source="German", target="en", api_key="sesam", custom_url=f"{address}/"
+    )
+    assert client.translate("eins zwei") == "one two"
+    assert client.translate_batch(["drei", "vier"]) == ["three", "four"]
+    stranger = deep_translator.LibreTranslator(
+        source="de", target="en", api_key="wrong", custom_url=f"{address}/"
+    )
+    with pytest.raises(deep_translator.exceptions.AuthorizationException):
+        stranger.translate("eins")
 
 
 def test_a_suggestion_is_kept_as_a_pair_to_train_on(trained, tmp_path) -> None:
