@@ -10,9 +10,11 @@
 
 `taskset -c 0,1 python benchmarks/cpu.py ...` sets the cores; `scaling` takes some of those it has.
 Speeds are target tokens (or lines) per second, the best of some tries, and in brackets the ratio to
-the better of CTranslate2's two modes: all cores on one batch, or one batch per core. The base shape
-has 16,000 pieces; its sentences have 12-40 tokens and are translated into 30 each. A model's own
-sentences end when they end. Without the `ctranslate2` package its rows are left out.
+the better of CTranslate2's two modes: all cores on one batch, or one batch per core. Lists of
+pieces and ranges of numbers that a bundle holds are used. The base shape
+has 16,000 pieces, no list, and ranges measured on its own sentences; these have 12-40 tokens and
+are translated into 30 each. A model's own sentences end when they end. Without the `ctranslate2`
+package its rows are left out.
 """
 
 import argparse
@@ -115,6 +117,18 @@ def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     return Bundle(config, codec, weights, {})
 
 
+def random_int8() -> Bundle:
+    """The base shape in int8, with the ranges that it has on such sentences as are translated."""
+    from dragoman.convert.ranges import measure_ranges  # with torch, which others need not load
+
+    bundle = random_bundle()
+    sources = random_sources(bundle)[::4]
+    return replace(
+        to_onnx(bundle, int8=True),
+        ranges=measure_ranges(bundle, [(source, source[:TOKENS]) for source in sources]),
+    )
+
+
 def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
     """Batches; where each core has one alone, long and short sentences for each, so that all end
     together."""
@@ -124,10 +138,8 @@ def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
     return [sources[i * batch : (i + 1) * batch] for i in range(count)]
 
 
-def dragoman_run(
-    bundle: Bundle, decoding: DecodingConfig, parallel: bool, shortlist: bool = False
-) -> Run:
-    engine = OnnxEngine(bundle) if shortlist else OnnxEngine(bundle).without_shortlist
+def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool) -> Run:
+    engine = OnnxEngine(bundle)
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
         task = Task(replace(decoding, beam=beam))
@@ -220,10 +232,9 @@ def with_ratios(speeds: Sequence[float], beside: Sequence[float]) -> list[str]:
 def speed(given: argparse.Namespace) -> None:
     """The four cells, base shape or a model."""
     fixed = not given.model
-    bundle = random_bundle() if fixed else read_bundle(given.model)
+    int8 = bundle = random_int8() if fixed else read_bundle(given.model)
     decoding = FIXED if fixed else bundle.config.decoding
     sources = random_sources(bundle) if fixed else model_sources(bundle)
-    int8 = to_onnx(bundle, int8=True) if fixed else bundle
     found: dict[str, list[float]] = {}
 
     def row(name: str, run: Run, cells: Sequence[Cell] = CELLS) -> None:
@@ -231,9 +242,10 @@ def speed(given: argparse.Namespace) -> None:
         say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
 
     row("dragoman int8", dragoman_run(int8, decoding, True))
-    if int8.shortlist is not None:
-        row("dragoman int8, shortlist", dragoman_run(int8, decoding, True, shortlist=True))
-    if CORES > 1:
+    if given.plain:
+        plain = replace(int8, shortlist=None, ranges={})
+        row("dragoman int8, no list, no ranges", dragoman_run(plain, decoding, True))
+    if CORES > 1 and not given.quick:
         # one sentence at a time has all cores in any case
         batches = [cell for cell in CELLS if cell[2] > 1]
         row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False), batches)
@@ -459,6 +471,8 @@ def main() -> None:
     parser.add_argument("mode", nargs="?", choices=MODES, default="speed")
     parser.add_argument("--model", default="", help="a bundle; speed has the base shape without")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--plain", action="store_true", help="speed: without list and ranges too")
+    parser.add_argument("--quick", action="store_true", help="speed: no batch on several cores")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--lines", type=int, default=4000, help="of end-to-end")
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")

@@ -78,7 +78,7 @@ def identity(folders: list[Path], listed: bool) -> None:
                 continue
             raw = path.read_bytes()
             try:
-                document = format_.read(raw, Options(everything=True))
+                document = format_.read(raw, Options(everything=True, encoding="latin-1"))
                 after = document.write(document.segments)
                 outcome = "equal" if contents(raw) == contents(after) else "DIFFERENT"
             except DocumentError as error:
@@ -256,11 +256,11 @@ def lexical_links(
     return tuple(links)
 
 
-def pages(folder: Path, corpora: Path, count: int) -> None:
+def pages(folder: Path, corpora: Path, count: int, languages: list[str]) -> None:
     from glossary import lexicon
 
     translator = dragoman.load()
-    for to in BOOKS:
+    for to in languages:
         chosen = paragraphs(folder, to, count)
         learned = [
             [
@@ -355,6 +355,7 @@ def main() -> None:
     parser.add_argument("--listed", action="store_true")
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
     parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--to", nargs="+", choices=BOOKS, default=[*BOOKS], help="Of pages.")
     arguments = parser.parse_args()
     match arguments.what:
         case "identity":
@@ -364,7 +365,7 @@ def main() -> None:
         case "html":
             html(arguments.corpora, arguments.count)
         case "pages":
-            pages(arguments.folders[0], arguments.corpora, arguments.count)
+            pages(arguments.folders[0], arguments.corpora, arguments.count, arguments.to)
         case "tags":
             tags(arguments.corpora, arguments.count)
 

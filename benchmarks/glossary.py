@@ -2,12 +2,18 @@
 
 python benchmarks/glossary.py --corpora corpora --write terms.jsonl
 python benchmarks/glossary.py --terms terms.jsonl
+python benchmarks/glossary.py --corpora corpora --write unlikely.jsonl --unlikely
+python benchmarks/glossary.py --terms unlikely.jsonl --unlikely
 
 The first command chooses sentences and their terms, which are taken from the references: a source
 word and the reference word that translates it, where IBM model 1, learned from training text in
 both directions, is sure of the pair. A sentence has up to two. The second command translates the
 sentences without and with their terms, and with a glossary that has none of their words. Time is
 CPU time of one thread, so other processes matter little.
+
+With `--unlikely`, the terms are synonyms that the model would not say (`unlikely.tsv`), one in a
+sentence of Tatoeba whose translation has the usual word once. A term that is tacked on to a
+translation does not count there: its usual word must be gone, and nothing may be said twice.
 
 Settings were chosen on the first half of FLORES dev and on Tatoeba's validation sets, in other
 directions than those scored here: on the second half, and on Tatoeba's test sets.
@@ -41,6 +47,8 @@ LEARNED = 60_000  # pairs
 SURE = 0.3  # probability of a pair of words, in both directions
 SHORTEST = 4  # letters of a term
 DIRECTIONS = ("de-en", "en-fr", "es-en", "en-pt")
+UNLIKELY = Path(__file__).parent / "unlikely.tsv"
+SENTENCE_END = re.compile(r"[.!?…]+")
 CHOSEN_ON = 498  # sentences of FLORES dev on which settings were chosen
 
 
@@ -137,6 +145,91 @@ def choose(corpora: Path, sentences: int) -> Iterator[tuple[str, list[Chosen]]]:
             yield f"{direction} {name}", chosen
 
 
+class Unlikely(NamedTuple):
+    """A synonym that is demanded, and the beginnings of the words that it takes the place of."""
+
+    direction: str
+    source: str
+    usual: re.Pattern[str]
+    target: str
+
+
+def unlikely_terms() -> list[Unlikely]:
+    found = []
+    for line in UNLIKELY.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            direction, source, usual, target = line.split("\t")
+            pattern = re.compile(rf"(?<!\w)(?:{usual})\w{{0,3}}(?!\w)", re.IGNORECASE)
+            found.append(Unlikely(direction, source, pattern, target))
+    return found
+
+
+def choose_unlikely(
+    corpora: Path, sentences: int, stem: str
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """For each direction its sentences with the source word of a term."""
+    terms = unlikely_terms()
+    for direction in dict.fromkeys(term.direction for term in terms):
+        source, target = direction.split("-")
+        other = target if source == "en" else source
+        texts = list(read_lines(str(corpora / "tatoeba" / f"{other}-en" / f"{stem}.{source}.gz")))
+        draw = random.Random(1)
+        chosen: list[tuple[str, str]] = []
+        for term in (term for term in terms if term.direction == direction):
+            fitting = [text for text in dict.fromkeys(texts) if words(text).count(term.source) == 1]
+            draw.shuffle(fitting)
+            chosen += [(text, term.source) for text in fitting[:sentences]]
+        yield direction, chosen
+
+
+def score_unlikely(translator: Translator, direction: str, chosen: list[tuple[str, str]]) -> None:
+    """Prints how many terms stand where they should."""
+    source, target = direction.split("-")
+    terms = {term.source: term for term in unlikely_terms() if term.direction == direction}
+    plain = Request(to=target, source_language=source)
+    before, _ = timed(translator, [text for text, _ in chosen], [plain] * len(chosen))
+    # Where the model says something else, nobody can tell whether it is gone.
+    rows = [
+        row
+        for row, (_, word) in enumerate(chosen)
+        if len(terms[word].usual.findall(before[row])) == 1
+        and not appears(terms[word].target, before[row])
+    ]
+    sources = [chosen[row][0] for row in rows]
+    wanted = [terms[chosen[row][1]] for row in rows]
+    said = [before[row] for row in rows]
+    demanding = [
+        replace(plain, glossary=Glossary((Term(term.source, (term.target,)),))) for term in wanted
+    ]
+    _, seconds = timed(translator, sources, [plain] * len(rows))
+    after, seconds_after = timed(translator, sources, demanding)
+    there = gone = once = brief = good = 0
+    put_in = []
+    for term, text, was, now in zip(wanted, sources, said, after, strict=True):
+        put_in.append(term.usual.sub(term.target, was))
+        is_there = appears(term.target, now)
+        is_gone = not term.usual.search(now.replace(term.target, ""))
+        is_once = len(SENTENCE_END.findall(now)) <= len(SENTENCE_END.findall(was)) and (
+            now.lower().count(term.target.lower()) == 1
+        )
+        is_brief = len(now.split()) <= max(1.3 * len(was.split()), len(was.split()) + 1)
+        there, gone, once = there + is_there, gone + is_gone, once + is_once
+        brief += is_brief
+        good += is_there and is_gone and is_once and is_brief
+        mark = "ok " if is_there and is_gone and is_once and is_brief else "BAD"
+        print(f"   {mark} {text} [{term.target}] {was} -> {now}")
+    ratio = sum(len(now.split()) for now in after) / sum(len(was.split()) for was in said)
+    bleu = sacrebleu.corpus_bleu(after, [put_in]).score
+    count = len(rows)
+    print(
+        f"{direction}, {count} sentences: term appears {there / count:.1%}, usual word gone "
+        f"{gone / count:.1%}, nothing twice {once / count:.1%}, not long {brief / count:.1%}, all "
+        f"of these {good / count:.1%}; length x{ratio:.2f}, BLEU against the usual word replaced "
+        f"{bleu:.1f}, time x{seconds_after / seconds:.2f}",
+        flush=True,
+    )
+
+
 def timed(
     translator: Translator, sources: list[str], requests: list[Request]
 ) -> tuple[list[Translation], float]:
@@ -215,16 +308,29 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=250, help="Of each direction and set.")
     parser.add_argument("--write", type=Path, help="Choose sentences, and write them here.")
     parser.add_argument("--terms", type=Path, help="Sentences that were chosen before.")
+    parser.add_argument("--unlikely", action="store_true", help="Synonyms instead of references.")
+    parser.add_argument(
+        "--stem", default="test", help="Tatoeba's set to take synonyms' words from."
+    )
     arguments = parser.parse_args()
     if arguments.write:
+        pairs = (
+            choose_unlikely(arguments.corpora, arguments.sentences, arguments.stem)
+            if arguments.unlikely
+            else choose(arguments.corpora, arguments.sentences)
+        )
         with arguments.write.open("w", encoding="utf-8") as file:
-            for name, chosen in choose(arguments.corpora, arguments.sentences):
+            for name, chosen in pairs:
                 file.write(json.dumps([name, chosen], ensure_ascii=False) + "\n")
         return
     translator = dragoman.load(arguments.model)
     translator = type(translator)(
         translator.engine.on_one_core, translator.codec, translator.config
     )
+    if arguments.unlikely:
+        for line in arguments.terms.read_text(encoding="utf-8").splitlines():
+            score_unlikely(translator, *json.loads(line))
+        return
     scores: dict[str, list[Score]] = {"Tatoeba test": [], "FLORES dev": []}
     counts = dict.fromkeys(scores, 0)
     for line in arguments.terms.read_text(encoding="utf-8").splitlines():

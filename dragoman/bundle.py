@@ -8,6 +8,7 @@
     pieces.json         the vocabulary, where it is another system's
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
+    ranges.json         how large the inputs of its products become, for int8
     adapter.safetensors what `dragoman adapt` learned: matrices of low rank, added when it is read
 
 Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
@@ -23,7 +24,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,10 +55,12 @@ OUTPUT_MATRICES = (
 OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
 ADAPTER = "adapter.safetensors"
-_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER} | CODEC_FILES
+RANGES = "ranges.json"
+_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILES
 _ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
 _MIB = 2**20
-_LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB, LANGUAGES_FILE: _MIB}  # bytes
+_LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB}  # bytes
+_LARGEST |= {LANGUAGES_FILE: _MIB, RANGES: _MIB}
 LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
 _LARGEST_HEADER = 16 * _MIB  # of the weights
 UNFINISHED = "unfinished"
@@ -77,6 +80,8 @@ class Bundle:
     engine: str = "auto"
     # what is to be stored beside the weights; those that were read have it added already
     adapter: Mapping[str, np.ndarray] | None = None
+    # the largest number that each norm and each attention puts out, by its name; {}: not measured
+    ranges: Mapping[str, float] = field(default_factory=dict)
 
     def float_weights(self) -> dict[str, np.ndarray]:
         return dequantise(self.weights)
@@ -147,6 +152,11 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
         **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
+        **(
+            {RANGES: (json.dumps(dict(bundle.ranges), indent=1) + "\n").encode()}
+            if bundle.ranges
+            else {}
+        ),
         **({ADAPTER: safetensors.numpy.save(dict(bundle.adapter))} if bundle.adapter else {}),
     }
     facts = {
@@ -183,15 +193,23 @@ def read_bundle(folder: str | Path) -> Bundle:
             _verified(folder / _WEIGHTS, manifest.files[_WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
+        ranges = _ranges(files.get(RANGES, b"{}"))
         if ADAPTER in files:
             weights = adapted(weights, read_tensors(files[ADAPTER]))
+            ranges = {}  # of the model before
         shortlist = None
         if SHORTLIST in files:
             shortlist = Shortlist.from_tensors(
                 read_tensors(files[SHORTLIST]), codec.source, codec.target
             )
         return Bundle(
-            config, codec, weights, _card(files.get(CARD, b"{}")), shortlist, manifest.engine
+            config,
+            codec,
+            weights,
+            _card(files.get(CARD, b"{}")),
+            shortlist,
+            manifest.engine,
+            ranges=ranges,
         )
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
@@ -321,6 +339,17 @@ def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarra
     for name, array in weights.items():
         if array.dtype not in (np.float32, np.uint8, np.int32):
             raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")
+
+
+def _ranges(raw: bytes) -> dict[str, float]:
+    try:
+        ranges = dict(parsed_json(raw))
+    except (ValueError, TypeError) as error:
+        raise BundleError(f"{RANGES} cannot be read ({error}).") from None
+    for name, largest in ranges.items():
+        if not isinstance(largest, float) or not 0 < largest < math.inf:
+            raise BundleError(f"{RANGES} gives {name!r} no range, a number above zero.")
+    return ranges
 
 
 def _card(raw: bytes) -> dict[str, Any]:

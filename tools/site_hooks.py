@@ -1,12 +1,15 @@
-"""What MkDocs does not do by itself: pages from outside docs/, formulas, and code beside them.
+"""What MkDocs does not do by itself: pages from outside docs/, notebooks as pages, formulas, and
+code beside them.
 
 MkDocs calls the functions whose names begin with `on_` while it builds the site (see mkdocs.yml).
 """
 
 import ast
 import html
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -32,6 +35,12 @@ _CODE = re.compile(r"^Code: `(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`$", re.M)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, page in FROM_ROOT.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    # The notebooks stay as well, for those who want to run them.
+    notebooks = [file for file in files if file.src_uri.endswith(".ipynb")]
+    for file in notebooks:
+        page = file.src_uri.replace(".ipynb", ".md")
+        content = as_page(Path(file.src_uri).name, json.loads(file.content_string))
+        files.append(File.generated(config, page, content=content))
     return files
 
 
@@ -55,11 +64,35 @@ def with_links_of_the_site(markdown: str) -> str:
 
     >>> with_links_of_the_site("[log](docs/LOG.md), [house](../ARCHITECTURE.md#hinges)")
     '[log](LOG.md), [house](architecture.md#hinges)'
+    >>> with_links_of_the_site("[lesson](lessons/01-attention.ipynb)")
+    '[lesson](lessons/01-attention.md)'
     """
     markdown = markdown.replace("](docs/", "](")
+    markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     for name, page in FROM_ROOT.items():
         markdown = re.sub(rf"\]\((\.\./)?{re.escape(name)}", f"]({page}", markdown)
     return markdown
+
+
+def as_page(name: str, notebook: dict[str, Any]) -> str:
+    """A notebook as Markdown: its text, its code, and what each cell showed when it last ran."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += [_output(output) for output in cell.get("outputs", [])]
+    # Links in HTML stay as they are written: this one leads to the notebook itself.
+    parts.insert(1, f'<a href="{name}" download>The notebook, to run it yourself</a>')
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    """What one cell printed, drew or returned."""
+    data = output.get("data", {})
+    if picture := "".join(data.get("image/svg+xml", [])):
+        return f'<div class="picture">{picture}</div>'
+    text = "".join(output.get("text") or data["text/plain"]).strip("\n")
+    return f"``` {{ .text .shown }}\n{text}\n```"
 
 
 def with_code(markdown: str) -> str:

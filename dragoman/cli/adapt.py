@@ -74,7 +74,8 @@ def command(
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
     card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, found.gains)]}
     if merged:
-        bundle = replace(bundle, weights=adapted(bundle.weights, found.adapter), card=card)
+        weights = adapted(bundle.weights, found.adapter)
+        bundle = replace(bundle, weights=weights, card=card, ranges={})
     else:
         bundle = replace(bundle, adapter=found.adapter, card=card)
     write_bundle(folder, bundle)

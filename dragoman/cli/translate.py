@@ -120,6 +120,9 @@ def command(
         list[str] | None,
         typer.Option(help="Of a table (csv, tsv), by name or number; may be repeated."),
     ] = None,
+    encoding: Annotated[
+        str, typer.Option(help="Of a text file that is not UTF-8 and does not name its own.")
+    ] = "",
 ) -> None:
     """Translate texts, a file, or the lines of standard input.
 
@@ -141,7 +144,7 @@ def command(
         raise ConfigError("a document is translated into one document: leave other outputs out.")
     if len(files) > 1 and output:
         raise ConfigError("--output is one file: leave it out, and each file gets a name.")
-    options = Options(all_, tuple(column or ()), to)
+    options = Options(all_, tuple(column or ()), to, encoding)
     # What the language is detected from, if it must choose the model.
     text = sample_text(_read_document(files[0], options).segments) if files else (texts or [""])[0]
     if workers and memory:

@@ -12,7 +12,8 @@ P(y|e). So corpora with English are enough for every direction between the langu
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -32,6 +33,7 @@ PAIRS = 200_000  # drawn from a larger corpus: each pair of words that occur tog
 _BATCH = 1000  # pairs of similar lengths
 _ROUNDS = 5
 _MOST = 400_000  # candidates, two bytes each in a file
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # SentencePiece's, for letters that have no piece
 _VIA = 20  # translations into the third language, and out of it, that are followed
 
 
@@ -103,6 +105,26 @@ def learn_shortlist(
     if both_ways:
         learned |= _by_a_third(learned)
     return make_shortlist(codec, learned.values(), said, likeliest, frequent)
+
+
+def language_lists(codec: Codec, said: Mapping[str, np.ndarray], share: float) -> Shortlist:
+    """One list for all sentences of a target language, brought by its tag.
+
+    `said` tells how often each target piece occurs in a language's text. A list holds the most
+    frequent ones, as many as make up this share of the text, and the bytes, with which anything can
+    be written.
+    """
+    target = codec.target
+    always = np.array([target.eos, *(target.ids[p] for p in target.ids if _BYTE.fullmatch(p))])
+    table = []
+    for to, seen in said.items():
+        order = np.argsort(-seen, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(seen[order]), share * seen.sum())) + 1
+        table += [(codec.tag(to), piece) for piece in order[:enough].tolist()]
+    entries = np.unique(np.array(table), axis=0)
+    entries = entries[~np.isin(entries[:, 1], [*target.never, *always])]
+    ends = np.searchsorted(entries[:, 0], np.arange(len(codec.source)), side="right")
+    return Shortlist(always[~np.isin(always, target.never)], entries[:, 1], ends)
 
 
 def make_shortlist(

@@ -29,28 +29,36 @@ class Term:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the translation of one occurrence must hold: one of these."""
+    """What the translation of one occurrence must hold: one of these.
+
+    `words`: the occurrence, as first and last (not included) of the words between spaces; nothing
+    where that is not known.
+    """
 
     targets: tuple[str, ...]
     inflection: bool = False
+    words: tuple[int, int] = (0, 0)
 
 
-def lacking(demands: Iterable[Demand], text: str) -> int:
-    """How many demands a translation does not meet, each occurrence counted once.
+def lacking(demands: Iterable[Demand], text: str, in_capitals: bool = False) -> list[Demand]:
+    """The demands that a translation does not meet, each occurrence counted once.
 
-    >>> lacking([Demand(("Hund",)), Demand(("Hund",))], "Der Hund bellt.")
+    `in_capitals`: all its letters are capitals.
+
+    >>> len(lacking([Demand(("Hund",)), Demand(("Hund",))], "Der Hund bellt."))
     1
     """
     left = text
-    missing = 0
+    missing = []
     for demand in demands:
         for target in demand.targets:
-            found = _pattern(target, demand.inflection).search(left)
+            wanted = target.upper() if in_capitals else target
+            found = _pattern(wanted, demand.inflection).search(left)
             if found:
                 left = left[: found.start()] + "\0" + left[found.end() :]
                 break
         else:
-            missing += 1
+            missing.append(demand)
     return missing
 
 
@@ -125,13 +133,16 @@ class Glossary:
         longest terms first, none inside another."""
         if not self.terms:
             return ()
-        words = _WORD.findall(text)
+        places = [match.span() for match in _WORD.finditer(text)]
+        words = [text[start:end] for start, end in places]
         found = []
         at = 0
         while at < len(words):
             for wanted, term in self._by_first_word.get(_key(words[at]), ()):
                 if _matches(words[at : at + len(wanted)], wanted, term):
-                    found.append(Demand(term.targets, term.inflection))
+                    start, end = places[at][0], places[at + len(wanted) - 1][1]
+                    words_at = (len(text[: start + 1].split()) - 1, len(text[:end].split()))
+                    found.append(Demand(term.targets, term.inflection, words_at))
                     at += len(wanted)
                     break
             else:

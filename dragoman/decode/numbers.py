@@ -25,6 +25,14 @@ _SPAN = re.compile(r"\d\s[-−–]$")
 _MINUS = re.compile(rf"(?:[-−–][{_SPACES}]?|\b(?:minus|moins|menos)\s)$", re.IGNORECASE)
 
 
+# Times of half a day. A point behind p.m. may end the sentence: then it stays.
+_HALF_DAY = re.compile(
+    r"(?<![\d:.,])(1[0-2]|0?[1-9])(?::([0-5]\d))?\s?"
+    r"(?:([AaPp])[Mm]\b|([AaPp])\.\s?[Mm]\.(?=\s+[^\sA-Z])|([AaPp])\.\s?[Mm](?=\.))"
+)
+_WHOLE_DAYS = frozenset(["de", "es", "fr", "it", "nl", "pt"])  # languages that count to 24
+
+
 class Writing(NamedTuple):
     """How a language writes numbers."""
 
@@ -144,6 +152,33 @@ def edited(text: str, edits: list[Edit]) -> str:
     for edit in sorted(edits, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
+
+
+class WholeDay(NamedTuple):
+    """A text with hours of the whole day, and the numbers of its words that it has no more."""
+
+    text: str
+    left_out: tuple[int, ...] = ()
+
+
+def in_24_hours(text: str, source: str, target: str) -> WholeDay:
+    """English times as other languages write them; models lose an am or pm.
+
+    >>> in_24_hours("We met at 3:45 pm. It ended at 7 p.m.", "en", "de")
+    WholeDay(text='We met at 15:45. It ended at 19:00.', left_out=(4, 9))
+    """
+    if source != "en" or target not in _WHOLE_DAYS:
+        return WholeDay(text)
+    edits = []
+    left_out: list[int] = []
+    for found in _HALF_DAY.finditer(text):
+        hour, minutes, *halves = found.groups()
+        afternoon = "".join(filter(None, halves)).lower() == "p"
+        whole = int(hour) % 12 + 12 * afternoon
+        edits.append(Edit(*found.span(), f"{whole}:{minutes or '00'}"))
+        first = len(text[: found.start()].split())
+        left_out += range(first + 1, first + len(found[0].split()))
+    return WholeDay(edited(text, edits), tuple(left_out))
 
 
 @lru_cache(1000)

@@ -24,6 +24,7 @@ from dragoman.decode.numbers import (
     stand_ins,
     with_others,
 )
+from dragoman.decode.placing import MOST_TEXTS, filled_in
 from dragoman.decode.request import Request
 from dragoman.decode.searching import Found, Searcher
 from dragoman.decode.splitting import Part, Splitter
@@ -44,6 +45,10 @@ class Repair(Protocol):
         """Whether this translation of the part must be mended."""
         ...
 
+    def concerns(self, part: Part) -> bool:
+        """Whether the part has anything that the promise is about."""
+        ...
+
     def mend(
         self,
         parts: Sequence[Part],
@@ -60,24 +65,84 @@ class Repair(Protocol):
 
 
 class KeepTerms:
-    """Every term of the glossary appears: only translations with all terms are searched."""
+    """Every term of the glossary appears, in the place of what the model would say.
+
+    Where that fails, or a model cannot link words, only translations with all terms are searched,
+    wherever these put them.
+    """
 
     def __init__(self, splitter: Splitter, searcher: Searcher):
         self._searcher = searcher
 
     def broken(self, part: Part, text: str, request: Request) -> bool:
-        return lacking(part.demands, text) > 0
+        return bool(lacking(part.demands, text, part.in_capitals))
+
+    def concerns(self, part: Part) -> bool:
+        return bool(part.demands)
 
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
         request: Request,
     ) -> Found:  # fmt: skip
+        mended = list(found)
+        if self._searcher.links_words:
+            mended = self._filled_in(parts, found, first, request)
+        # Words cannot be linked, or a term has taken the place of another.
+        left = [
+            row
+            for row, (part, candidates) in enumerate(_pairs(parts, mended))
+            if self.broken(part, candidates[0].text, request)
+        ]
         settings = replace(self._searcher.settings(request), beam=self._width(request))
         strict = replace(request, decoding=settings, demanding=True)
-        return [merged(candidates) for candidates in self._searcher.all(parts, first, strict)]
+        searched = self._searcher.all([parts[row] for row in left], first, strict)
+        for row, candidates in zip(left, searched, strict=True):
+            mended[row] = merged(candidates)
+        return mended
+
+    def _filled_in(
+        self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
+        request: Request,
+    ) -> Found:  # fmt: skip
+        """The candidates with their terms in place, best first."""
+        # Capitals come last: a model in whose words they are loses its way.
+        quiet = [part._replace(in_capitals=False) for part in parts]
+        texts = [
+            [self._searcher.spelled(part, candidate) for candidate in candidates]
+            for part, candidates in zip(quiet, found, strict=True)
+        ]
+        looked = self._searcher.word_attention(quiet, texts, first, request)
+        filled = []
+        for part, of_part, attention in zip(quiet, texts, looked, strict=True):
+            most = max(1, MOST_TEXTS // len(of_part))
+            filled.append(
+                [
+                    filled_in(text, at, part.demands, part.to, most)
+                    for text, at in zip(of_part, attention, strict=True)
+                ]
+            )
+        flat = [[text for ways in of_candidates for text in ways] for of_candidates in filled]
+        known = self._searcher.scored(quiet, flat, first, request)
+        mended = []
+        for part, of_candidates, of_all in zip(parts, filled, known, strict=True):
+            given = iter(of_all)
+            # Of each candidate one: translations that differ in an article are no alternatives.
+            one_each = [
+                max([next(given) for _ in ways], key=lambda one: one.score)
+                for ways in of_candidates
+            ]
+            best = merged(one_each)[: request.nbest]
+            if part.in_capitals:
+                best = tuple(replace(one, text=one.text.upper()) for one in best)
+            mended.append(best)
+        return mended
 
     def work(self, part: Part, request: Request) -> int:
-        return self._searcher.work([part], replace(request, nbest=self._width(request)))[0]
+        texts = self._width(request)
+        if self._searcher.links_words:
+            # Each is read once for its links, and with each choice of articles.
+            texts += request.nbest + max(MOST_TEXTS, request.nbest)
+        return self._searcher.work([part], replace(request, nbest=texts))[0]
 
     def _width(self, request: Request) -> int:
         return max(self._searcher.width(request), _LEAST_FOR_TERMS)
@@ -97,6 +162,10 @@ class KeepNumbers:
         if not self._searcher.settings(request).keep_numbers:
             return False
         return self._errors(part, text) > 0 or self._by_rule(part, text, request) != text
+
+    def concerns(self, part: Part) -> bool:
+        terms = (target for demand in part.demands for target in demand.targets)
+        return any(map(str.isdigit, "".join((part.text, *terms))))
 
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
@@ -156,7 +225,8 @@ class KeepNumbers:
 
         def faults(candidate: Candidate) -> tuple[int, int, float]:
             text = candidate.text
-            lost = lacking(part.demands, text) + lost_spans(part.text, text)
+            lost = len(lacking(part.demands, text, part.in_capitals))
+            lost += lost_spans(part.text, text)
             return lost, self._errors(part, text), -candidate.score
 
         return tuple(sorted(different.values(), key=faults)[: request.nbest])
@@ -171,12 +241,12 @@ class KeepNumbers:
         ]
         said = self._searcher.scored(
             [parts[row] for row, _ in changed],
-            [found[row][place].text for row, place in changed],
+            [[found[row][place].text] for row, place in changed],
             first,
             request,
         )
         result = [list(candidates) for candidates in found]
-        for (row, place), candidate in zip(changed, said, strict=True):
+        for (row, place), (candidate,) in zip(changed, said, strict=True):
             result[row][place] = candidate
         return [tuple(candidates) for candidates in result]
 
@@ -269,6 +339,9 @@ class KeepVerbatim:
         wanted = self._searcher.settings(request).keep_numbers and not request.prefix
         return bool(wanted and lost_spans(part.text, text))
 
+    def concerns(self, part: Part) -> bool:
+        return bool(verbatim_spans(part.text))
+
     def mend(
         self, parts: Sequence[Part], found: Sequence[tuple[Candidate, ...]], first: int,
         request: Request,
@@ -293,13 +366,13 @@ class KeepVerbatim:
         left = [row for row in range(len(parts)) if row not in right]
         pieced = self._piecewise([parts[row] for row in left], first, once)
         right |= dict(zip(left, pieced, strict=True))
-        texts = [right[row] for row in range(len(parts))]
+        texts = [[right[row]] for row in range(len(parts))]
         said = self._searcher.scored(parts, texts, first, request)
-        return [(best, *others)[: request.nbest] for best, others in zip(said, found, strict=True)]
+        return [(*best, *others)[: request.nbest] for best, others in zip(said, found, strict=True)]
 
     def work(self, part: Part, request: Request) -> int:
         once = self._searcher.work([part], replace(request, nbest=1))[0]
-        inside = sum(repair.work(part, request) for repair in self._others)
+        inside = sum(repair.work(part, request) for repair in self._others if repair.concerns(part))
         # With each kind of stand-in, in pieces, and once to score what came of it.
         return (len(STAND_INS) + 1) * (once + inside) + once
 

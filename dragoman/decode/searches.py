@@ -13,6 +13,7 @@ from dragoman.decode.constraints import Phrases, constrained_search
 from dragoman.decode.hypotheses import Hypothesis, OnStep
 from dragoman.decode.lone_search import lone_search
 from dragoman.decode.sampling import Sampling, sample
+from dragoman.decode.scoring import score_given
 from dragoman.decode.search import Observer, beam_search
 from dragoman.engine.interface import Engine
 
@@ -30,6 +31,7 @@ class Task:
     nbest: int = 1
     prefixes: Sequence[Sequence[int]] | None = None
     phrases: Sequence[Phrases] | None = None  # what every hypothesis of a sentence must hold
+    given: Sequence[Sequence[Sequence[int]]] | None = None  # all hypotheses, only to be scored
     attention: bool = False
     sampling: Sampling | None = None
     keys: Sequence[int] | None = None  # a sentence's draws depend on its key, not on its batch
@@ -70,6 +72,24 @@ class SamplingSearch:
             prefixes=task.prefixes,
             attention=task.attention,
             keys=task.keys,
+            on_step=task.on_step,
+        )
+
+
+class GivenTranslations:
+    """Scores translations instead of searching for any."""
+
+    def fits(self, engine: Engine, task: Task) -> bool:
+        return task.given is not None
+
+    def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+        assert task.given is not None
+        return score_given(
+            engine,
+            sources,
+            task.given,
+            task.settings,
+            attention=task.attention,
             on_step=task.on_step,
         )
 
@@ -143,6 +163,7 @@ class BeamSearch:
 
 
 SEARCHES: dict[str, Callable[[], Search]] = {
+    "given": GivenTranslations,
     "sampling": SamplingSearch,
     "constrained": ConstrainedSearch,
     "recorded": RecordedSearch,

@@ -17,13 +17,15 @@ from dragoman.decode.parallel import batches_at_once, search_batches
 from dragoman.decode.request import Request
 from dragoman.decode.searches import SEARCHES, Task
 from dragoman.decode.splitting import Part
-from dragoman.decode.translation import Candidate, align_words, merged
+from dragoman.decode.translation import Candidate, align_words, merged, word_attention
 from dragoman.engine.interface import Engine
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+_ROUNDS = 2  # batches for each core, if the next ones were all of the same size
+_LEAST_TOKENS = 256  # of a batch, unless there are more cores than batches
 _WIDEST = 64  # hypotheses of a search for more translations that read differently
 
 Found = list[tuple[Candidate, ...]]  # the candidates of each part, best first
@@ -62,18 +64,26 @@ class Searcher:
 
         `first`: lines that came before these.
         """
-        found: Found = [()] * len(parts)
+        found = self._hypotheses(parts, first, request)
+        return [
+            self._chosen(part, hypotheses, request)
+            for part, hypotheses in zip(parts, found, strict=True)
+        ]
+
+    def _hypotheses(
+        self, parts: Sequence[Part], first: int, request: Request
+    ) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[]] * len(parts)
         lengths = [len(part.ids) for part in parts]
         tokens = self.settings(request).batch_tokens or self._engine.batch_tokens
         beam = request.nbest if request.sampling else self.width(request)
+        beam = max((len(part.says) for part in parts), default=0) or beam
         room = 1 if self._engine.searches_on_device else LEAST_ROOM
         # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
         # each sentence, so it gets fewer sentences.
         limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
-        # Smaller batches, if there is work for every core: else some cores would wait.
-        if len(parts) >= (at_once := batches_at_once(self._engine)):
-            tokens = min(tokens, max(1, sum(lengths) // at_once))
-        batches = list(batches_by_length(lengths, tokens, limit))
+        at_once = batches_at_once(self._engine)
+        batches = list(batches_by_length(lengths, tokens, limit, at_once))
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self._engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -81,36 +91,54 @@ class Searcher:
         )  # fmt: skip
         for rows, outputs in zip(batches, searched, strict=True):
             for row, hypotheses in zip(rows, outputs, strict=True):
-                found[row] = self._chosen(parts[row], hypotheses, request)
+                found[row] = hypotheses
         return found
 
     def _chosen(
         self, part: Part, hypotheses: Sequence[Hypothesis], request: Request
     ) -> tuple[Candidate, ...]:
         """The `nbest` candidates of a part. Those with all terms come first: the beam may hold one
-        that is not the best, and then nothing must be searched again."""
+        that is not the best, and then no term must be put in."""
         wanted = hypotheses if part.demands else hypotheses[: request.nbest]
         candidates = [self._candidate(part, hypothesis, request) for hypothesis in wanted]
         if part.demands:
-            candidates.sort(key=lambda candidate: lacking(part.demands, candidate.text) > 0)
+            candidates.sort(key=lambda one: bool(lacking(part.demands, one.text, part.in_capitals)))
         return tuple(candidates[: request.nbest])
 
     def scored(
-        self, parts: Sequence[Part], texts: Sequence[str], first: int, request: Request
-    ) -> list[Candidate]:
-        """These translations of parts, with the probabilities that the model gives them."""
-        forced = [part._replace(says=text) for part, text in zip(parts, texts, strict=True)]
-        greedy = replace(self.settings(request), beam=1)
-        found = self.all(forced, first, replace(request, nbest=1, decoding=greedy))
-        candidates = []
-        for (best, *_), text in zip(found, texts, strict=True):
-            # The model may have wanted to go on. What it would have said then does not count.
-            count = len(self._codec.encode_target([text])[0])
-            log_probs = (*best.log_probs[:count], *best.log_probs[count:][-1:])
-            candidates.append(
-                replace(best, text=text, pieces=best.pieces[:count], log_probs=log_probs)
+        self, parts: Sequence[Part], texts: Sequence[Sequence[str]], first: int, request: Request
+    ) -> Found:
+        """These translations of each part, with the probabilities that the model gives them."""
+        given = [part._replace(says=tuple(said)) for part, said in zip(parts, texts, strict=True)]
+        found = self._hypotheses(given, first, request)
+        return [
+            tuple(
+                replace(self._candidate(part, hypothesis, request), text=text)
+                for hypothesis, text in zip(hypotheses, part.says, strict=True)
             )
-        return candidates
+            for part, hypotheses in zip(given, found, strict=True)
+        ]
+
+    def word_attention(
+        self, parts: Sequence[Part], texts: Sequence[Sequence[str]], first: int, request: Request
+    ) -> list[list[np.ndarray]]:
+        """How much each word of these translations looked at each source word. (T, S) each"""
+        given = [part._replace(says=tuple(said)) for part, said in zip(parts, texts, strict=True)]
+        found = self._hypotheses(given, first, replace(request, alignments=True))
+        looked: list[list[np.ndarray]] = [[] for _ in parts]
+        for part, hypotheses, of_part in zip(given, found, looked, strict=True):
+            forced = len(self._codec.forced_start(part.to))
+            source = [self._codec.source.pieces[i] for i in part.ids]
+            for hypothesis in hypotheses:
+                assert hypothesis.attention is not None
+                target = [self._codec.target.pieces[i] for i in hypothesis.tokens[forced:]]
+                of_part.append(word_attention(source, target, hypothesis.attention[forced:]))
+        return looked
+
+    @property
+    def links_words(self) -> bool:
+        """Whether the model can tell which words translate which."""
+        return self._engine.has_attention
 
     def settings(self, request: Request) -> DecodingConfig:
         """Those of the request, or else the model's own."""
@@ -145,9 +173,18 @@ class Searcher:
         forced = [
             self._codec.forced_start(part.to) + self._beginning(part, request) for part in parts
         ]
+        given = None
+        if any(part.says for part in parts):
+            given = [
+                [
+                    self._codec.forced_start(part.to) + ids
+                    for ids in self._codec.encode_target(part.says)
+                ]
+                for part in parts
+            ]
         prefixes = forced if any(forced) else None
         # a forced piece may be on nobody's list
-        if prefixes or request.demanding or not settings.shortlist:
+        if prefixes or given or request.demanding or not settings.shortlist:
             engine = engine.without_shortlist
         phrases = None
         if request.demanding:
@@ -157,6 +194,7 @@ class Searcher:
             request.nbest,
             prefixes,
             phrases,
+            given,
             attention=request.alignments,
             sampling=request.sampling,
             keys=[(first + part.line) * 2**16 + part.number for part in parts],
@@ -169,7 +207,7 @@ class Searcher:
 
     def _beginning(self, part: Part, request: Request) -> list[int]:
         """What the translation of a part must begin with; the prefix is that of a whole line."""
-        text = part.says or (request.prefix if part.number == 0 else "")
+        text = request.prefix if part.number == 0 else ""
         return self._codec.encode_target([text])[0] if text else []
 
     def _phrase(self, demand: Demand) -> Phrase:
@@ -197,11 +235,23 @@ class Searcher:
         alignment: tuple[tuple[int, int], ...] = ()
         if request.alignments and hypothesis.attention is not None:
             source = [self._codec.source.pieces[i] for i in part.ids]
-            alignment = align_words(source, pieces, hypothesis.attention[forced:])
+            links = align_words(source, pieces, hypothesis.attention[forced:])
+            alignment = tuple((_in_line(word, part.left_out), other) for word, other in links)
         text = self._codec.decode_target(tokens)
         if part.in_capitals:
             text = text.upper()
         return Candidate(text, hypothesis.score, pieces, log_probs, alignment)
+
+
+def _in_line(word: int, left_out: Sequence[int]) -> int:
+    """The number of a part's word in its line, which has words that the part has not.
+
+    >>> [_in_line(word, (2, 4)) for word in range(4)]
+    [0, 1, 3, 5]
+    """
+    for other in left_out:
+        word += other <= word
+    return word
 
 
 class _Hypotheses(NamedTuple):
@@ -216,23 +266,32 @@ class _Hypotheses(NamedTuple):
 
 
 def batches_by_length(
-    lengths: Sequence[int], tokens: int, hypotheses: _Hypotheses | None = None
+    lengths: Sequence[int],
+    tokens: int,
+    hypotheses: _Hypotheses | None = None,
+    at_once: int = 1,
 ) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).
 
-    A batch is limited by its padded tokens and, in a search, by what its hypotheses take.
+    A batch is limited by its padded tokens and, in a search, by what its hypotheses take. Where
+    several are searched at once, they become smaller towards the end: each takes its part of what
+    is left, so that all cores end at about the same time.
     """
     group: list[int] = []
     most = 0
+    left = sum(lengths)
+    least = min(_LEAST_TOKENS, left // at_once)
     for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
         if len(group) == most:
             if group:
                 yield group
             group = []
             longest = max(1, lengths[row])
-            most = max(1, tokens // longest)
+            share = max(least, left // (_ROUNDS * at_once)) if at_once > 1 else tokens
+            most = max(1, min(tokens, share) // longest)
             if hypotheses is not None:
                 most = min(most, hypotheses.most_sentences(longest))
         group.append(row)
+        left -= lengths[row]
     if group:
         yield group

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.glossary import Demand
+from dragoman.decode.numbers import in_24_hours
 from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
@@ -25,7 +26,8 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
-    says: str = ""  # what its translation must be, where that is only to be scored
+    says: tuple[str, ...] = ()  # its translations, where these are only to be scored
+    left_out: tuple[int, ...] = ()  # words of the line that are not in the text: pm
 
 
 class Splitter:
@@ -46,17 +48,30 @@ class Splitter:
         for (to, source), rows in rows_of_pair.items():
             wholes = [Part(row, 0, [], to, lines[row], source=source) for row in rows]
             for whole in self.encode(wholes, request):
-                texts = split_sentences(whole.text)[0] if by_sentence else [whole.text]
+                line = lines[whole.line]
+                texts = split_sentences(line)[0] if by_sentence else [line]
                 if len(texts) == 1 and len(whole.ids) <= self.longest(request):
                     parts.append(whole)
                 else:
                     parts += self._pieces(whole, texts, request)
         return parts
 
+    def _with_hours(self, part: Part, request: Request) -> Part:
+        """A part whose times the model understands."""
+        text, left_out = in_24_hours(part.text, "en", part.to)
+        unchanged = not left_out and text == part.text
+        if unchanged or not self._settings(request).keep_numbers:
+            return part
+        # The language last: it takes longer to detect than to find no time.
+        if self.language(part.text, request) != "en":
+            return part
+        return part._replace(text=text, left_out=left_out)
+
     def encode(self, parts: Sequence[Part], request: Request) -> list[Part]:
         """The parts with the ids, and the terms, of their texts; all are of one language pair."""
         if not parts:
             return []
+        parts = [self._with_hours(part, request) for part in parts]
         keeps = self._settings(request).keep_capitals
         loud = [keeps and is_in_capitals(part.text) for part in parts]
         # Few sentences that the model learned from were in capitals.

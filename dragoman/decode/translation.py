@@ -177,19 +177,28 @@ def align_words(
     >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
     ((0, 0),)
     """
+    mass = word_attention(source, target, attention)
+    if not mass.size:
+        return ()
+    return tuple((int(word), place) for place, word in enumerate(mass.argmax(axis=1)))
+
+
+def word_attention(
+    source: Sequence[str], target: Sequence[str], attention: np.ndarray
+) -> np.ndarray:
+    """What the pieces of each target word looked at, summed over those of each source word.
+
+    A row for each target word, a column for each source word.
+    """
     source_words, target_words = (
         np.array(words_of_pieces(pieces), dtype=int) for pieces in (source, target)
     )
-    links = []
-    for word in range(target_words.max(initial=-1) + 1):
+    mass = np.zeros((target_words.max(initial=-1) + 1, source_words.max(initial=-1) + 1))
+    for word, row in enumerate(mass):
         looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)
-        mass = [
-            looked[: len(source)][source_words == s].sum()
-            for s in range(source_words.max(initial=-1) + 1)
-        ]
-        if mass:
-            links.append((int(np.argmax(mass)), word))
-    return tuple(links)
+        for s in range(len(row)):
+            row[s] = looked[: len(source)][source_words == s].sum()
+    return mass
 
 
 def _spans(pieces: Sequence[str]) -> list[slice]:

@@ -111,6 +111,8 @@ class Translator:
         """
         if isinstance(texts, str):
             return next(self.stream([texts], request, **options))
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+            raise TypeError(f"translate takes a str or several, not {type(texts).__name__}.")
         return list(self.stream(texts, request, **options))
 
     __call__ = translate
@@ -205,7 +207,10 @@ class Translator:
             # where one part is the whole line, nothing is shifted by the words before it
             several = own if len(own) > 1 else []
             pieces = self.codec.source.pieces
-            words = [count_words([pieces[i] for i in part.ids]) for part, _ in several]
+            words = [
+                count_words([pieces[i] for i in part.ids]) + len(part.left_out)
+                for part, _ in several
+            ]
             translations.append(Translation(text, joined([found for _, found in own], words)))
         return translations
 
@@ -227,7 +232,8 @@ class Translator:
         work = 0
         for repair in self._repairs:
             # What an earlier repair puts in its place may break this promise too.
-            if work or repair.broken(part, candidates[0].text, request):
+            at_risk = work > 0 and repair.concerns(part)
+            if at_risk or repair.broken(part, candidates[0].text, request):
                 work += repair.work(part, request)
         return work
 
@@ -333,7 +339,9 @@ def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     """So many lines at a time, fewer where they are long."""
     window: list[str] = []
     characters = 0
-    for line in lines:
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, str):
+            raise TypeError(f"text {number} is a {type(line).__name__}, not a str.")
         window.append(line)
         characters += len(line)
         if len(window) == most or characters >= _WINDOW_CHARACTERS:

@@ -30,12 +30,18 @@ OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office h
 FindIn = Callable[[str], Iterable[Span]]
 
 
-def _reader(members: str, find: FindIn) -> Callable[[bytes, Options], Document]:
-    """A format: which members hold text, and how it is found in them."""
+def _reader(
+    members: str, find: FindIn, name_language: Callable[[str, str], str] | None = None
+) -> Callable[[bytes, Options], Document]:
+    """A format: which members hold text, how it is found in them, and how they are made to name the
+    language that they were translated into."""
     pattern = re.compile(members)
 
     def read(raw: bytes, options: Options) -> Document:
-        return _read(raw, pattern, find)
+        def named(text: str) -> str:
+            return name_language(text, options.to) if name_language and options.to else text
+
+        return _read(raw, pattern, find, named)
 
     return read
 
@@ -51,10 +57,12 @@ read_xlsx = _reader(
     r"xl/sharedStrings\.xml|xl/worksheets/[^/]+\.xml|xl/comments\d*\.xml", office.excel_spans
 )
 read_odf = _reader(r"(?:.*/)?content\.xml|styles\.xml", office.opendocument_spans)
-read_epub = _reader(r"(?i).*\.(?:xhtml|html|htm)", web.find_spans)
+read_epub = _reader(r"(?i).*\.(?:xhtml|html|htm)", web.find_spans, web.name_language)
 
 
-def _read(raw: bytes, pattern: re.Pattern[str], find: FindIn) -> Document:
+def _read(
+    raw: bytes, pattern: re.Pattern[str], find: FindIn, named: Callable[[str], str]
+) -> Document:
     members = _unpacked(raw)
     texts: dict[str, tuple[str, str, list[Span]]] = {}
     segments: list[Segment] = []
@@ -79,7 +87,10 @@ def _read(raw: bytes, pattern: re.Pattern[str], find: FindIn) -> Document:
             for info, content in members:
                 if info.filename in texts:
                     text, encoding, spans = texts[info.filename]
-                    content = encoded(spliced(text, spans, given), encoding, as_reference)
+                    after = spliced(text, spans, given)
+                    if after != text:
+                        after = named(after)
+                    content = encoded(after, encoding, as_reference)
                 archive.writestr(_like(info), content)
         return out.getvalue()
 

@@ -43,11 +43,13 @@ class Options:
 
     `everything`: translate again what has a translation (po, xliff). `columns`: of a table, by
     name or number; none: all. `to`: the target language's code, for formats that state it.
+    `encoding`: of a text file that is not UTF-8 and does not name its own.
     """
 
     everything: bool = False
     columns: tuple[str, ...] = ()
     to: str = ""
+    encoding: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,24 @@ def _filled(text: str, span: Span, given: Iterator[Segment]) -> str:
 
 
 def text_document(
-    raw: bytes, find: FindSpans, options: Options, escape: Callable[[str], str] | None = None
+    raw: bytes,
+    find: FindSpans,
+    options: Options,
+    escape: Callable[[str], str] | None = None,
+    name_language: Callable[[str, str], str] | None = None,
+    encoding: str = "",
 ) -> Document:
-    """`escape` writes a character that the file's encoding does not have."""
-    text, encoding = decoded(raw)
+    """`escape` writes a character that the file's encoding does not have. `name_language` makes a
+    text name the language that it was translated into. `encoding` is what the format has if nothing
+    else is known."""
+    text, encoding = decoded(raw, options.encoding or encoding)
     spans, segments = of_text(find(text, options))
 
     def write(translated: Sequence[Segment]) -> bytes:
-        return encoded(spliced(text, spans, translated), encoding, escape)
+        after = spliced(text, spans, translated)
+        if name_language is not None and options.to and after != text:
+            after = name_language(after, options.to)
+        return encoded(after, encoding, escape)
 
     return Document(segments, write)
 
@@ -129,10 +141,10 @@ _DECLARED = re.compile(
 _HEAD = 4096  # bytes in which an encoding is declared
 
 
-def decoded(raw: bytes) -> tuple[str, str]:
-    """A file's text and its encoding: told by its first bytes, declared, UTF-8, or Latin-1.
+def decoded(raw: bytes, otherwise: str = "") -> tuple[str, str]:
+    """A file's text and its encoding: told by its first bytes, declared, UTF-8, or else another.
 
-    >>> decoded("é".encode("latin-1"))
+    >>> decoded("é".encode("latin-1"), "latin-1")
     ('é', 'latin-1')
     """
     for bom, encoding in _BOMS.items():
@@ -149,10 +161,19 @@ def decoded(raw: bytes) -> tuple[str, str]:
             pass  # declarations are often wrong
     try:
         return raw.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
         if b"\0" in raw:
             raise DocumentError("it is not a text file: it has zero bytes.") from None
-        return raw.decode("latin-1"), "latin-1"
+        if not otherwise:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise DocumentError(
+                f"it is not UTF-8: line {line} has the byte 0x{raw[error.start]:02x}. Convert it, "
+                f"or name its encoding (--encoding latin-1)."
+            ) from None
+    try:
+        return raw.decode(otherwise), otherwise
+    except (LookupError, UnicodeDecodeError):
+        raise DocumentError(f"it cannot be read as {otherwise!r}.") from None
 
 
 def encoded(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:

@@ -210,7 +210,8 @@ _JAVA_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _property_spans, options, _java_number)
+    # Before version 9, Java read such files as Latin-1.
+    return text_document(raw, _property_spans, options, _java_number, encoding="latin-1")
 
 
 def _java_number(character: str) -> str:

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.text.segments import edges
 
+_AMOUNT = re.compile(r"[€$£¥]\s?\d[\d.,]*[.,]\d|\d[.,]\d+\s?[€$£¥]")
+
 
 class Kind(Enum):
     OPEN = "open"  # begins an element that encloses text
@@ -107,8 +109,16 @@ def codes(segment: Segment) -> Iterator[Code]:
 
 
 def has_words(segment: Segment) -> bool:
-    """Whether there is anything to translate."""
-    return any(character.isalpha() for text in texts(segment) for character in text)
+    """Whether there is anything to translate: a letter, or an amount of money, which languages
+    write differently.
+
+    >>> has_words(("€ 12.50",)), has_words(("12.50",)), has_words(("$1",))
+    (True, False, False)
+    """
+    return any(
+        any(character.isalpha() for character in text) or _AMOUNT.search(text)
+        for text in texts(segment)
+    )
 
 
 def same_structure(before: Segment, after: Segment) -> bool:

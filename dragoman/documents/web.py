@@ -29,6 +29,8 @@ SILENT = frozenset(
 BREAKS = frozenset(["br"])
 ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label", "summary", "label"])
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
+_ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[\w-]+(["']?)""", re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
@@ -38,7 +40,20 @@ def escape(text: str) -> str:
 
 
 def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options, as_reference)
+    return text_document(raw, find_spans, options, as_reference, name_language)
+
+
+def name_language(text: str, language: str) -> str:
+    """A page whose root says that it is in this language, if it says which it is in.
+
+    >>> name_language("<html class='a' lang='en-US'><p lang='fr'>", "de")
+    "<html class='a' lang='de'><p lang='fr'>"
+    """
+    root = _ROOT.search(text)
+    if root is None:
+        return text
+    tag = _LANGUAGE.sub(rf"\g<1>{language}\g<2>", root[0])
+    return text[: root.start()] + tag + text[root.end() :]
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

@@ -1,7 +1,7 @@
 """Messages in XML: XLIFF 1.2 and 2.0, and the string resources of Android."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from dragoman.documents.document import (
     Document,
@@ -9,8 +9,6 @@ from dragoman.documents.document import (
     Options,
     Span,
     as_reference,
-    decoded,
-    encoded,
     text_document,
 )
 from dragoman.documents.segment import Code, Kind, Segment, made, written
@@ -26,16 +24,7 @@ _TARGET = re.compile(r"""\s(?:target-language|trgLang)\s*=\s*(?:"[^"]*"|'[^']*')
 
 
 def read_xliff(raw: bytes, options: Options) -> Document:
-    document = text_document(raw, _xliff_spans, options, as_reference)
-
-    def write(translated: Sequence[Segment]) -> bytes:
-        made_of_it = document.write(translated)
-        if made_of_it == raw or not options.to:
-            return made_of_it
-        text, encoding = decoded(made_of_it)
-        return encoded(_into(text, options.to), encoding, as_reference)
-
-    return Document(document.segments, write)
+    return text_document(raw, _xliff_spans, options, as_reference, _into)
 
 
 def _into(text: str, language: str) -> str:

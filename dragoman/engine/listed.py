@@ -16,6 +16,40 @@ LANES = 16
 
 
 @dataclass(frozen=True)
+class OneList:
+    """What all sentences of a batch share: its output weights are part of a graph."""
+
+    tags: frozenset[int]  # the source pieces that name it
+    pieces: np.ndarray  # (L,)
+
+    @classmethod
+    def shared(
+        cls, shortlist: Shortlist, sources: Sequence[Sequence[int]], tags: frozenset[int]
+    ) -> "OneList | None":
+        """None if the sources bring different lists, or pieces other than tags have a say."""
+        if not shortlist.bringing <= tags:
+            return None
+        named = {shortlist.bringing.intersection(source) for source in sources}
+        return cls(named.pop(), shortlist.of(sources[0])) if len(named) == 1 else None
+
+    @property
+    def longest(self) -> int:
+        return len(self.pieces)
+
+    def only(self, sentences: np.ndarray) -> "OneList":
+        return self
+
+    def feeds(self, width: int) -> dict[str, np.ndarray]:
+        return {}
+
+    def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
+        """As `Lists.spread`."""
+        whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
+        whole[:, self.pieces] = log_probs
+        return whole
+
+
+@dataclass(frozen=True)
 class Lists:
     of_batch: dict[str, np.ndarray]  # pieces (U,), columns (D, U) and in int8 their scales (U,)
     places: np.ndarray  # (B, L) where a sentence's pieces stand among those of the batch

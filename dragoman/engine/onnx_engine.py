@@ -22,12 +22,14 @@ from dragoman.bundle import OUTPUT_BIAS, Bundle
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Engine, Forbidden, Step
-from dragoman.engine.listed import LANES, Lists
+from dragoman.engine.listed import LANES, Lists, OneList
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
     columns_graph,
     encoder_graph,
     listed_step_graph,
+    of_one_list,
+    one_list_step_graph,
     step_graph,
 )
 from dragoman.engine.onnx.kernels import wants_signed_weights
@@ -40,7 +42,8 @@ MASKED = -1e9
 # Source pieces that the encoder takes at once: what passes between its operators stays in the cache
 # of a core. With four times as many, each took a third longer (x86).
 ENCODER_TOKENS = 256
-ENCODER, STEP, LISTED_STEP, COLUMNS = "encoder", "step", "listed step", "columns"
+ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
+LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
 
 
 @dataclass
@@ -51,7 +54,7 @@ class State:
     memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
     mask: np.ndarray  # (B, 1, 1, S)
     longest: int  # of the sources, before they were padded to S
-    lists: Lists | None  # of the pieces that the grid's sentences may say; None: all
+    lists: Lists | OneList | None  # of the pieces that the grid's sentences may say; None: all
     feeds: dict[str, np.ndarray]  # the step's small inputs
     longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
     session: onnxruntime.InferenceSession
@@ -110,7 +113,7 @@ class OnnxEngine(Engine):
         self._config = bundle.config.model
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
-        self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
         self._making = Lock()
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
@@ -119,6 +122,7 @@ class OnnxEngine(Engine):
             self._config, bundle.weights.get("target_embedding.positions.table")
         )
         self._shortlist = bundle.shortlist
+        self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
     @cached_property
@@ -148,7 +152,7 @@ class OnnxEngine(Engine):
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         longest = max(map(len, sources))
-        padded = -(-longest // LANES) * LANES
+        padded = _in_lanes(longest)
         heads = self._config.heads
         features = self._config.width // heads
         shapes = {"k": (features, padded), "v": (padded, features)}
@@ -163,11 +167,16 @@ class OnnxEngine(Engine):
             mask[first:last] = self._encode(sources[first:last], padded, parts)
             first = last
         grid = Grid.first(len(sources), len(memory), heads, features)
-        lists = None
-        if self._shortlist is not None:
-            bias = self._bundle.weights.get(OUTPUT_BIAS)
-            lists = Lists.first(self._shortlist, sources, bias, self._columns)
-        return self._bound(grid, memory, mask, longest, lists)
+        return self._bound(grid, memory, mask, longest, self._lists(sources))
+
+    def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
+        if self._shortlist is None:
+            return None
+        one = OneList.shared(self._shortlist, sources, self._tags)
+        if one is not None:
+            return one
+        bias = self._bundle.weights.get(OUTPUT_BIAS)
+        return Lists.first(self._shortlist, sources, bias, self._columns)
 
     def _encode(
         self, sources: Sequence[Sequence[int]], padded: int, memory: dict[str, np.ndarray]
@@ -178,13 +187,16 @@ class OnnxEngine(Engine):
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
+        # Attention sees no further than the longest of these: most of a batch may be shorter.
+        seen = _in_lanes(int(lengths.max()))
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
             "positions": self._source_positions.first(int(lengths.max())),
             "columns": np.nonzero(real)[1],
-            "places": np.flatnonzero(real),
-            "tokens": tokens,
-            "mask": np.repeat(mask, padded, axis=2),
+            "places": np.flatnonzero(real[:, :seen]),
+            "tokens": np.ascontiguousarray(tokens[:, :seen]),
+            "mask": np.repeat(mask[..., :seen], seen, axis=2),
+            "memory_tokens": tokens,
         }
         session = self._session(ENCODER)
         binding = session.io_binding()
@@ -290,7 +302,7 @@ class OnnxEngine(Engine):
         memory: dict[str, np.ndarray],
         mask: np.ndarray,
         longest: int,
-        lists: Lists | None,
+        lists: Lists | OneList | None,
     ) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
         once."""
@@ -307,7 +319,7 @@ class OnnxEngine(Engine):
             "mask": mask,
             **(lists.feeds(grid.width) if lists else {}),
         }
-        session = self._session(LISTED_STEP if lists else STEP)
+        session = self._step_session(lists)
         binding = session.io_binding()
         for name, array in (feeds | memory).items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
@@ -319,22 +331,33 @@ class OnnxEngine(Engine):
             binding.bind_ortvalue_input(f"cache_{name}", value)
         return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)
 
-    def _session(self, graph: str) -> onnxruntime.InferenceSession:
-        """Made on first use: few translations need them all."""
-        with self._making:  # several batches may ask at once
-            if graph not in self._sessions:
-                self._sessions[graph] = self._new_session(graph)
-        return self._sessions[graph]
+    def _step_session(self, lists: Lists | OneList | None) -> onnxruntime.InferenceSession:
+        if isinstance(lists, OneList):
+            return self._session(ONE_LIST_STEP, lists)
+        return self._session(LISTED_STEP if lists else STEP)
 
-    def _new_session(self, graph: str) -> onnxruntime.InferenceSession:
+    def _session(self, graph: str, one: OneList | None = None) -> onnxruntime.InferenceSession:
+        """Made on first use: few translations need them all."""
+        key = graph, one.tags if one else None
+        with self._making:  # several batches may ask at once
+            if key not in self._sessions:
+                self._sessions[key] = self._new_session(graph, one)
+        return self._sessions[key]
+
+    def _new_session(self, graph: str, one: OneList | None) -> onnxruntime.InferenceSession:
+        weights = dict(self._bundle.weights)
+        if one is not None:
+            weights |= of_one_list(weights, one.pieces)
         options = onnxruntime.SessionOptions()
-        weights = self._bundle.weights
         options.log_severity_level = 3
         options.intra_op_num_threads = self.threads
         # Threads would wait for their next work in a busy loop. Each graph has its own, so those of
         # the encoder would take the cores from those of the steps: a sentence alone took a quarter
         # longer.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # Constants are folded, and that is all there is to gain: the graphs are written as they are
+        # to run. Looking for more took half as long again.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
@@ -345,18 +368,20 @@ class OnnxEngine(Engine):
             [array.reshape(-1).view(np.uint8) for array in arrays],
             [array.nbytes for array in arrays],
         )
-        raw = self._graph(graph)
+        raw = self._graph(graph, weights, one)
         try:
             return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
 
-    def _graph(self, graph: str) -> bytes:
-        config, weights = self._config, self._bundle.weights
+    def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
+        config, ranges = self._config, self._bundle.ranges
+        if one is not None:
+            return one_list_step_graph(config, weights, one.pieces, ranges)
         make = {
-            ENCODER: lambda: encoder_graph(config, weights),
-            STEP: lambda: step_graph(config, weights, self.target),
-            LISTED_STEP: lambda: listed_step_graph(config, weights),
+            ENCODER: lambda: encoder_graph(config, weights, ranges),
+            STEP: lambda: step_graph(config, weights, self.target, ranges),
+            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges),
             COLUMNS: lambda: columns_graph(config, weights),
         }
         return make[graph]()
@@ -366,6 +391,11 @@ def usable_cores() -> int:
     """Those that this process may run on: `taskset` and containers allow fewer than there are."""
     allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _in_lanes(length: int) -> int:
+    """Filled up, so that the order of a sum does not follow the longest neighbour."""
+    return -(-length // LANES) * LANES
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:

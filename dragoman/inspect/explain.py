@@ -87,6 +87,7 @@ def explain(
     return {
         "text": text,
         "translation": found.text if translation is None else translation,
+        "searched": found.text,
         "model": _facts(engine, codec, config.model),
         "panels": _panels(config.model),
         "axes": _axes(codec, source, said),
@@ -118,14 +119,16 @@ def page(explained: dict[str, Any]) -> str:
 def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
     from dragoman.model.build import parameter_count
 
-    # which reads neither of the two settings below
+    # A setting that an architecture does not read says nothing about it: what it does is shown.
     convolutional = config.architecture == "convs2s"
+    one_stack = config.architecture == "decoder-only"
+    transformer = config.architecture in ("transformer", "decoder-only")
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),
         "width": config.width,
-        "heads": config.heads,
-        "encoderLayers": config.encoder_layers,
+        "heads": config.heads if transformer else 1,
+        "encoderLayers": 0 if one_stack else config.encoder_layers,
         "decoderLayers": config.decoder_layers,
         "vocabulary": len(codec.target),
         "norm": config.norm,

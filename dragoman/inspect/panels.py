@@ -426,7 +426,8 @@ def _norm(config: ModelConfig) -> Panel:
         words = "nn.LayerNorm.forward" if config.norm_kind == "layer" else "torch.rsqrt"
         code.append((norm, words))
     over = {
-        "layer": "The norm gives the features of each word mean 0 and spread 1, then learned ones.",
+        "layer": "The norm brings the features of each word to mean 0 and spread 1. Then it scales "
+        "and shifts each feature by learned numbers, γ and β.",
         "batch": "The norm uses running averages over the words of training.",
         "none": "This model has no norm.",
     }[config.norm_kind]
@@ -440,8 +441,8 @@ def _norm(config: ModelConfig) -> Panel:
         "norm",
         title,
         f"{residual} {over}",
-        "Compare the strips: the sum still looks like the vector that came in. The two numbers at "
-        "the end of a line are its mean and its spread.",
+        "Compare the strips: the sum still looks like the vector that came in. At the end of a "
+        "line, μ is the mean of its features and σ their spread.",
         (Formula(_math(*lines), spoken),),
         tuple(code),
     )
@@ -501,9 +502,13 @@ def _cross(config: ModelConfig) -> Panel:
         )  # fmt: skip
     if why := _no_attention(config):
         return Panel("cross", title, "", "", left_out=why)
-    lines = [_line(_sub("q", "i"), "=", _sub("W", "q"), _sub("x", "i"))]
-    for letter in "kv":
-        lines.append(_line(_sub(letter, "j"), "=", _sub("W", letter), _sub("m", "j")))
+    bare = not config.attention.projections
+    lines = []
+    for letter, of, index in (("q", "x", "i"), ("k", "m", "j"), ("v", "m", "j")):
+        made = _sub(of, index)
+        if not bare:
+            made = _line(_sub("W", letter), made, "+", _sub("b", letter))
+        lines.append(_line(_sub(letter, index), "=", made))
     code: tuple[Code, ...] = {
         "transformer": (
             (Transformer.begin, "given += layer.memory(x)"),
@@ -521,15 +526,18 @@ def _cross(config: ModelConfig) -> Panel:
         spoken = "q from the decoder, k and v from the encoder"
         lines = [
             _line(_sub("k", "j"), "=", _sub("z", "j")),
-            _line(_sub("v", "j"), "=", "(", _sub("z", "j"), "+", _sub("e", "j"), ")", "…"),
-        ]
+            _line(
+                _sub("v", "j"), "=", "(", _sub("z", "j"), "+", _sub("e", "j"), ")",
+                _root(_frac("1", "2")),
+            ),
+        ]  # fmt: skip
     else:
-        spoken = "q = W q x of the decoder, k = W k m, v = W v m, with m from the encoder"
+        spoken = "q is made of x of the decoder, k and v are made of m, which the encoder made"
     return Panel(
         "cross",
         title,
-        f"Queries come from the decoder, keys and values from {source}. They are computed "
-        "once for a sentence and serve every step.",
+        f"Queries come from the decoder, keys and values from {source}. These keys and values are "
+        "computed once for a sentence and serve every step.",
         "The lines go from the word about to be said to the source words that it looks at, the "
         "stronger the more. Step through the translation and see the look travel.",
         (Formula(_math(*lines), spoken),),
@@ -557,9 +565,14 @@ def _next_word(config: ModelConfig) -> Panel:
     return Panel(
         "next-word",
         "A number for every piece of the vocabulary",
-        "The last vector is compared with every piece of the vocabulary, and the softmax makes "
-        "probabilities of these scores. A temperature below 1 sharpens them, one above 1 "
-        "flattens them.",
+        (
+            "A table says how likely each piece is as the translation of the source word whose "
+            "turn it is. "
+            if lexical
+            else "The last vector is compared with every piece of the vocabulary, and the softmax "
+            "makes probabilities of these scores. "
+        )
+        + "A temperature below 1 sharpens them, one above 1 flattens them.",
         "The list shows the best pieces for the next place, with their scores and probabilities. "
         "Move the temperature: translation uses 1, and sampling may use another.",
         (

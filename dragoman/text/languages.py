@@ -76,16 +76,19 @@ def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:
 
     It is in the target language already, or in one that is none of the sources.
     """
-    if not sources:
-        return ""
-    expected = [known_code(code, COVERED) for code in sources]
-    into = known_code(target, COVERED)
-    language = surely_none_of(text, [code for code in expected if code != into])
+    language = kept_language(text, sources, target)
     if not language:
         return ""
-    if language == into:
+    if language == known_code(target, COVERED):
         return f"this text is in {target!r} already, and stays as it is"
     return f"this text seems to be in {language!r}, which is not translated here: it stays as it is"
+
+
+def kept_language(text: str, sources: Sequence[str], target: str) -> str:
+    """The language of a text that is not to be translated; "" if it is."""
+    into = known_code(target, COVERED)
+    expected = [known_code(code, COVERED) for code in sources]
+    return surely_none_of(text, [code for code in expected if code != into]) if sources else ""
 
 
 class ModelChoice(NamedTuple):
@@ -116,7 +119,12 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
         for number, languages in enumerate(models):
             if languages.takes(language, target):
                 into = target or languages.default_target(language)
-                note = _note(models, text, into) if guess else ""
+                sources = _sources(models, into) if guess else []
+                note = reason_to_keep(text, sources, into)
+                if note:
+                    kept = kept_language(text, sources, into)
+                    # A script tells a language that is never counted.
+                    guess = Detected(kept, dict(detect(text)).get(kept, 100.0))
                 return ModelChoice(number, language, into, guess, note)
     pairs = "; ".join(
         f"{code} to {', '.join(targets)}" for code, targets in pairs_of(models).items() if targets
@@ -126,12 +134,12 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
     raise TranslationError(f"no model here translates {language!r}{wanted}; there is {pairs}.")
 
 
-def _note(models: Sequence[Languages], text: str, target: str) -> str:
-    """Why a text that came without its language stays as it is, if it does."""
+def _sources(models: Sequence[Languages], target: str) -> list[str]:
+    """What can be translated into a language; nothing if a model does not say what it reads."""
     writing = [languages for languages in models if languages.takes("", target)]
     if not all(languages.sources for languages in writing):
-        return ""
-    return reason_to_keep(text, [code for each in writing for code in each.sources], target)
+        return []
+    return [code for each in writing for code in each.sources]
 
 
 def known_languages(models: Sequence[Languages]) -> list[str]:

@@ -4,6 +4,7 @@ These are some hundred instead of the whole vocabulary.
 
 A source piece brings candidates of its own; some pieces, the end among them, are in every list. The
 tag of a target language is a source piece too: its candidates are in every list of that language.
+If nothing but tags has candidates, all sentences of a language share one list.
 Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
 which tells where those of each source piece end among the candidates.
 """
@@ -43,6 +44,11 @@ class Shortlist:
     @cached_property
     def _starts(self) -> np.ndarray:
         return np.concatenate([[0], self.ends[:-1]])
+
+    @cached_property
+    def bringing(self) -> frozenset[int]:
+        """The source pieces that have candidates."""
+        return frozenset(np.flatnonzero(self._starts < self.ends).tolist())
 
     def of(self, source: Sequence[int]) -> np.ndarray:
         """The pieces allowed in a translation of these source pieces, in the order of their ids."""

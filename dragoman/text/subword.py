@@ -163,7 +163,6 @@ class BytePairs:
         self.vocabulary = Vocabulary(
             pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id()
         )
-        self._ids = {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
         self._whole = _Segmentations[str](WORDS_REMEMBERED)
         # those of one rate of dropout
         self._variants = _Segmentations[_Variant](_VARIANTS_REMEMBERED)
@@ -240,6 +239,11 @@ class BytePairs:
     def ids_of_pieces(self, text: str) -> list[int]:
         """What a normalised text without spaces is cut into: the text of another model's piece."""
         return self._spell(self.merge(text))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """The pieces that text is cut into. Translating does without: it asks SentencePiece."""
+        return {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
 
     def _is_text(self, i: int) -> bool:
         p = self._processor
@@ -604,6 +608,9 @@ def _as_varint(number: int) -> bytes:
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
     """A number of seven bits a byte, and where it ends."""
+    # most numbers have one byte, and a model has tens of thousands
+    if place < len(message) and message[place] < 0x80:
+        return message[place], place + 1
     number = shift = 0
     while place < len(message) and shift < 70:
         number |= (message[place] & 0x7F) << shift

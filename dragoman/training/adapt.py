@@ -86,7 +86,7 @@ def adapt(
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
     adapter = learner.adapter()
-    after = replace(bundle, weights=adapted(bundle.weights, adapter))
+    after = replace(bundle, weights=adapted(bundle.weights, adapter), ranges={})
     changed = Translator(make_engine(after, "cpu", "auto"), bundle.codec, bundle.config)
     gains = [_gain("in the domain", translator, changed, valid, request)]
     if known:

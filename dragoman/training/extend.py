@@ -68,6 +68,7 @@ def extend(
             weights=weights,
             card={"from": list(languages.sources), "to": list(languages.targets)},
             shortlist=None,
+            ranges={},
             engine="auto",
         ),
         len(pieces),

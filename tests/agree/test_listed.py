@@ -13,7 +13,7 @@ import safetensors.numpy
 import dragoman as package
 from dragoman.bundle import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.shortlist import Corpus, Links, learn_shortlist
+from dragoman.convert.shortlist import Corpus, Links, language_lists, learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.request import Request
@@ -24,6 +24,7 @@ from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist
+from dragoman.text.vocabulary import Vocabulary
 from tests.agree.test_onnx import BareCodec
 from tests.conftest import NUMBERS, small_config, small_model, toy_pairs, write_corpus
 
@@ -65,6 +66,83 @@ def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabula
         wanted = whole[row, allowed] - np.logaddexp.reduce(whole[row, allowed])
         np.testing.assert_allclose(ours[row, allowed], wanted, atol=5e-5)
         assert np.isneginf(np.delete(ours[row], allowed)).all()
+
+
+TAGS = {">>de<<": 4, ">>fr<<": 5}
+
+
+class TaggedCodec(BareCodec):
+    """A codec of ids, two of which are the tags of languages."""
+
+    def __init__(self) -> None:
+        plain = BareCodec(SIZE).source.pieces
+        self._vocabulary = Vocabulary((*plain[:4], *TAGS, *plain[6:]))
+
+    def tag(self, to: str) -> int | None:
+        return TAGS[f">>{to}<<"]
+
+
+def language_engine(int8: bool, **settings: object) -> OnnxEngine:
+    weights = {
+        name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()
+    }
+    said = {"de": np.arange(SIZE) % 3, "fr": np.arange(SIZE) % 2}
+    found = language_lists(TaggedCodec(), said, 1.0)
+    bundle = Bundle(small_config(**settings), TaggedCodec(), weights, {}, shortlist=found)
+    return OnnxEngine(to_onnx(bundle, int8))
+
+
+def test_a_language_has_its_most_frequent_pieces_up_to_a_share() -> None:
+    codec = TaggedCodec()
+    said = {"de": np.zeros(SIZE, dtype=int), "fr": np.zeros(SIZE, dtype=int)}
+    said["de"][[20, 21, 22, 0]] = 1000, 100, 10, 5000  # 0 fills up, and no translation holds it
+    said["fr"][[30, 31]] = 7, 7
+    found = language_lists(codec, said, 0.998)
+    assert found.of([4, 9, 3]).tolist() == [3, 20, 21]
+    assert found.of([5, 9, 3]).tolist() == [3, 30, 31]
+    assert found.bringing == {4, 5}
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"model__output_bias": True}], ids=str)
+def test_a_language_has_its_share_of_what_its_list_has_in_the_whole_vocabulary(
+    int8: bool, settings: dict
+) -> None:
+    listed = language_engine(int8, **settings)
+    sources = [[4, 9, 7, 3], [4, 3], [4, 30, 31, 32, 3]]
+    rows = np.arange(len(sources))
+    said = np.full(len(sources), 2)
+    ours = listed.step(listed.start(sources), rows, said, None).log_probs
+    plain = listed.without_shortlist
+    whole = plain.step(plain.start(sources), rows, said, None).log_probs
+    allowed = listed._bundle.shortlist.of([4])
+    wanted = whole[:, allowed] - np.logaddexp.reduce(whole[:, allowed], axis=1, keepdims=True)
+    np.testing.assert_allclose(ours[:, allowed], wanted, atol=5e-5)
+    assert np.isneginf(np.delete(ours, allowed, axis=1)).all()
+
+
+@pytest.mark.parametrize("with_ranges", [False, True])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_language_among_others_is_searched_as_by_itself_to_the_last_bit(
+    beam: int, with_ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One graph has the list of one language, another the lists of a mixed batch."""
+    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: with_ranges)
+    listed = language_engine(int8=True, model__norm="pre")
+    if with_ranges:
+        bundle = listed._bundle
+        ranges = {f"decoder.{i}.around_attention.norm": 3.0 for i in range(2)}
+        listed = OnnxEngine(replace(bundle, ranges={"decoder_norm": 3.0} | ranges))
+    draw = np.random.default_rng(4)
+    sources = [[4 + i % 2, *draw.integers(6, SIZE, size=1 + i % 9).tolist(), 3] for i in range(12)]
+    settings = DecodingConfig(beam=beam)
+    mixed = beam_search(listed, sources, settings)
+    for tag in (4, 5):
+        mine = [i for i, source in enumerate(sources) if source[0] == tag]
+        alone = beam_search(listed, [sources[i] for i in mine], settings)
+        for i, (found, *_) in zip(mine, alone, strict=True):
+            assert (found.tokens, found.score) == (mixed[i][0].tokens, mixed[i][0].score)
+            assert set(found.tokens) <= set(listed._bundle.shortlist.of([tag]).tolist())
 
 
 @pytest.mark.parametrize("int8", [False, True])

@@ -308,6 +308,7 @@ def test_every_page_is_in_the_navigation() -> None:
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     shown = set(re.findall(r"[\w-]+\.md", str(nav)))
     pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    pages |= {lesson.stem + ".md" for lesson in (ROOT / "docs/lessons").glob("*.ipynb")}
     assert shown == pages | set(site_hooks.FROM_ROOT.values())
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lessons
 import pytest
+import site_hooks
 
 from dragoman import variants
 from dragoman.model.distances import DISTANCES
@@ -52,3 +53,16 @@ def test_a_cell_that_fails_is_not_passed_over(tmp_path) -> None:
     notebook.write_text(json.dumps({"cells": cells}))
     with pytest.raises(AssertionError):
         lessons.run(notebook)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_site_shows_a_lesson_with_its_code_and_what_it_showed(notebook: Path) -> None:
+    content = json.loads(notebook.read_text())
+    page = site_hooks.with_links_of_the_site(site_hooks.as_page(notebook.name, content))
+    assert page.startswith("# ")
+    assert f'href="{notebook.name}"' in page
+    for cell in content["cells"]:
+        assert "".join(cell["source"]) in page
+        for output in cell.get("outputs", []):
+            shown = output.get("text") or next(iter(output["data"].values()))
+            assert "".join(shown).strip("\n") in page

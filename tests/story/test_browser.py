@@ -310,6 +310,19 @@ def test_explain_by_keyboard_with_a_tour_of_twelve_steps(open_page, trained, tmp
     page.keyboard.press("a")
     pressed = page.locator(".control .segmented [aria-pressed=true]")
     sync_api.expect(pressed).to_have_text("Decoder")
+    asked = page.locator("#panel-scores .card h3").first
+    before = asked.inner_text()
+    page.keyboard.press("k")
+    sync_api.expect(asked).not_to_have_text(before)
+    # a button that is drawn again keeps the focus
+    page.locator("#panel-heads .heads button").last.focus()
+    page.keyboard.press("Enter")
+    sync_api.expect(page.locator("#panel-heads .heads button").last).to_be_focused()
+    # one heading for the page, one voice for each step, and nothing that was not computed
+    assert page.locator("h1").count() == 1
+    assert "Decoder layer 2, head 2" in page.locator(".control [aria-live]").inner_text()
+    assert page.locator(".chapters [aria-live]").count() == 1  # the tree, when it has the focus
+    assert "undefined" not in page.locator("body").inner_text()
     page.keyboard.press("t")
     sentences = set()
     for step in range(12):
@@ -317,6 +330,7 @@ def test_explain_by_keyboard_with_a_tour_of_twelve_steps(open_page, trained, tmp
         sentences.add(page.locator(".tour p").nth(1).inner_text())
         page.keyboard.press("n")
     sync_api.expect(page.locator(".tour")).to_be_hidden()
+    sync_api.expect(page.locator("#panel-beam")).to_be_focused()
     assert len(sentences) == 12
     # whoever cannot see the pictures gets words for them
     for picture_ in page.locator("canvas, svg[role=img]").all():
@@ -347,6 +361,12 @@ def test_other_architectures_are_explained_without_complaints(
     page.keyboard.press("ArrowRight")
     page.keyboard.press("a")
     sync_api.expect(page.locator("#panel-next-word .logits tbody tr").first).to_be_attached()
+    assert "undefined" not in page.locator("body").inner_text()
+    # what the settings say of heads and layers is shown only where the architecture has them
+    facts = page.locator(".facts").inner_text()
+    assert ("1 head" in facts) == (architecture in ("rnn-attention", "convs2s"))
+    assert (" + " in facts) == (architecture in ("rnn-attention", "convs2s"))
+    assert ("head" in page.locator(".keys").inner_text()) == (architecture != "rnn")
     picture(page, tmp_path, architecture)
 
 

@@ -7,10 +7,13 @@ a row) or by parts around the integer kernel (with one scale for a row). With fe
 nodes counts, with many the arithmetic: the encoder works by parts, a step does so with its large
 matrices. Choosing by the number of rows would be faster still, but the two ways round differently,
 and a translation would depend on how many others are under way. Where the weights are signed, on
-x86 (`kernels.py`), products by parts are so much faster that every product is made so.
+x86 (`kernels.py`), products by parts are so much faster that every product is made so. Where it is
+also known how large a product's input becomes (`Ranges`), one scale serves all rows there are.
 """
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,11 +24,14 @@ from dragoman.int8 import SCALES, ZERO
 
 EPSILON = 1e-5  # of torch.nn.LayerNorm
 LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
+Ranges = Mapping[str, float]
+"""The largest number, its sign aside, that a norm or an attention of this name puts out."""
+UNKNOWN: Ranges = MappingProxyType({})
 TINY = 1e-20  # the least number that a row is divided by, and that can still be divided by
 
 
 class Blocks(Graph):
-    def __init__(self, config: ModelConfig, weights: Weights, by_parts: bool):
+    def __init__(self, config: ModelConfig, weights: Weights, by_parts: bool, ranges: Ranges):
         super().__init__(weights)
         self.config = config
         self.signed = any(array.dtype == np.int8 for array in weights.values())
@@ -33,6 +39,9 @@ class Blocks(Graph):
         self.relu_between_bytes = self.signed and config.activation == "relu"
         self._of_each_row: dict[np.generic, str] = {}
         self._bytes: dict[str, tuple[str, str]] = {}
+        # Arm's kernels were not measured with them
+        self._ranges = ranges if self.signed else {}
+        self._scales: dict[str, float] = {}  # what a byte counts in values with a known range
 
     def linear(
         self,
@@ -46,6 +55,8 @@ class Blocks(Graph):
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.weights:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
+        if self.has_range(x):
+            return self._in_known_range(x, matrix, added, rows)
         if not (by_parts or self.by_parts):
             return self._quantised_in_one(x, matrix, added, rows)
         y = self.op("Mul", *self._quantised_by_parts(x, matrix, rows))
@@ -61,8 +72,43 @@ class Blocks(Graph):
         width = self.config.width
         values = self.weights[f"{name}.project.to_qkv.bias"][2 * width :]
         passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
-        bias = self.weights[f"{name}.project.to_out.bias"] + passed
-        return str(self.op("Add", self.linear(x, matrix), self.constant(bias)))
+        bias = self.constant(self.weights[f"{name}.project.to_out.bias"] + passed)
+        self.note_range(x, name)
+        if self.has_range(x):
+            return self._in_known_range(x, matrix, bias, None)
+        return str(self.op("Add", self.linear(x, matrix), bias))
+
+    def note_range(self, x: str, name: str) -> None:
+        """x is what the norm or the attention of this name puts out: its range may be known."""
+        if name in self._ranges:
+            self._scales[x] = self._ranges[name] / 127
+
+    def has_range(self, x: str) -> bool:
+        return x in self._scales
+
+    def _in_known_range(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
+        """x Wᵀ + b with one scale for all of x, whatever it holds: what is beyond its range is cut
+        off. The scale and the bias are then the product's own, without passes of theirs."""
+        columns = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
+        return self.product_in_known_range(x, columns, self.weight(matrix + SCALES, rows), bias)
+
+    def product_in_known_range(self, x: str, columns: str, scales: str, bias: str = "") -> str:
+        scale = self.constant(self._scales[x])
+        zero = self.constant(np.array(ZERO, dtype=np.uint8))
+        if x not in self._bytes:
+            self._bytes[x] = self.op("QuantizeLinear", x, scale, zero), scale
+        return str(
+            self.microsoft(
+                "MatMulIntegerToFloat",
+                self._bytes[x][0],
+                columns,
+                scale,
+                scales,
+                zero,
+                self.constant(np.array(0, np.int8)),
+                bias,
+            )
+        )
 
     def layer(self, x: str, name: str, rows: Rows | None = None, by_parts: bool = False) -> str:
         return self.linear(x, f"{name}.weight", f"{name}.bias", rows, by_parts)
@@ -160,20 +206,27 @@ class Blocks(Graph):
         relu(s y + b) = s relu(y + b/s): the row's scale s is left for the end. Bytes that begin at
         0 have none for what is negative, so quantising is ReLU.
         """
+        outer = f"{name}.outer.weight"
+        columns = self.op("Transpose", self.weight(outer), perm=[1, 0])
+        added = self.weight(f"{name}.outer.bias")
+        if self.has_range(x):
+            inner = self.layer(x, f"{name}.inner")
+            z, steps = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
+            return str(self.op("Add", self.op("Mul", z, steps), added))
         y, steps = self._quantised_by_parts(x, f"{name}.inner.weight", None)
         bias = self.op("Unsqueeze", self.weight(f"{name}.inner.bias"), self.constant([0]))
         inner = self.op("Gemm", self.op("Reciprocal", steps), bias, y)  # y + (1/s) b
-        outer = f"{name}.outer.weight"
-        columns = self.op("Transpose", self.weight(outer), perm=[1, 0])
         z, more = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
         y = self.op("Mul", z, self.op("Mul", steps, more))
-        return str(self.op("Add", y, self.weight(f"{name}.outer.bias")))
+        return str(self.op("Add", y, added))
 
     def norm(self, x: str, name: str) -> str:
         """Layer normalisation"""
         gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         if self.signed:
-            return str(self.op("LayerNormalization", x, gain, bias, epsilon=EPSILON))
+            normal = str(self.op("LayerNormalization", x, gain, bias, epsilon=EPSILON))
+            self.note_range(normal, name)
+            return normal
         # by an operator that has rows for its channels and is far faster than its own on Arm
         channels = self.op("Unsqueeze", x, self.constant([0]))  # (1, R, D)
         one, zero = (self.of_each_row(x, np.float32(value)) for value in (1, 0))

@@ -5,9 +5,9 @@ target position.
     R = B*w rows, M room in the caches, D width, H heads, K = D/H, V target vocabulary.
 
 The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B,
-S, D). The keys and values that the decoder looks at are computed there too, once per sentence, and
-shared by its hypotheses. A step appends to the caches in place: whoever runs it binds each as input
-and output at once.
+P, D), where P is the longest sentence of those that are encoded at once. The keys and values that
+the decoder looks at are computed there too, once per sentence, and shared by its hypotheses. A step
+appends to the caches in place: whoever runs it binds each as input and output at once.
 """
 
 import numpy as np
@@ -15,12 +15,13 @@ import numpy as np
 from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
-from dragoman.engine.onnx.blocks import Blocks, Stream
+from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
+LISTED = "listed."  # before the names of weights of which a list names some rows
 HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a number of features
 
 
@@ -37,22 +38,24 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
     return reasons
 
 
-def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
+def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer."""
-    g = Blocks(config, weights, by_parts=True)
+    g = Blocks(config, weights, by_parts=True, ranges=ranges)
     width = config.width
     heads = config.heads
     ids = g.input("ids", INT64, ["N"])
-    positions = g.input("positions", FLOAT, ["S", width])
+    positions = g.input("positions", FLOAT, ["longest", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
-    places = g.input("places", INT64, ["N"])  # of each token among the B*S padded ones
+    places = g.input("places", INT64, ["N"])  # of each token among the B*P padded ones
     # the packed token at each padded place, any one at padding
-    tokens = g.input("tokens", INT64, ["B", "S"])
+    tokens = g.input("tokens", INT64, ["B", "P"])
     # 0 at words, a large negative number at padding
-    mask = g.input("mask", FLOAT, ["B", 1, "S", "S"])
+    mask = g.input("mask", FLOAT, ["B", 1, "P", "P"])
+    # the same for the memory, which others than these sentences may have to fit into
+    memory_tokens = g.input("memory_tokens", INT64, ["B", "S"])
 
     def padded_qkv(x: str, name: str) -> list[str]:
-        """Queries, keys and values. (B, S, D) each"""
+        """Queries, keys and values. (B, P, D) each"""
         layer = f"{name}.project.to_qkv"
         if g.signed:
             # Three products that stay in the cache beat one. The bias of a key adds the same to
@@ -93,17 +96,19 @@ def encoder_graph(config: ModelConfig, weights: Weights) -> bytes:
             ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
             ("v", v, [0, 2, 1, 3]),
         ):
-            padded = g.op("Gather", part, tokens, axis=0)  # (B, S, D)
+            padded = g.op("Gather", part, memory_tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
             g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
             g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name))
     return g.serialise("encoder")
 
 
-def step_graph(config: ModelConfig, weights: Weights, target: Vocabulary) -> bytes:
+def step_graph(
+    config: ModelConfig, weights: Weights, target: Vocabulary, ranges: Ranges = UNKNOWN
+) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked
     out."""
-    g = Blocks(config, weights, by_parts=False)
+    g = Blocks(config, weights, by_parts=False, ranges=ranges)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
     barred = np.zeros(len(target), dtype=np.float32)
@@ -121,7 +126,7 @@ def step_graph(config: ModelConfig, weights: Weights, target: Vocabulary) -> byt
     return _with_outputs(g, len(target)).serialise("step")
 
 
-def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
+def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or
     counts.
 
@@ -129,7 +134,7 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     out of them, and softmax sees these alone, in the order of the list: which others were computed
     changes no bit.
     """
-    g = Blocks(config, weights, by_parts=False)
+    g = Blocks(config, weights, by_parts=False, ranges=ranges)
     x = _decoder(g)
     matrix = _first(weights, *OUTPUT_MATRICES)
     quantised = matrix + SCALES in weights
@@ -138,7 +143,10 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
     added = g.input("added", FLOAT, ["R", "L"])
-    if quantised:
+    if quantised and g.has_range(x):
+        logits = g.product_in_known_range(x, columns, g.input("column_scales", FLOAT, ["U"]))
+        own = g.op("GatherElements", logits, places, axis=1)
+    elif quantised:
         logits, steps = g.product(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
     else:
@@ -155,6 +163,33 @@ def listed_step_graph(config: ModelConfig, weights: Weights) -> bytes:
         axis=0,
     )
     return _with_outputs(g, "L").serialise("listed step")
+
+
+def one_list_step_graph(
+    config: ModelConfig, weights: Weights, pieces: np.ndarray, ranges: Ranges = UNKNOWN
+) -> bytes:
+    """The same, all rows with the same list.
+
+    Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
+    them out for the product once, not at every step.
+    """
+    g = Blocks(config, weights, by_parts=False, ranges=ranges)
+    x = _decoder(g)
+    bias = LISTED + OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
+    logits = g.linear(x, LISTED + _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
+    log_probs = g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
+    _, order = g.op(
+        "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
+    )
+    g.op("Gather", g.constant(pieces), order, names=["best_tokens"], axis=0)
+    return _with_outputs(g, len(pieces)).serialise("one list's step")
+
+
+def of_one_list(weights: Weights, pieces: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of the output's weights that a list names."""
+    matrix = _first(weights, *OUTPUT_MATRICES)
+    names = [name for name in (matrix, matrix + SCALES, OUTPUT_BIAS) if name in weights]
+    return {LISTED + name: weights[name][pieces] for name in names}
 
 
 def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
@@ -204,9 +239,9 @@ def _decoder(g: Blocks) -> str:
             "GroupQueryAttention", qkv, "", "", *caches, past, total,
             names=[f"attended_{i}", *longer], num_heads=heads, kv_num_heads=heads,
         )  # fmt: skip
-        return g.layer(
-            g.op("Reshape", y, g.constant([-1, width])), f"decoder.{i}.attention.project.to_out"
-        )
+        rows = g.op("Reshape", y, g.constant([-1, width]))
+        g.note_range(rows, f"decoder.{i}.attention")
+        return g.layer(rows, f"decoder.{i}.attention.project.to_out")
 
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""

@@ -4,7 +4,14 @@
 
 const card = (title, ...children) =>
   element("div", { class: "card" }, element("h3", {}, title), ...children);
-const readLine = () => element("p", { class: "sum", "aria-live": "polite" });
+const readLine = () => element("p", { class: "sum" });
+
+// New children for a box. Whoever was on one of the old ones is then on the one in its place.
+function refill(box, children) {
+  const at = [...box.children].indexOf(document.activeElement);
+  box.replaceChildren(...children);
+  if (at >= 0) box.children[at]?.focus({ preventScroll: true });
+}
 
 function subwordsPanel(body, data, view) {
   const words = element("div", {
@@ -29,8 +36,9 @@ function subwordsPanel(body, data, view) {
       0,
       Math.min(labels.length - 1, data.axes.source.words[view.source] - before),
     );
-    words.replaceChildren(
-      ...labels.map((label, i) =>
+    refill(
+      words,
+      labels.map((label, i) =>
         element(
           "button",
           {
@@ -58,8 +66,9 @@ function subwordsPanel(body, data, view) {
         );
       }),
     );
-    pieces.replaceChildren(
-      ...data.axes.source.pieces.map((piece, i) =>
+    refill(
+      pieces,
+      data.axes.source.pieces.map((piece, i) =>
         element(
           "button",
           {
@@ -78,13 +87,20 @@ function subwordsPanel(body, data, view) {
 
 function embeddingPanel(body, data, view) {
   const vectors = strips("the word's vector"),
+    title = element("h3"),
     table = data.embedding.positions;
-  body.append(card("The chosen piece, feature by feature", vectors.box));
+  body.append(element("div", { class: "card" }, title, vectors.box));
   const added = data.model.join === "add" && table;
   view.onChange(() => {
     const side = data.embedding[view.rows()],
       words = vector(side.words, view.row()),
       x = vector(side.x, view.row());
+    // the decoder has read the piece before the one that it is about to say
+    title.textContent =
+      view.rows() === "source"
+        ? `“${view.rowLabels()[view.row()]}”, feature by feature`
+        : `“${data.axes.said.pieces[view.target]}”, which is read when ` +
+          `“${view.rowLabels()[view.row()]}” is said`;
     const rows = [{ name: "√D · E[w]", values: words }];
     if (added)
       rows.push({ sign: "+", name: "position", values: x.map((value, i) => value - words[i]) });
@@ -146,6 +162,8 @@ function positionCard(data, table, view) {
       drawing("line", { x1: x(t), x2: x(t), y1: 8, y2: 142, class: "cursor" }),
       drawing("circle", { cx: x(t), cy: y(value), r: 5, class: "dot" }),
     );
+    for (const moved of [feature, place])
+      moved.setAttribute("aria-valuetext", `position ${t}, feature ${d}: ${fixed(value, 3)}`);
     wave.setAttribute(
       "aria-label",
       `Feature ${d} over ${places} positions; at position ${t} it is ${fixed(value, 3)}`,
@@ -237,7 +255,8 @@ function scoresPanel(body, data, view) {
     (row, column) => view.change({ [view.rows()]: row, key: column }),
   );
   const mark = () => map.markCell(view.row(), view.key);
-  body.append(pairCard, card("All scores of this head: rows ask, columns answer", holder));
+  const mapTitle = element("h3");
+  body.append(pairCard, element("div", { class: "card" }, mapTitle, holder));
   view.onChange(() => {
     const look = view.look(),
       row = view.row(),
@@ -247,6 +266,10 @@ function scoresPanel(body, data, view) {
     const q = vector(look.q, view.head, row),
       k = vector(look.k, view.head, key);
     title.textContent = `“${view.rowLabels()[row]}” asks “${view.columnLabels()[key]}”`;
+    mapTitle.textContent =
+      "All scores of this head: rows ask, columns answer" +
+      (view.rows() === "target" ? "; a row is named after what it is about to say" : "") +
+      (look.mask ? "; hatched cells may not be seen" : "");
     pair.box.hidden = !dots;
     const scaled = data.model.similarity === "scaled-dot",
       root = Math.sqrt(q.length);
@@ -340,7 +363,11 @@ function weightsPanel(body, data, view) {
     const most = Math.max(...Array.from(scores).filter((_, j) => seen(j))),
       sum = weightedSum(look, view.head, row);
     const scale = scaleOf(Array.from(weights, (_, j) => vector(look.v, view.head, j)));
-    const where = view.attention().columns === "source" ? "the source" : "what was said";
+    const where = {
+      source: "the source",
+      said: "what was said",
+      both: "the source and what was said",
+    }[view.attention().columns];
     title.textContent = `“${view.rowLabels()[row]}” looks at ${where}`;
     rows.replaceChildren(
       ...Array.from(weights, (weight, j) =>
@@ -392,7 +419,7 @@ function headsPanel(body, data, view) {
   const list = element("div", { class: "heads", role: "group", "aria-label": "Heads" }),
     joined = strips("the heads joined");
   body.append(
-    card("What each head brings", list),
+    card("Where each head looks most, and what it brings", list),
     card("All heads, mixed by one matrix", joined.box),
   );
   view.onChange(() => {
@@ -400,8 +427,9 @@ function headsPanel(body, data, view) {
       row = view.row(),
       outputs = Array.from({ length: view.heads() }, (_, h) => weightedSum(look, h, row));
     const scale = scaleOf(outputs);
-    list.replaceChildren(
-      ...outputs.map((y, h) => {
+    refill(
+      list,
+      outputs.map((y, h) => {
         const weights = view.weights(h),
           best = argmax(weights);
         return element(
@@ -520,8 +548,9 @@ function feedForwardPanel(body, data, view) {
       width: `${100 / columns}%`,
       height: `${100 / rows}%`,
     });
-    best.replaceChildren(
-      ...order.map((unit) =>
+    refill(
+      best,
+      order.map((unit) =>
         element(
           "button",
           {
@@ -538,8 +567,9 @@ function feedForwardPanel(body, data, view) {
     const all = view.rowLabels().map((_, i) => vector(layer().hidden, i)[chosen]),
       most = Math.max(...all, 1e-9);
     unitTitle.textContent = `Unit ${chosen} for every word`;
-    fires.replaceChildren(
-      ...all.map((value, i) =>
+    refill(
+      fires,
+      all.map((value, i) =>
         element(
           "button",
           {
@@ -743,8 +773,10 @@ function nextWordPanel(body, data, view) {
       `${percent(others)}. ` +
       (step.rank === 1
         ? "The piece that was said is the likeliest here."
-        : `The piece that was said is number ${step.rank} here: ` +
-          "search compares sentences, not pieces.");
+        : `The piece that was said is number ${counted(step.rank)} here: ` +
+          (data.translation === data.searched
+            ? "search compares sentences, not pieces."
+            : "this translation was given, not searched for."));
   }
   view.onChange(() => {
     words.draw(data.axes.target.pieces, view.target);
@@ -847,7 +879,7 @@ function beamSearchPanel(body, data) {
     element(
       "tr",
       { class: data.beam[node].best ? "here" : null },
-      element("th", { scope: "row" }, hypothesis(data.beam, data.beam[node].parent)),
+      element("th", { scope: "row" }, hypothesis(data.beam, data.beam[node].parent) || "(nothing)"),
       ...[data.beam[node].total, length, divisor, score].map((value, i) =>
         element("td", { class: "number" }, i === 1 ? value : fixed(value)),
       ),

@@ -326,7 +326,7 @@ function pieceRow(label, pick) {
 }
 
 function stepper(name, pick) {
-  const said = element("span", { "aria-live": "polite" });
+  const said = element("span");
   let at = 0,
     count = 1;
   const button = (sign, step, label) =>
@@ -440,8 +440,10 @@ function makeTour(panels, sections) {
   let at = -1;
   function go(step) {
     if (step >= shown.length) return end();
+    const starts = at < 0;
     at = Math.max(0, step);
     box.hidden = false;
+    if (starts) next.focus({ preventScroll: true });
     count.textContent = `Step ${at + 1} of ${shown.length}`;
     said.textContent = panels[shown[at]].tour;
     back.disabled = at === 0;
@@ -449,7 +451,9 @@ function makeTour(panels, sections) {
     move(sections[shown[at]]);
     sections.forEach((section, i) => section.classList.toggle("toured", i === shown[at]));
   }
+  // Whoever ends it goes on in the panel where it stood.
   function end() {
+    if (at >= 0) sections[shown[at]].focus({ preventScroll: true });
     box.hidden = true;
     at = -1;
     sections.forEach((section) => section.classList.remove("toured"));
@@ -476,6 +480,7 @@ const KEYS = [
   ["L", "layer"],
   ["H", "head"],
   ["A", "attention"],
+  ["K", "word asked"],
   ["N P", "next, previous panel"],
   ["T", "tour"],
 ];
@@ -486,6 +491,8 @@ function controlBar(data, view) {
   const layer = stepper("layer", (i) => view.change({ layer: i })),
     head = stepper("head", (i) => view.change({ head: i }));
   const asks = element("span", { class: "quiet asks" });
+  // All that a screen reader says after a step: one sentence, not one of every panel.
+  const said = element("p", { class: "hidden-label", "aria-live": "polite" });
   let kinds = "";
   if (data.parts.length > 1) {
     kinds = choice(
@@ -500,9 +507,14 @@ function controlBar(data, view) {
   view.onChange(() => {
     pieces.draw(view.rowLabels(), view.row());
     asks.textContent = view.rows() === "source" ? "the word" : "about to say";
+    said.textContent = `${asks.textContent} ${view.rowLabels()[view.row()]}`;
     if (!view.attention()) return;
     layer.draw(view.layer, view.attention().layers.length);
     head.draw(view.head, view.heads());
+    const weight = percent(view.weights()[view.key]);
+    said.textContent +=
+      `, ${view.attention().title} layer ${view.layer + 1}, head ${view.head + 1}: ` +
+      `${weight} on ${view.columnLabels()[view.key]}`;
     if (kinds)
       [...kinds.children].forEach((button, i) => {
         button.setAttribute("aria-pressed", String(i === view.part));
@@ -515,6 +527,7 @@ function controlBar(data, view) {
     { class: "control", role: "region", "aria-label": "What is shown" },
     element("div", { class: "control-row" }, kinds, ...steppers),
     element("div", { class: "control-row words-row" }, asks, pieces.box),
+    said,
   );
 }
 
@@ -548,6 +561,8 @@ function listenToKeys(root, data, view, tour) {
         view.change({ layer: cycle(view.layer, view.attention().layers.length, step) });
       else if (key === "h") view.change({ head: cycle(view.head, view.heads(), step) });
       else if (key === "a") view.change({ part: cycle(view.part, data.parts.length, step) });
+      else if (key === "k")
+        view.change({ key: cycle(view.key, view.columnLabels().length, step) });
     },
     { signal: viewerLife.signal },
   );
@@ -582,7 +597,20 @@ function showExplanation(root, data) {
   const keys = element(
     "p",
     { class: "keys quiet" },
-    ...KEYS.flatMap(([key, what]) => [element("kbd", {}, key), ` ${what}  `]),
+    ...KEYS.filter(([key]) => view.attention() || !"LHAK".includes(key)).flatMap(([key, what]) => [
+      element("kbd", {}, key),
+      ` ${what}  `,
+    ]),
+  );
+  const legend = element(
+    "p",
+    { class: "quiet marks" },
+    "In strips and score maps, orange is above zero and blue below; the stronger the colour, the " +
+      "larger the number. A hyphen before a piece says that it continues a word. <s> and </s> are " +
+      "the start and the end of a sentence",
+    /^>>/.test(data.axes.source.pieces[0])
+      ? `; ${data.axes.source.pieces[0]} names the language to translate into.`
+      : ".",
   );
   root.classList.add("explanation");
   root.replaceChildren(
@@ -595,6 +623,7 @@ function showExplanation(root, data) {
         "Take the tour",
       ),
       keys,
+      legend,
     ),
     bar,
     index,
@@ -613,10 +642,11 @@ function showExplanation(root, data) {
 
 function openExplanation(main, data) {
   const { model } = data,
-    layers = data.parts.length
-      ? `, ${model.encoderLayers} + ${model.decoderLayers} layers, width ${model.width}, ` +
-        `${model.heads} heads`
-      : "";
+    depth = model.encoderLayers
+      ? `${model.encoderLayers} + ${model.decoderLayers}`
+      : model.decoderLayers,
+    heads = model.heads === 1 ? "1 head" : `${model.heads} heads`,
+    layers = data.parts.length ? `, ${depth} layers, width ${model.width}, ${heads}` : "";
   const theme = element(
     "button",
     {
@@ -632,6 +662,7 @@ function openExplanation(main, data) {
     element(
       "header",
       { class: data.text.length > 160 ? "long" : null },
+      element("h1", { class: "hidden-label" }, "A sentence on its way through the model"),
       element("p", {}, data.text),
       element("p", {}, data.translation),
       element(

@@ -102,20 +102,21 @@ def test_the_longest_term_wins_and_case_and_endings_are_as_flagged() -> None:
         "train\tZug\ntrain station\tBahnhof\nUS\tVereinigte Staaten\tcase\nhund\tdog\tinflection\n"
     )
     assert glossary.demands("The train station and the Train.") == (
-        Demand(("Bahnhof",)), Demand(("Zug",)),
+        Demand(("Bahnhof",), words=(1, 3)), Demand(("Zug",), words=(5, 6)),
     )  # fmt: skip
     assert glossary.demands("give us trains") == ()
-    assert glossary.demands("in the US") == (Demand(("Vereinigte Staaten",)),)
-    assert glossary.demands("Hundes Hundehütte") == (Demand(("dog",), True),)
+    assert glossary.demands("in the US") == (Demand(("Vereinigte Staaten",), words=(2, 3)),)
+    assert glossary.demands("(Hundes) Hundehütte") == (Demand(("dog",), True, (0, 1)),)
 
 
 def test_what_is_lacking_is_counted() -> None:
     twice = (Demand(("Hund", "Köter")), Demand(("Hund", "Köter")))
-    assert lacking(twice, "Ein Hund und ein Köter.") == 0
-    assert lacking(twice, "Ein Hund.") == 1
-    assert lacking((Demand(("hier",)),), "Hier ist es.") == 0
-    assert lacking((Demand(("Hund",)),), "Hunde") == 1
-    assert lacking((Demand(("Hund",), True),), "Hunde") == 0
+    assert len(lacking(twice, "Ein Hund und ein Köter.")) == 0
+    assert len(lacking(twice, "Ein Hund.")) == 1
+    assert len(lacking((Demand(("hier",)),), "Hier ist es.")) == 0
+    assert len(lacking((Demand(("Hund",)),), "Hunde")) == 1
+    assert len(lacking((Demand(("Hund",), True),), "Hunde")) == 0
+    assert len(lacking(twice, "EIN HUND UND EIN KÖTER.", in_capitals=True)) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,15 @@ import re
 
 import pytest
 
-from dragoman.decode.numbers import edited, number_edits, number_errors, stand_ins, with_others
+import dragoman
+from dragoman.decode.numbers import (
+    edited,
+    in_24_hours,
+    number_edits,
+    number_errors,
+    stand_ins,
+    with_others,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +78,28 @@ def test_a_rule_mends_how_numbers_are_written(language, source, to, said, right)
 )
 def test_lost_digits_and_units_are_counted(source: str, said: str, errors: bool) -> None:
     assert bool(number_errors(source, said, "en")) == errors
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("It is 12 am.", "It is 0:00."),
+        ("From 9:30am to 12:15 PM", "From 9:30 to 12:15"),
+        ("At 7 p.m. we ate.", "At 19:00 we ate."),
+        ("I am 5.", "I am 5."),
+        ("5 amps at 13 pm", "5 amps at 13 pm"),
+    ],
+)
+def test_hours_of_half_a_day_become_those_of_a_whole_one(text: str, after: str) -> None:
+    assert in_24_hours(text, "en", "de").text == after
+    assert in_24_hours(text, "en", "en").text == in_24_hours(text, "fr", "de").text == text
+
+
+def test_links_count_the_words_that_a_model_does_not_read() -> None:
+    translator = dragoman.load()
+    text = "The train leaves at 3:45 pm from London."
+    found = translator(text, source="en", to="de", alignments=True)
+    assert re.search(r"15[.:]45", found)
+    words = found.split()
+    linked = {words[t].strip("."): s for s, t in found.alignment}
+    assert linked["London"] == 7

@@ -168,3 +168,9 @@ def test_unknown_languages_are_refused(translator) -> None:
         translator("eins", Request(to="fr"))
     with pytest.raises(TranslationError, match=r"from 'fr'; it can: de"):
         translator("eins", Request(source_language="fr"))
+
+
+@pytest.mark.parametrize("texts", [None, 5, b"abc", ["eins", None]])
+def test_what_is_no_text_is_named(trained, texts) -> None:
+    with pytest.raises(TypeError, match="a str"):
+        dragoman.load(trained, device="cpu").translate(texts)

@@ -4,6 +4,7 @@ meant to hold."""
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dragoman.config import DecodingConfig, replace
@@ -178,3 +179,20 @@ def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
     lines = ["x" * length] * 2100 if length < 100 else ["x" * length] * 5
     assert list(plain.stream(lines, Request(to="en", nbest=nbest))) == lines
     assert max(sizes) == largest
+
+
+@pytest.mark.parametrize("cores", [2, 4, 8, 16])
+def test_all_cores_end_at_about_the_same_time(cores: int) -> None:
+    """A free core takes the next batch, which takes its tokens and a little more."""
+    lengths = np.random.default_rng(1).integers(3, 30, size=2000).tolist()
+    batches = list(searching.batches_by_length(lengths, 1024, at_once=cores))
+    assert sorted(row for batch in batches for row in batch) == list(range(2000))
+    busy = [0] * cores
+    for batch in batches:
+        busy[busy.index(min(busy))] += 60 + sum(lengths[row] for row in batch)
+    assert sum(busy) > 0.9 * cores * max(busy)
+
+
+def test_few_sentences_are_shared_out_among_the_cores() -> None:
+    batches = list(searching.batches_by_length([5] * 8, 1024, at_once=4))
+    assert [len(batch) for batch in batches] == [2, 2, 2, 2]

@@ -6,6 +6,8 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
+from dragoman.decode.glossary import Glossary
+from dragoman.decode.repairs import KeepTerms
 from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling, sample
 from dragoman.decode.search import beam_search
@@ -158,3 +160,13 @@ def test_a_hook_does_not_make_a_request_another_one() -> None:
     watched = Request(to="en", on_step=after(1))
     assert watched == Request(to="en")
     assert hash(watched) == hash(Request(to="en"))
+
+
+def test_a_repair_of_terms_costs_nothing_for_numbers_that_are_not_there(trained) -> None:
+    """The service does without repairs that cost too much, so a term must not pay for others."""
+    translator = dragoman.load(trained, device="cpu")
+    request = Request(glossary=Glossary.of([("zwei", "nine")]))
+    parts = translator.split(["eins zwei"], request)
+    (found,) = translator.search(parts, request)
+    of_terms = KeepTerms(translator.splitter, translator.searcher).work(parts[0], request)
+    assert translator.repair_work(parts[0], found, request) == of_terms > 0

@@ -357,8 +357,29 @@ def test_wrapped_paragraphs_are_one_text_and_wrapped_again() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 def test_the_encoding_stays(encoding: str) -> None:
     raw = "grüße\n".encode(encoding)
-    after = upper(read("a.txt", raw))
+    after = upper(read("a.txt", raw, encoding="latin-1"))
     assert after.decode(encoding) == "GRÜSSE\n"
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_place() -> None:
+    with pytest.raises(DocumentError, match="not UTF-8: line 2 has the byte 0xff"):
+        read("a.txt", b"one\ntwo \xff\n")
+    with pytest.raises(DocumentError, match="cannot be read as 'shift_jis'"):
+        read("a.txt", b"one\ntwo \xff\n", encoding="shift_jis")
+    assert upper(read("a.properties", b"a=gr\xfc\n")) == b"a=GR\xdc\n"
+
+
+def test_a_translated_page_says_which_language_it_is_in() -> None:
+    page = b'<html class="x" lang="en-US"><p lang="fr">one</p></html>'
+    assert b'<html class="x" lang="de"><p lang="fr">ONE' in upper(read("a.html", page, to="de"))
+    unchanged = read("a.html", page, to="de")
+    assert unchanged.write(unchanged.segments) == page
+    book = io.BytesIO()
+    with zipfile.ZipFile(book, "w") as archive:
+        archive.writestr("a.xhtml", '<html xml:lang="en"><p>one</p></html>')
+    after = upper(read("a.epub", book.getvalue(), to="de"))
+    with zipfile.ZipFile(io.BytesIO(after)) as archive:
+        assert archive.read("a.xhtml") == b'<html xml:lang="de"><p>ONE</p></html>'
 
 
 def test_a_letter_that_the_encoding_lacks_is_written_by_number_or_refused() -> None:
@@ -366,7 +387,7 @@ def test_a_letter_that_the_encoding_lacks_is_written_by_number_or_refused() -> N
     document = read("a.html", html)
     assert b"&#322;" in document.write([("ł",)])
     with pytest.raises(DocumentError, match="latin-1, which has no 'ł'"):
-        read("a.txt", "übung".encode("latin-1")).write([("ł",)])
+        read("a.txt", "übung".encode("latin-1"), encoding="latin-1").write([("ł",)])
 
 
 @given(st.text(max_size=200))

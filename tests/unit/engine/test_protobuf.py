@@ -80,14 +80,20 @@ def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
     assert (attribute.i, attribute.type) == (number, onnx.AttributeProto.INT)
 
 
-@pytest.mark.parametrize("kind", ["float32", "unsigned", "signed"])
+@pytest.mark.parametrize("kind", ["float32", "unsigned", "signed", "ranges"])
 def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kind: str) -> None:
     bundle = read_bundle(KEPT)
     config = bundle.config.model
     weights = bundle.weights if kind == "float32" else quantise(bundle.weights)
-    weights = signed(weights) if kind == "signed" else weights
-    graphs = [encoder_graph(config, weights), step_graph(config, weights, bundle.codec.target)]
-    graphs += [listed_step_graph(config, weights), columns_graph(config, weights)]
+    weights = signed(weights) if kind in ("signed", "ranges") else weights
+    measured = {name.split(".project")[0].removesuffix(".weight"): 3.0 for name in weights}
+    ranges = measured if kind == "ranges" else {}
+    graphs = [
+        encoder_graph(config, weights, ranges),
+        step_graph(config, weights, ranges, bundle.codec.target),
+        listed_step_graph(config, weights, ranges),
+        columns_graph(config, weights),
+    ]
     for raw in graphs:
         model = onnx.load_from_string(raw)
         # nothing is unknown to onnx, nothing is in another order

@@ -266,6 +266,21 @@ def test_every_architecture_has_a_page_and_says_what_it_leaves_out(
     assert "</html>" in page(explained)
 
 
+def test_the_guide_names_the_panels_that_an_architecture_leaves_out() -> None:
+    guide = (Path(__file__).parents[3] / "docs/explain.md").read_text(encoding="utf-8")
+    named: dict[str, set[int]] = {}
+    for names, said in re.findall(r"^\| (`.*?) \| (.*?) \|$", guide, re.M):
+        numbers = set()
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", said):
+            numbers |= set(range(int(first), int(last or first) + 1))
+        named |= dict.fromkeys(re.findall(r"`([\w-]+)`", names), numbers)
+    for architecture in ARCHITECTURES:
+        config = small_config(model__architecture=architecture).model
+        left_out = {n for n, panel in enumerate(panels(config), 1) if panel.left_out}
+        assert named.pop(architecture) == left_out
+    assert not named
+
+
 def test_a_decoder_only_model_looks_at_both_sides_at_once(translator) -> None:
     model = untrained(translator, model__architecture="decoder-only")
     shown = explain(model, TEXT, "one two")

@@ -128,3 +128,15 @@ def test_a_package_without_a_model_says_so(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bundle, "PRETRAINED", tmp_path)
     with pytest.raises(BundleError, match="holds no model"):
         Translator.load()
+
+
+def test_what_is_detected_agrees_with_the_note() -> None:
+    english = "Where is the dog that my brother has bought in the town?"
+    chosen = choose_model(MODELS, english, AUTO, "en")
+    assert "in 'en' already" in chosen.note
+    assert chosen.detected is not None
+    assert chosen.detected.language == "en"
+    chosen = choose_model(MODELS, "Где находится вокзал?", AUTO, "en")
+    assert "seems to be in 'ru'" in chosen.note
+    assert chosen.detected is not None
+    assert chosen.detected.language == "ru"
