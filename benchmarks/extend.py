@@ -1,7 +1,7 @@
 """French for a model that knows only German and English: what `dragoman extend` gains and loses.
 
     python benchmarks/extend.py --data FOLDER [--out runs/extend] [--steps 4000] [--out-of-english]
-        [--set training.max_steps=3000]
+        [--kept 29000] [--set training.max_steps=3000]
 
 FOLDER holds `multi30k/{train,val,test_2016_flickr}.{de,en,fr}.gz` and `tatoeba/de-en/{train,valid}
 .{de,en}.gz`. Three models of the same size are trained: German to English from both corpora, French
@@ -25,7 +25,6 @@ from dragoman.evaluate.metrics import bleu
 from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
 
-KEPT = 29_000  # sentences of each corpus that the extended model goes on translating
 MODEL = {"text.size": 8000, "model.dropout": 0.3}
 TRAINING = {
     "training.batch_tokens": 8000, "training.validate_every": 1000, "training.warmup_steps": 400,
@@ -44,6 +43,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("runs/extend"))
     parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--kept", type=int, default=29_000, help="replayed of each old corpus")
     parser.add_argument("--out-of-english", action="store_true")
     parser.add_argument("--set", action="append", default=[], help="for the extension")
     given = parser.parse_args()
@@ -68,7 +68,7 @@ def main() -> None:
     lines = []
     for one in (captions, sentences):
         known = list(read_lines(one.source))
-        lines += draw.sample(known, min(KEPT, len(known)))
+        lines += draw.sample(known, min(given.kept, len(known)))
     kept.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     started = time.perf_counter()
     extended = given.out / f"extended{len(list(given.out.glob('extended*[0-9]')))}"

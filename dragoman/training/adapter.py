@@ -50,7 +50,7 @@ class Recipe:
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
     least_steps: int = 300
-    check_every: int = 25  # steps at least, or an epoch, between looks at the held-out pairs
+    check_every: int = 10  # steps at least, or an epoch, between looks at the held-out pairs
     batch_tokens: int = 600
     dropout: float = 0.1  # of the decoder, on pairs
     label_smoothing: float = 0.1
