@@ -21,9 +21,13 @@ class Counting:
 
     on_one_core = None  # every batch comes through here
 
-    def __init__(self, engine: Any):
-        self._engine = self.without_shortlist = engine
-        self.sources: list[tuple[int, ...]] = []
+    def __init__(self, engine: Any, sources: list[tuple[int, ...]] | None = None):
+        self._engine = engine
+        self.sources = [] if sources is None else sources
+
+    @property
+    def without_shortlist(self) -> "Counting":
+        return Counting(self._engine.without_shortlist, self.sources)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -43,7 +47,6 @@ def plain() -> Translator:
 @pytest.fixture
 def counted(plain) -> tuple[Translator, Counting]:
     engine = Counting(plain.engine)
-    engine.without_shortlist = engine
     return Translator(engine, plain.codec, plain.config), engine
 
 

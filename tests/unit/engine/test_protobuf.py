@@ -90,7 +90,7 @@ def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kin
     ranges = measured if kind == "ranges" else {}
     graphs = [
         encoder_graph(config, weights, ranges),
-        step_graph(config, weights, ranges, bundle.codec.target),
+        step_graph(config, weights, bundle.codec.target, ranges),
         listed_step_graph(config, weights, ranges),
         columns_graph(config, weights),
     ]
