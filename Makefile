@@ -33,8 +33,10 @@ train-demo: setup
 	    --valid examples/valid.de.gz examples/valid.en.gz --config configs/demo.toml --device cpu
 	$(BIN)/dragoman translate --model runs/demo "Ich bin müde." "Wo ist meine Tasche?" "Tom hat einen Hund." "Das ist gut."
 
-# One process for each core, and one thread for each process: small models are slower with more.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# One thread for each process: small models are slower with more. One process more than there are cores, since some
+# tests wait for others' processes.
+WORKERS := $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 test: setup
 	$(PYTEST) -m "not slow"
