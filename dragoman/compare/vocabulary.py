@@ -258,8 +258,14 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: "OnText | None" = None
             f"Of the words that training never shows, {named(unseen, '.0%')} are right: {told}. "
             f"Of those that it shows {times[1]:.0f} times, {named(seldom, '.0%')}.",
             text.sentence if text is not None else
-            "Where every word has a translation of its own, pieces know no more than they have "
-            "seen: what helps is the rule, and that pieces let a model see it.",
+            "Where every word has a translation of its own, "
+            + said(
+                by_rule.verdict,
+                "pieces know no more than they have seen: what helps is the rule, and that pieces "
+                "let a model see it.",
+                "pieces know unseen words as well: it is not the rule that helps.",
+                "these runs cannot tell what pieces know.",
+            ),
         ),
         verdict,
         f"One layer of width {size.width}, {sum(n for n, _ in DICTIONARY)} words of two syllables, "
