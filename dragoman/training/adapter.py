@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 class Recipe:
     """How an adapter is learned; the defaults are what the measurements in docs/LOG.md led to."""
 
-    minutes: float = 5.0  # of every core; the clock stands still while others have the cores
+    minutes: float = 5.0  # for all of it
     training_share: float = 0.85  # of these minutes, until training ends
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
     most_rank: int = 32
@@ -70,16 +70,13 @@ class Example(NamedTuple):
 
 
 class Clock:
-    """Time that this process had the cores, shared out over its threads: on a quiet machine the
-    time of day, on a busy one what counts."""
-
     def __init__(self, limit: float):
-        self._start, self._limit = time.process_time(), max(limit, 1e-9)
+        self._start, self._limit = time.monotonic(), max(limit, 1e-9)
 
     @property
     def share(self) -> float:
         """Of the time that has passed."""
-        return (time.process_time() - self._start) / torch.get_num_threads() / self._limit
+        return (time.monotonic() - self._start) / self._limit
 
 
 class AdaptedLinear(nn.Module):
