@@ -33,7 +33,8 @@ from dragoman.text.codec import Codec
 from dragoman.training.loss import vocabulary_loss
 
 MIB = 2**20
-LIKELIEST = 8  # pieces of each position that replay looks at
+LIKELIEST = 8  # pieces of each position that probabilities are computed among
+CHANCE = 0.01  # nats by which two looks at the held-out pairs may differ without meaning anything
 Say = Callable[[str], None]
 
 
@@ -46,16 +47,16 @@ class Recipe:
     largest: float = 3 * MIB  # bytes of the adapter, which decide the rank
     most_rank: int = 32
     encoder_layers: int = 0  # upper ones that are adapted too: gains more, takes longer
-    learning_rate: float = 4e-3
+    learning_rate: float = 8e-3
     warmup_steps: int = 20
     epochs: int = 12  # at most, unless these are fewer steps than ...
     least_steps: int = 300
-    check_every: int = 10  # steps at least, or an epoch, between looks at the held-out pairs
+    check_every: int = 5  # steps at least, or an epoch, between looks at the held-out pairs
     batch_tokens: int = 600
     dropout: float = 0.1  # of the decoder, on pairs
     label_smoothing: float = 0.1
-    everyday: int = 4500  # sentences to be replayed, of both kinds
-    made_up: int = 1500
+    everyday: int = 4000  # sentences to be replayed, of both kinds
+    made_up: int = 500
     replay_tokens: int = 600  # in each step, beside those of the pairs
     replay_weight: float = 8.0  # of a replayed piece, where a piece of the pairs has 1
     held_out: float = 0.1  # of the pairs, 20 to 200 of them
@@ -229,9 +230,12 @@ class Learner:
                 continue
             found = self.nll(checked)
             say(f"step {step}: {found:.3f} nats a piece, {clock.share:.0%} of the time")
-            worse = 0 if found < best else worse + 1
-            if found < best:
-                best, kept = found, self._copy()
+            # Of states that are equally good, the last was learned at the lowest rate.
+            if found < best + CHANCE:
+                worse, kept = 0, self._copy()
+            else:
+                worse += 1
+            best = min(best, found)
             if worse >= recipe.patience or left <= 0:
                 break
         with torch.no_grad():
