@@ -93,8 +93,8 @@ def _ablated(study: Study) -> dict[str, list[System]]:
 def by_cost(study: Study, name: str) -> dict[float, list[System]]:
     """An architecture at every cost that it is trained at; by seeds.
 
-    Only seed 1 has to be there, and of the costs the one of the tuning and, for finalists, those
-    above.
+    What has to be there: the cost of the tuning and, for finalists, those above, with seed 1; both
+    members of the ensemble.
     """
     scale, rate = study.scale, chosen_rate(study, name)
     if rate is None:
@@ -103,10 +103,11 @@ def by_cost(study: Study, name: str) -> dict[float, list[System]]:
     found: dict[float, list[System]] = {}
     for share in scale.budgets:
         if share <= tuned_at:
-            seeds = scale.seeds if share == tuned_at else 1
+            # The Transformers at the cost of the tuning are the members of the ensemble.
+            needed = 0 if share < tuned_at else scale.seeds if name == "transformer" else 1
             found[share] = [
-                cell(scale, name, rate, share, seed, optional=share < tuned_at or seed > 1)
-                for seed in range(1, seeds + 1)
+                cell(scale, name, rate, share, seed, optional=seed > needed)
+                for seed in range(1, (scale.seeds if share == tuned_at else 1) + 1)
             ]
         elif name in finalists(study):
             found[share] = _finalist(study, name, share, scale.seeds)
@@ -172,7 +173,7 @@ def ensemble(study: Study) -> System | None:
     if not all(study.has_result(member) for member in members):
         return None
     name = f"ensemble-of-{members[0].name}"
-    return System(name, members=members, share=2 * share, optional=True)
+    return System(name, members=members, share=2 * share)
 
 
 def then(study: Study) -> list[System]:

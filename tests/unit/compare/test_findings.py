@@ -232,7 +232,7 @@ def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
     for name in names:
         name.write_text("".join(f"eins {n} zwei\n" for n in range(60)))
     tuned.texts.write(Given(also=(str(names[0]), str(names[1]))), also, [])
-    for _ in range(2):  # the highest cost is known when the third one is trained
+    for _ in range(2):  # what comes next is known when the third cost is trained
         for system in [*table.CLAIM.systems(FULL), *table.then(tuned)]:
             if not system.optional:
                 said = tuned.texts.test_of(system.corpus).sources
