@@ -2,7 +2,7 @@
 
     python benchmarks/cpu.py                            the base shape, random weights
     python benchmarks/cpu.py --model pentaglot          a bundle, on validation sentences
-    python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, one batch per core
+    python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, text to text
     python benchmarks/cpu.py end-to-end                 text file to text file, whole processes
     python benchmarks/cpu.py cold-start                 from process start to printed text
     python benchmarks/cpu.py memory                     before and after 10,000 lines
@@ -291,11 +291,21 @@ def _keep_to(cores: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-def _dragoman_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
+def _dragoman_lines(
+    model: str, lines: list[str], beam: int, repeat: int, processes: int = 0
+) -> float:
     translator = Translator.load(model, "cpu", "onnx")
     decoding = replace(translator.config.decoding, beam=beam)
     request = Request(to=_target(translator.codec), source_language="de", decoding=decoding)
-    return _lines_per_second(lambda some: translator(some, request), lines, repeat)
+
+    def translate(some: list[str]) -> list[str]:
+        return [*translator.stream(some, request, processes=processes)]
+
+    return _lines_per_second(translate, lines, repeat)
+
+
+def _dragoman_lines_by_threads(model: str, lines: list[str], beam: int, repeat: int) -> float:
+    return _dragoman_lines(model, lines, beam, repeat, processes=1)
 
 
 def _peer_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
@@ -343,7 +353,9 @@ def scaling(given: argparse.Namespace) -> None:
     """A file of lines, text to text, on more and more cores."""
     lines = german_lines(4000)
     cores = [count for count in given.cores if count <= CORES]
-    systems = {"dragoman int8": _dragoman_lines}
+    systems = {"dragoman int8, a process per core": _dragoman_lines}
+    if not given.quick:
+        systems["dragoman int8, a thread per core"] = _dragoman_lines_by_threads
     if PEER:
         systems["CTranslate2 int8"] = _peer_lines
     shown = {}
@@ -472,7 +484,11 @@ def main() -> None:
     parser.add_argument("--model", default="", help="a bundle; speed has the base shape without")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--plain", action="store_true", help="speed: without list and ranges too")
-    parser.add_argument("--quick", action="store_true", help="speed: no batch on several cores")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="speed: no batch on several cores; scaling: processes alone",
+    )
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--lines", type=int, default=4000, help="of end-to-end")
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")

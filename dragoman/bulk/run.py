@@ -69,10 +69,9 @@ def translate_file(
 def _maker(
     job: Job, fingerprint: str, workers: int, address: str
 ) -> Callable[[Iterable[Shard]], Made]:
-    """What turns shards into parts: this process, or workers on Ray."""
+    """What turns shards into parts: this machine's cores, or workers on Ray."""
     if not workers:
-        worker = Worker(job, fingerprint)
-        return lambda shards: ((shard, worker.translate(shard)) for shard in shards)
+        return Worker(job, fingerprint).translate_all
     with needs_package("ray", "ray"):
         from dragoman.bulk.cluster import scatter
     return lambda shards: scatter(shards, job, fingerprint, workers, address)

@@ -36,6 +36,7 @@ from dragoman.cli.options import (
 )
 from dragoman.config import MOST_HYPOTHESES
 from dragoman.decode.glossary import Glossary
+from dragoman.decode.processes import AHEAD, numbered, translate_windows
 from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
@@ -188,20 +189,25 @@ def command(
             _translate_document(translator, request, options, name, output)
         return
     windows = [texts] if texts else arriving(read_lines(input_ or "-"))
+    # Whoever writes line by line may wait for a translation before the next line.
+    ahead = AHEAD if _is_file(input_) else 0
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
         shown = replace(show, terminal=file.isatty())
-        for lines in windows:
-            for translation in translator.stream(lines, request, len(lines), translated):
-                print(shown(translation), end="", file=file)
+        found = translate_windows(
+            translator, numbered(windows), request, lambda one: (shown(one), one.note), ahead=ahead
+        )
+        for written in found:
+            for text, note in written:
+                print(text, end="", file=file)
                 translated += 1
-                if translation.note:
+                if note:
                     notes += 1
                     if notes <= NOTES_SHOWN:
-                        print(f"dragoman: line {translated}: {translation.note}.", file=sys.stderr)
+                        print(f"dragoman: line {translated}: {note}.", file=sys.stderr)
             file.flush()  # whoever waits for these lines gets them now
-            advance(len(lines))
+            advance(len(written))
     if notes > NOTES_SHOWN:
         print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
 
