@@ -351,9 +351,11 @@ def german_lines(lines: int) -> list[str]:
 
 def scaling(given: argparse.Namespace) -> None:
     """A file of lines, text to text, on more and more cores."""
-    lines = german_lines(4000)
+    lines = german_lines(given.lines)
     cores = [count for count in given.cores if count <= CORES]
-    systems = {"dragoman int8, a process per core": _dragoman_lines}
+    systems: dict[str, Callable[..., float]] = {
+        "dragoman int8, a process per core": _dragoman_lines
+    }
     if not given.quick:
         systems["dragoman int8, a thread per core"] = _dragoman_lines_by_threads
     if PEER:
@@ -490,7 +492,7 @@ def main() -> None:
         help="speed: no batch on several cores; scaling: processes alone",
     )
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--lines", type=int, default=4000, help="of end-to-end")
+    parser.add_argument("--lines", type=int, default=4000, help="of scaling and end-to-end")
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")
     given = parser.parse_args()
     if given.mode != "speed":
