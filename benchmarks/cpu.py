@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
@@ -283,8 +284,9 @@ def presets(given: argparse.Namespace) -> None:
 
 def on_cores(cores: int, function: Callable[..., float], *arguments: Any) -> float:
     """What the function returns in a process of its own with so many of our cores."""
-    with multiprocessing.get_context("spawn").Pool(1, _keep_to, (cores,)) as pool:
-        return float(pool.apply(function, arguments))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, _keep_to, (cores,)) as pool:
+        return float(pool.submit(function, *arguments).result())
 
 
 def _keep_to(cores: int) -> None:

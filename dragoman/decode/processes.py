@@ -92,14 +92,19 @@ def translate_windows(
 def _on_one_core(translator: Translator, request: Request) -> Translator | None:
     """The translator that every process has; None: this one must do it all.
 
-    What is drawn depends on the numbers of the lines, and an observer wants to see all steps. macOS
-    can fork too, but its own libraries do not survive that.
+    What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
     """
     engine = translator.engine.on_one_core
     watched = request.sampling or request.observer or request.on_step
-    if engine is None or watched or not sys.platform.startswith("linux"):
+    if engine is None or watched or not _can_fork():
         return None
     return Translator(engine, translator.codec, translator.config, translator.bundle)
+
+
+def _can_fork() -> bool:
+    """macOS can fork too, but its own libraries do not survive that. A daemonic process of
+    `multiprocessing` must have no children."""
+    return sys.platform.startswith("linux") and not multiprocessing.current_process().daemon
 
 
 class _UnderWay(NamedTuple):
