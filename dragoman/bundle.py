@@ -217,6 +217,18 @@ def read_bundle(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
+def read_config(folder: str | Path) -> Config:
+    """A bundle's settings, without the rest of it."""
+    folder = Path(_folder(str(folder)))
+    files = read_manifest(folder).files
+    try:
+        if _CONFIG not in files:
+            raise BundleError(f"{MANIFEST} does not list {_CONFIG}: the bundle is incomplete.")
+        return _config(_verified(folder / _CONFIG, files[_CONFIG], _LARGEST[_CONFIG]))
+    except (ConfigError, BundleError) as error:
+        raise BundleError(f"{folder}: {error}") from None
+
+
 def read_card(folder: Path) -> dict[str, Any]:
     """A bundle's card, without the rest of it."""
     files = read_manifest(folder).files

@@ -15,7 +15,7 @@ import pytest
 from dragoman.bulk.job import Worker
 from dragoman.bulk.run import progress
 from dragoman.bundle import Bundle, bundled_models, read_bundle, write_bundle
-from dragoman.cli.translate import arriving
+from dragoman.cli.translating import arriving
 from dragoman.config import replace
 from dragoman.errors import ConfigError
 from dragoman.presets import FINE_TUNING, PRESETS
@@ -475,13 +475,13 @@ def test_usage_errors_exit_with_two(dragoman) -> None:
 
 def test_an_unknown_command_is_answered_with_the_nearest_and_nothing_else_is_imported() -> None:
     code = (
-        "import sys\nfrom dragoman.cli.app import app\n"
+        "import sys\nfrom dragoman.cli.commands import app\n"
         "try:\n    app(['transalte'])\nexcept SystemExit as end:\n    print(end.code)\n"
         "print([m for m in sys.modules if m.startswith('dragoman.cli.')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "did you mean translate?" in done.stderr
-    assert done.stdout == "2\n['dragoman.cli.app']\n"
+    assert done.stdout == "2\n['dragoman.cli.commands']\n"
 
 
 def test_from_python(tmp_path) -> None:
