@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import suppress
 
+from dragoman.ahead import read_weights_ahead
 from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
 
@@ -41,6 +42,7 @@ def main() -> None:
 def _run() -> None:
     asked = quick_translation(sys.argv[1:])
     if asked is not None:
+        read_weights_ahead(asked.get("model", ""))
         from dragoman.cli.translating import translate
 
         translate(**asked)
