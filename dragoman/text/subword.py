@@ -567,7 +567,11 @@ def _replacements(model: bytes) -> Iterator[bytes]:
     3) and one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the
     size of a search tree, the tree, and the replacements, each with a NUL behind it.
     """
-    for number, rules in _fields(model):
+    # The pieces come first: tens of thousands of messages (field 1), most of a few bytes.
+    place = 0
+    while model[place : place + 1] == b"\x0a" and model[place + 1 : place + 2] < b"\x80":
+        place += 2 + int.from_bytes(model[place + 1 : place + 2])
+    for number, rules in _fields(model[place:]):
         for part, packed in _fields(rules) if number in (3, 5) else ():
             if part == 2:
                 tree = int.from_bytes(packed[:4], "little")
