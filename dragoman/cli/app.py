@@ -15,7 +15,18 @@ from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
 
 
+def run() -> None:
+    """The process that somebody started: `main`, and a quick end."""
+    main()
+    # All is written. What is left is to give back memory piece by piece, and the system does that
+    # sooner.
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(0)
+
+
 def main() -> None:
+    """Returns where there was nothing to complain about."""
     # SIGTERM becomes an exception, so that files that are half written are swept away.
     with suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

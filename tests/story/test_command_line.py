@@ -129,20 +129,16 @@ def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkey
     source.write_text("eins\nzwei\ndrei\nvier\n")
     out = tmp_path / "out.txt"
     job = ["translate", "--input", source, "--output", out, "--model", trained, "--shard-lines", 1]
-    done = []
-    translate = Worker.translate
+    translate_all = Worker.translate_all
 
-    def counted(self: Worker, shard):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(shard.lines)
-        return translate(self, shard)
+    def stopped(self: Worker, shards):
+        yield from islice(translate_all(self, shards), 2)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(Worker, "translate", counted)
+        broken.setattr(Worker, "translate_all", stopped)
         assert dragoman(*job).code == 130
     assert not out.exists()
-    done.clear()
     answer = dragoman(*job)
     assert "shards done before: 2 of 4" in answer.err
     assert out.read_text() == "one\ntwo\nthree\nfour\n"

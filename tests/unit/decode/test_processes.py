@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,13 @@ def test_processes_end_with_the_one_that_they_work_for(translator, tmp_path) -> 
     first.join()
     workers = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(workers) == 2
-    for pid in workers:
-        wait_for(lambda pid=pid: has_ended(pid))
+    try:
+        for pid in workers:
+            wait_for(lambda pid=pid: has_ended(pid))
+    finally:
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def wait_for(condition) -> None:
