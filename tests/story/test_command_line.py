@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 
 import pytest
 
