@@ -360,7 +360,7 @@ def scaling(given: argparse.Namespace) -> None:
     }
     if not given.quick:
         systems["dragoman int8, a thread per core"] = _dragoman_lines_by_threads
-    if PEER:
+    if PEER and not given.quick:
         systems["CTranslate2 int8"] = _peer_lines
     shown = {}
     for name, function in systems.items():
