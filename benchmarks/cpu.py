@@ -43,7 +43,7 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.request import Request
 from dragoman.decode.searches import BeamSearch, Task
-from dragoman.decode.translator import Translator
+from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
 from dragoman.plain_weights import plain_weights
@@ -462,7 +462,7 @@ def cold_start(given: argparse.Namespace) -> None:
 
 
 def memory(given: argparse.Namespace) -> None:
-    """Resident memory of one process, before and after more and more lines."""
+    """Resident memory of one process, before and after more and more lines; and of several."""
     translator = Translator.load(given.model, "cpu", "onnx")
     request = Request(to=_target(translator.codec), source_language="de")
     cells = []
@@ -474,6 +474,23 @@ def memory(given: argparse.Namespace) -> None:
         say(f"after {count:,} lines: {cells[-1]} MiB")
     columns = ["loaded", "1 line", "10 lines", "1,000 lines", "10,000 lines"]
     table(f"{given.model}, resident MiB of one process", columns, {"dragoman int8": cells})
+    most = 0.0
+    for number, _ in enumerate(translator.stream(lines, request, processes=0)):
+        if number % WINDOW_LINES == 0:
+            most = max(most, _shared_out())
+    if CORES > 1:
+        say(f"{CORES} processes and the one that feeds them: {most:,.0f} MiB in all")
+
+
+def _shared_out() -> float:
+    """MiB of this process and those that it has started; what they share is counted once."""
+    pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+    found = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                found += int(line.split()[1])
+    return found / 1024
 
 
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -8,6 +8,7 @@ A window is cut into chunks of lines that are about equally long. Which process 
 and beside which others, changes no bit: a translation does not depend on its neighbours.
 """
 
+import gc
 import multiprocessing
 import signal
 import sys
@@ -31,6 +32,7 @@ Translate = Callable[[Sequence[str]], list[Any]]
 _CHARACTERS = 4  # of a piece, about: lines are cut into pieces where they are translated
 # Lines of a window for each process: fewer are translated sooner without any.
 _LEAST_LINES = 32
+_MOST = 32  # if nobody says how many: each takes some hundred megabytes of its own
 AHEAD = 2  # windows that are begun before the one in front of them is done
 
 
@@ -56,12 +58,12 @@ def translate_windows(
 ) -> Generator[list[Shown], None, None]:
     """What `show` makes of the translations of each window, in the order of the lines.
 
-    `processes`: at most so many; 0: one for each core. `ahead`: windows that are begun before the
+    `processes`: at most so many; 0: one for each core, within reason. `ahead`: windows that are begun before the
     one in front of them is done. Where processes cannot be forked, or a window is too small for
     them to pay, this process does all of it.
     """
     request = translator.check(request)
-    processes = processes or translator.engine.threads
+    processes = processes or min(translator.engine.threads, _MOST)
     alone = _on_one_core(translator, request) if processes > 1 else None
 
     def translate(lines: Sequence[str]) -> list[Shown]:
@@ -77,12 +79,17 @@ def translate_windows(
                 found = translator.stream(lines, request, len(lines), first)
                 yield [show(translation) for translation in found]
                 continue
+            tokens = alone.searcher.settings(request).batch_tokens or alone.engine.batch_tokens
+            chunks = _chunks(lines, tokens, processes)
+            texts = [[lines[row] for row in rows] for rows in chunks]
             if forks is None:
                 # What a search needs is made with its first sentence. Made here, it is made once.
                 alone.translate(lines[:1], request)
-                forks = stack.enter_context(_Forks.started(translate, processes))
-            tokens = alone.searcher.settings(request).batch_tokens or alone.engine.batch_tokens
-            under_way.append(_UnderWay.begun(forks, lines, tokens, processes))
+                forks = stack.enter_context(_Forks.started(translate, texts[:processes]))
+                futures = [*forks.begun, *map(forks.submit, texts[processes:])]
+            else:
+                futures = [*map(forks.submit, texts)]
+            under_way.append(_UnderWay(len(lines), chunks, futures))
             if len(under_way) > ahead:
                 yield under_way.popleft().result()
         while under_way:
@@ -107,28 +114,30 @@ def _can_fork() -> bool:
     return sys.platform.startswith("linux") and not multiprocessing.current_process().daemon
 
 
+def _chunks(lines: Sequence[str], tokens: int, processes: int) -> list[list[int]]:
+    """The numbers of the lines of each chunk, a batch or less: all processes end together."""
+    lengths = [1 + len(line) // _CHARACTERS for line in lines]
+    return [*batches_by_length(lengths, tokens, at_once=processes)]
+
+
 class _UnderWay(NamedTuple):
     """A window that the processes work at."""
 
     size: int
-    chunks: list[tuple[list[int], "Future[list[Any]]"]]  # the lines' numbers, what becomes of them
-
-    @classmethod
-    def begun(
-        cls, forks: "_Forks", lines: Sequence[str], tokens: int, processes: int
-    ) -> "_UnderWay":
-        lengths = [1 + len(line) // _CHARACTERS for line in lines]
-        chunks = []
-        for rows in batches_by_length(lengths, tokens, at_once=processes):
-            chunks.append((rows, forks.submit([lines[row] for row in rows])))
-        return cls(len(lines), chunks)
+    chunks: list[list[int]]  # numbers of lines
+    futures: "list[Future[list[Any]]]"  # what becomes of each chunk
 
     def result(self) -> list[Any]:
         shown: list[Any] = [None] * self.size
-        for rows, future in self.chunks:
+        for rows, future in zip(self.chunks, self.futures, strict=True):
             for row, one in zip(rows, future.result(), strict=True):
                 shown[row] = one
         return shown
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
 
 
 class _Forks:
@@ -137,24 +146,34 @@ class _Forks:
     A thread waits for each of them: so a pipe that is full keeps nobody from reading another.
     """
 
-    def __init__(self, translate: Translate, processes: int):
+    def __init__(self, translate: Translate, first_chunks: Sequence[Sequence[str]]):
+        """A process for each of the chunks, which it begins with: to start the next one takes some
+        milliseconds."""
         fork = multiprocessing.get_context("fork")
-        self._all: list[tuple[BaseProcess, Connection]] = []
-        self._free: SimpleQueue[tuple[BaseProcess, Connection]] = SimpleQueue()
-        for _ in range(processes):
+        self._workers: list[_Worker] = []
+        self._free: SimpleQueue[_Worker] = SimpleQueue()
+        for lines in first_chunks:
             ours, theirs = fork.Pipe()
-            not_theirs = [ours, *(connection for _, connection in self._all)]
-            process = fork.Process(target=_serve, args=(translate, theirs, not_theirs), daemon=True)
+            not_theirs = [ours, *(worker.connection for worker in self._workers)]
+            process = fork.Process(
+                target=_serve, args=(translate, lines, theirs, not_theirs), daemon=True
+            )
             process.start()
             theirs.close()
-            self._all.append((process, ours))
-            self._free.put((process, ours))
-        self._threads = ThreadPoolExecutor(processes)
+            self._workers.append(_Worker(process, ours))
+        # only now, since a process with threads should not fork
+        self._threads = ThreadPoolExecutor(len(self._workers))
+        self.begun = [
+            self._threads.submit(self._answer, worker, len(lines))
+            for worker, lines in zip(self._workers, first_chunks, strict=True)
+        ]
 
     @classmethod
     @contextmanager
-    def started(cls, translate: Translate, processes: int) -> Iterator["_Forks"]:
-        forks = cls(translate, processes)
+    def started(
+        cls, translate: Translate, first_chunks: Sequence[Sequence[str]]
+    ) -> Iterator["_Forks"]:
+        forks = cls(translate, first_chunks)
         try:
             yield forks
         finally:
@@ -164,17 +183,21 @@ class _Forks:
         return self._threads.submit(self._ask, lines)
 
     def _ask(self, lines: Sequence[str]) -> list[Any]:
-        process, connection = self._free.get()
+        worker = self._free.get()
+        with suppress(OSError):  # it is dead, which is told where its answer should be
+            worker.connection.send(lines)
+        return self._answer(worker, len(lines))
+
+    def _answer(self, worker: _Worker, lines: int) -> list[Any]:
         try:
-            connection.send(lines)
-            answer = connection.recv()
+            answer = worker.connection.recv()
         except (EOFError, OSError):
-            process.join()
+            worker.process.join()
             raise TranslationError(
-                f"a process that translated {len(lines):,} of the lines died "
-                f"({_cause(process.exitcode)})."
+                f"a process that translated {lines:,} of the lines died "
+                f"({_cause(worker.process.exitcode)})."
             ) from None
-        self._free.put((process, connection))
+        self._free.put(worker)
         if isinstance(answer, DragomanError):
             raise answer
         return list(answer)
@@ -182,14 +205,24 @@ class _Forks:
     def _end(self) -> None:
         """Also in the midst of their work, where something went wrong or nobody wants the rest."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for process, _ in self._all:
-            process.kill()
-        for process, connection in self._all:
-            process.join()
-            connection.close()
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+        # A thread that waits for an answer gets none now, nor does one that waits for a worker.
+        for worker in self._workers:
+            self._free.put(worker)
+        self._threads.shutdown()
+        for worker in self._workers:
+            worker.connection.close()
 
 
-def _serve(translate: Translate, connection: Connection, not_ours: Sequence[Connection]) -> None:
+def _serve(
+    translate: Translate,
+    lines: Sequence[str],
+    connection: Connection,
+    not_ours: Sequence[Connection],
+) -> None:
     """What a forked process does, until nobody can ask it any more."""
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -197,14 +230,16 @@ def _serve(translate: Translate, connection: Connection, not_ours: Sequence[Conn
     # Else this process would keep the others' pipes open, and they would outlive the first.
     for other in not_ours:
         other.close()
+    # What is here already is no garbage, and a look at it would copy the memory that it lies in.
+    gc.freeze()
     with suppress(EOFError, OSError):
         while True:
-            lines = connection.recv()
             try:
                 answer: list[Any] | DragomanError = translate(lines)
             except DragomanError as error:
                 answer = error
             connection.send(answer)
+            lines = connection.recv()
 
 
 def _cause(code: int | None) -> str:

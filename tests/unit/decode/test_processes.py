@@ -81,7 +81,7 @@ def test_a_mistake_found_by_a_process_is_told_as_ever(translator) -> None:
         return str(translation)
 
     with pytest.raises(TranslationError, match=r"this line cannot be shown\."):
-        [*translate_windows(translator, numbered([LINES]), TO_ENGLISH, show, 2)]
+        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
     assert multiprocessing.active_children() == []
 
 
@@ -92,7 +92,7 @@ def test_the_death_of_a_process_is_told_with_its_cause(translator) -> None:
         return str(translation)
 
     with pytest.raises(TranslationError, match=r"died \(signal 9: was there too little memory"):
-        [*translate_windows(translator, numbered([LINES]), TO_ENGLISH, show, 2)]
+        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
     assert multiprocessing.active_children() == []
 
 
