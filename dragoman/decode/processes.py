@@ -10,8 +10,10 @@ and beside which others, changes no bit: a translation does not depend on its ne
 
 import gc
 import multiprocessing
+import os
 import signal
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -58,9 +60,9 @@ def translate_windows(
 ) -> Generator[list[Shown], None, None]:
     """What `show` makes of the translations of each window, in the order of the lines.
 
-    `processes`: at most so many; 0: one for each core, within reason. `ahead`: windows that are begun before the
-    one in front of them is done. Where processes cannot be forked, or a window is too small for
-    them to pay, this process does all of it.
+    `processes`: at most so many; 0: one for each core, within reason. `ahead`: windows that are
+    begun before the one in front of them is done. Where processes cannot be forked, or a window is
+    too small for them to pay, this process does all of it.
     """
     request = translator.check(request)
     processes = processes or min(translator.engine.threads, _MOST)
@@ -198,7 +200,7 @@ class _Forks:
                 f"({_cause(worker.process.exitcode)})."
             ) from None
         self._free.put(worker)
-        if isinstance(answer, DragomanError):
+        if isinstance(answer, Exception):
             raise answer
         return list(answer)
 
@@ -235,11 +237,15 @@ def _serve(
     with suppress(EOFError, OSError):
         while True:
             try:
-                answer: list[Any] | DragomanError = translate(lines)
+                answer: list[Any] | Exception = translate(lines)
             except DragomanError as error:
                 answer = error
+            except Exception:  # a defect: the first process shows where
+                answer = RuntimeError(f"in a forked process:\n{traceback.format_exc()}")
             connection.send(answer)
             lines = connection.recv()
+    # Without a last look at standard output and the like, whose locks may have been copied locked.
+    os._exit(0)
 
 
 def _cause(code: int | None) -> str:

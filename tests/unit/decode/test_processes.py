@@ -85,6 +85,14 @@ def test_a_mistake_found_by_a_process_is_told_as_ever(translator) -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_a_defect_shows_where_it_is(translator) -> None:
+    def show(translation: Translation) -> str:
+        return f"{1 / len(translation.source)}"
+
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        [*translate_windows(translator, numbered([LINES]), TO_ENGLISH, show, 2)]
+
+
 def test_the_death_of_a_process_is_told_with_its_cause(translator) -> None:
     def show(translation: Translation) -> str:
         if translation.source == "Nein!":
