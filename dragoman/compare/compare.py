@@ -87,9 +87,11 @@ def compare(
         facts = {"scale": asdict(study.scale), "given": asdict(given)}
         claim_folder(study.folder, _FACTS, facts, "other texts or sizes")
         jobs = jobs or default_jobs(where.type)
-        # What is trained may depend on what was: the rest follows the tuning.
+        # What is trained may depend on what was: the rest follows the tuning. What a claim can be
+        # shown without comes when nothing else is missing.
         while systems := _missing(study, given, wanted):
-            if not run_all(study, systems, jobs, console, stop_at):
+            needed = [system for system in systems if not system.optional]
+            if not run_all(study, needed or systems, jobs, console, stop_at):
                 break
         ready = [
             name

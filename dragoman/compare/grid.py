@@ -2,8 +2,8 @@
 
 The rate is chosen on the validation set among a few, for each architecture with the same effort:
 every one of them is trained once with each rate, at the second cost. The ones that validate best,
-and the Transformer, go on to the highest cost, where the corpus is read so often that dropout
-matters: there it is chosen in the same way.
+and the Transformer, go on to higher costs. There the corpus is read so often that dropout matters,
+and a lower rate may be better: both are chosen again, in the same way, at the first of these costs.
 
 Two systems are compared sentence by sentence: GLEU in points, averaged over seeds. A difference
 counts if the sentences, drawn again and again, agree on it, and every seed does.
@@ -90,6 +90,23 @@ def to_be_tuned(scale: Scale, names: Sequence[str]) -> list[System]:
 
 def chosen_rate(study: Study, name: str) -> float | None:
     return best(study, candidates(study.scale, name))
+
+
+def tuned_again(study: Study, name: str) -> dict[tuple[float, float], System]:
+    """A finalist at the third cost, with each (rate, dropout) that it may get from there on.
+
+    The rates are the one that was chosen and the next lower one.
+    """
+    scale, rate = study.scale, chosen_rate(study, name)
+    if rate is None or len(scale.budgets) < 3:
+        return {}
+    place = scale.rates.index(rate)
+    rates = scale.rates[max(0, place - 1) : place + 1]
+    return {
+        (rate, dropout): cell(scale, name, rate, scale.budgets[2], dropout=dropout)
+        for dropout in scale.dropouts
+        for rate in rates
+    }
 
 
 def tuning_tables(study: Study, names: Sequence[str]) -> list[Table]:

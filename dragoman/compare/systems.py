@@ -41,7 +41,7 @@ class Scale:
     validations: int  # during a training whose course is drawn
     budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which systems are compared
     rates: tuple[float, ...] = ()  # learning rates to choose from, at the second of these
-    finalists: int = 5  # that go on to the highest, beside the Transformer
+    finalists: int = 5  # that go on to higher costs, beside the Transformer
     seeds: int = 1
     corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
     dropouts: tuple[float, ...] = ()  # to choose from, for each size of the corpus
@@ -80,7 +80,7 @@ FULL = Scale(
     toy_pairs=100_000,
     validations=2,
     budgets=(0.15, 0.6, 2.4, 9.6),
-    rates=(1.5e-3, 3e-3, 6e-3, 1.2e-2),
+    rates=(1e-3, 2.5e-3, 6e-3, 1.5e-2),
     finalists=2,
     seeds=2,
     corpora=(5_000, 20_000),

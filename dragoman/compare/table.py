@@ -21,6 +21,7 @@ from dragoman.compare.grid import (
     named_system,
     spread,
     to_be_tuned,
+    tuned_again,
     tuned_words,
     tuning_budget,
     tuning_tables,
@@ -92,59 +93,56 @@ def _ablated(study: Study) -> dict[str, list[System]]:
 def by_cost(study: Study, name: str) -> dict[float, list[System]]:
     """An architecture at every cost that it is trained at; by seeds.
 
-    Only seed 1 has to be there, and of the costs the one of the tuning and, for finalists, those
-    above.
+    What has to be there: the cost of the tuning and, for finalists, those above, with seed 1; both
+    members of the ensemble.
     """
     scale, rate = study.scale, chosen_rate(study, name)
     if rate is None:
         return {}
     tuned_at = tuning_budget(scale)
-    costs = [share for share in scale.budgets if share <= tuned_at]
-    if name in finalists(study):
-        costs += _high_costs(scale)
     found: dict[float, list[System]] = {}
-    for share in costs:
-        dropout = best(study, dropouts(study, name, share)) if share > tuned_at else None
-        if share > tuned_at and dropout is None:
-            continue  # until it is chosen
-        seeds = scale.seeds if share >= tuned_at else 1
-        found[share] = [
-            cell(scale, name, rate, share, seed, dropout=dropout,
-                 optional=share < tuned_at or seed > 1)
-            for seed in range(1, seeds + 1)
-        ]  # fmt: skip
-    return found
+    for share in scale.budgets:
+        if share <= tuned_at:
+            # The Transformers at the cost of the tuning are the members of the ensemble.
+            needed = 0 if share < tuned_at else scale.seeds if name == "transformer" else 1
+            found[share] = [
+                cell(scale, name, rate, share, seed, optional=seed > needed)
+                for seed in range(1, (scale.seeds if share == tuned_at else 1) + 1)
+            ]
+        elif name in finalists(study):
+            found[share] = _finalist(study, name, share, scale.seeds)
+    return {share: systems for share, systems in found.items() if systems}
 
 
-def dropouts(study: Study, name: str, share: float) -> dict[float, System]:
-    """A finalist at a high cost with each dropout that it may get; none before the tuning."""
-    scale, rate = study.scale, chosen_rate(study, name)
-    if rate is None:
-        return {}
-    return {dropout: cell(scale, name, rate, share, dropout=dropout) for dropout in scale.dropouts}
+def _finalist(
+    study: Study, name: str, share: float, seeds: int, corpus: str = "all"
+) -> list[System]:
+    """At one of the higher costs, with what was chosen for these; none before that."""
+    chosen = best(study, tuned_again(study, name))
+    if chosen is None:
+        return []
+    rate, dropout = chosen
+    return [
+        cell(study.scale, name, rate, share, seed, corpus, dropout, optional=seed > 1)
+        for seed in range(1, seeds + 1)
+    ]
 
 
-def _high_costs(scale: Scale) -> list[float]:
-    return [share for share in scale.budgets if share > tuning_budget(scale)]
-
-
-def _dropout_tables(study: Study) -> list[Table]:
-    """What the choice of dropout rests on; nothing if there was no choice."""
+def _tables_of_finalists(study: Study) -> list[Table]:
+    """What the choice at the higher costs rests on; nothing if there was no choice."""
     scale = study.scale
-    if len(scale.dropouts) == 1 or not _high_costs(scale):
+    if len(scale.budgets) < 3:
         return []
     rows = []
     for name in finalists(study):
-        for share in _high_costs(scale):
-            tried = {
-                dropout: study.result(system)
-                for dropout, system in dropouts(study, name, share).items()
-            }
-            rows.append([name, f"{share * scale.flops:.3g}", *marked(tried)])
+        tried = {what: study.result(system) for what, system in tuned_again(study, name).items()}
+        for (rate, dropout), score in zip(tried, marked(tried), strict=True):
+            rows.append([name, f"{rate:g}", f"{dropout:g}", score])
     return [
         Table(
-            "Dropout tried: validation BLEU (chosen: *)",
-            ["system", "FLOPs", *(f"{dropout:g}" for dropout in scale.dropouts)],
+            f"Tuned again at {scale.budgets[2] * scale.flops:.3g} FLOPs: validation BLEU "
+            "(chosen: *)",
+            ["system", "learning rate", "dropout", "BLEU"],
             rows,
             folded=True,
         )
@@ -155,14 +153,13 @@ def _on_second(study: Study) -> dict[str, dict[float, list[System]]]:
     """The Transformer and the best of the others on the second corpus, at the two highest costs."""
     if not study.texts.has_also:
         return {}
-    scale = study.scale
     found: dict[str, dict[float, list[System]]] = {}
     for name in finalists(study)[:2]:
-        rate = chosen_rate(study, name)
-        assert rate is not None  # as there are finalists
-        found[name] = {
-            share: [cell(scale, name, rate, share, corpus=ALSO)] for share in scale.budgets[-2:]
+        costs = {
+            share: _finalist(study, name, share, 1, ALSO) for share in study.scale.budgets[-2:]
         }
+        if all(costs.values()):
+            found[name] = costs
     return found
 
 
@@ -176,17 +173,13 @@ def ensemble(study: Study) -> System | None:
     if not all(study.has_result(member) for member in members):
         return None
     name = f"ensemble-of-{members[0].name}"
-    return System(name, members=members, share=2 * share, optional=True)
+    return System(name, members=members, share=2 * share)
 
 
 def then(study: Study) -> list[System]:
     """After the tuning: other costs, the second corpus, more seeds, the ablations."""
     rows = [row for name in NEURAL for row in by_cost(study, name).values()]
-    rows += [
-        list(dropouts(study, name, share).values())
-        for name in finalists(study)
-        for share in _high_costs(study.scale)
-    ]
+    rows += [list(tuned_again(study, name).values()) for name in finalists(study)]
     rows += [row for costs in _on_second(study).values() for row in costs.values()]
     together = ensemble(study)
     rows += [[together]] if together is not None else []
@@ -299,7 +292,7 @@ def finding(
         verdict,
         f"Adam; {tuned}; greedy search. The Transformer has to be ahead of each system before it "
         "at the highest cost that both were trained at, over the sentences of the test set and "
-        "with every seed, and has to have nearly converged where it cost most"
+        "with every seed, and who is behind at the highest cost has to have nearly converged"
         f"{', and the ensemble ahead of its members' if joined else ''}."
         + (missing if verdict == "undecided" and whys else ""),
     )
@@ -370,10 +363,10 @@ def show(study: Study) -> Finding:
         for name, systems in _ablated(study).items()
         if all(study.has_result(system) for system in systems)
     }
-    chosen = _dropout_tables(study)
+    chosen = _tables_of_finalists(study)
     tuned = tuned_words(study.scale)
     if chosen:
-        tuned += f", at the higher costs its dropout out of {len(study.scale.dropouts)} as well"
+        tuned += ", and again at the higher costs, with its dropout"
     return finding(fields, ablated, [*tuning_tables(study, NEURAL), *chosen], tuned)
 
 
@@ -390,7 +383,7 @@ def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[
     references = study.texts.test_of(corpus).targets
     called = study.texts.name_of(corpus)
     judged = {
-        peer: _judged(called, results["transformer"], results[peer], references)
+        peer: _judged(called, peer, results["transformer"], results[peer], references)
         for peer in _PEERS
         if peer in results
     }
@@ -408,21 +401,25 @@ def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[
     return Field(called, results, judged, others, verdict)
 
 
-def _judged(corpus: str, ours: Costs, theirs: Costs, references: Sequence[str]) -> Judgement:
-    """At the highest cost that both were trained at."""
+def _judged(
+    corpus: str, peer: str, ours: Costs, theirs: Costs, references: Sequence[str]
+) -> Judgement:
+    """The Transformer against a peer, at the highest cost that both were trained at."""
     share = max(share for share in theirs if share in ours)
     checks = [_learned(corpus, ours[share])]
     if share == max(ours):
-        checks.append(_converged(corpus, ours))
+        ahead = _mean_bleu(ours[share]) > _mean_bleu(theirs[share])
+        behind = peer if ahead else "the Transformer"
+        checks.append(_converged(corpus, behind, theirs if ahead else ours))
     return compared(ours[share], theirs[share], references, checks)
 
 
-def _converged(corpus: str, ours: Costs) -> Check:
-    """Otherwise the comparison would say who starts fastest."""
-    *_, before, last = [0.0, *(_mean_bleu(seeds) for seeds in ours.values())]
+def _converged(corpus: str, name: str, costs: Costs) -> Check:
+    """Who is behind must not be about to catch up: that would tell who starts fastest."""
+    *_, before, last = [0.0, *(_mean_bleu(seeds) for seeds in costs.values())]
     return Check(
-        f"the Transformer has nearly converged on {corpus} ({_NEARLY:.0%} of its BLEU at the next "
-        "lower cost)",
+        f"{name}, which is behind, has nearly converged on {corpus} ({_NEARLY:.0%} of its BLEU at "
+        "the next lower cost)",
         before >= _NEARLY * last,
     )
 
