@@ -9,19 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 
 import pytest
 
 from dragoman.bulk.job import Worker
 from dragoman.bulk.run import progress
 from dragoman.bundle import Bundle, bundled_models, read_bundle, write_bundle
-from dragoman.cli.translate import arriving
+from dragoman.cli.translating import arriving
 from dragoman.config import replace
 from dragoman.errors import ConfigError
 from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
-from tests.processes import run
+from tests.processes import Running, refuse_the_compiler, run
 
 
 def test_from_two_files_to_a_translator(dragoman, tmp_path) -> None:
@@ -88,25 +89,21 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
 
 def test_lines_come_from_standard_input(trained, tmp_path) -> None:
     command = ["translate", "--model", trained, "--device", "cpu"]
-    done = run(tmp_path, *command, given="eins\nzwei drei\n")
+    done = run(tmp_path, *command, given="eins\nzwei drei\n", first=refuse_the_compiler)
     assert (done.code, done.out) == (0, "one\ntwo three\n"), done.err
 
 
-def started(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def test_a_co_process_answers_each_line_when_it_comes(trained) -> None:
+def test_a_co_process_answers_each_line_when_it_comes(trained, tmp_path) -> None:
     """Whoever writes a line and waits for its translation must not wait for the end."""
-    with started("translate", "--model", trained, "--device", "cpu") as process:
-        for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == f"{translation}\n"
-        process.stdin.close()
-        assert process.wait() == 0
+    command = ["translate", "--model", trained, "--device", "cpu"]
+    process = Running(tmp_path, command, given=None)
+    said = ""
+    for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
+        process.write(f"{line}\n")
+        said += f"{translation}\n"
+        process.heard(f"^{said}$")
+    process.end_input()
+    assert process.answer() == (0, said, "")
 
 
 def test_lines_that_wait_are_translated_together() -> None:
@@ -129,20 +126,16 @@ def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkey
     source.write_text("eins\nzwei\ndrei\nvier\n")
     out = tmp_path / "out.txt"
     job = ["translate", "--input", source, "--output", out, "--model", trained, "--shard-lines", 1]
-    done = []
-    translate = Worker.translate
+    translate_all = Worker.translate_all
 
-    def counted(self: Worker, shard):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(shard.lines)
-        return translate(self, shard)
+    def stopped(self: Worker, shards):
+        yield from islice(translate_all(self, shards), 2)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(Worker, "translate", counted)
+        broken.setattr(Worker, "translate_all", stopped)
         assert dragoman(*job).code == 130
     assert not out.exists()
-    done.clear()
     answer = dragoman(*job)
     assert "shards done before: 2 of 4" in answer.err
     assert out.read_text() == "one\ntwo\nthree\nfour\n"
@@ -163,17 +156,18 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(capsys, monkeypatch)
 
 
 def test_sigterm_leaves_nothing_half_written(trained, tmp_path) -> None:
-    output = ("--output", tmp_path / "out.txt")
-    with started("translate", "--model", trained, "--device", "cpu", *output) as process:
-        process.stdin.write("eins\n")
-        process.stdin.flush()
-        deadline = time.monotonic() + 300
-        while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert list(tmp_path.glob("*.partial"))
-        process.terminate()
-        assert process.wait() == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ["translate", "--model", trained, "--device", "cpu", "--output", out / "out.txt"]
+    process = Running(tmp_path / "said", command, given=None)
+    process.write("eins\n")
+    deadline = time.monotonic() + 300
+    while not list(out.glob("*.partial")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(out.glob("*.partial"))
+    process.send(signal.SIGTERM)
+    assert process.answer().code == 128 + signal.SIGTERM
+    assert list(out.iterdir()) == []
 
 
 def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
@@ -348,7 +342,7 @@ def test_a_tsv_from_standard_input_is_enough(tmp_path) -> None:
     lines = "".join(f"{source}\t{target}\n" for source, target in toy_pairs(100))
     command = ["train", "-", "--out", tmp_path / "run", "--from", "de", "--to", "en"]
     short = [*QUICK_RUN, "--set", "training.max_steps=2"]
-    done = run(tmp_path / "said", *command, *short, given=lines)
+    done = run(tmp_path / "said", *command, *short, given=lines, first=refuse_the_compiler)
     assert done.code == 0, done.err
     assert "de → en" in done.err
 
@@ -475,13 +469,13 @@ def test_usage_errors_exit_with_two(dragoman) -> None:
 
 def test_an_unknown_command_is_answered_with_the_nearest_and_nothing_else_is_imported() -> None:
     code = (
-        "import sys\nfrom dragoman.cli.app import app\n"
+        "import sys\nfrom dragoman.cli.commands import app\n"
         "try:\n    app(['transalte'])\nexcept SystemExit as end:\n    print(end.code)\n"
         "print([m for m in sys.modules if m.startswith('dragoman.cli.')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "did you mean translate?" in done.stderr
-    assert done.stdout == "2\n['dragoman.cli.app']\n"
+    assert done.stdout == "2\n['dragoman.cli.commands']\n"
 
 
 def test_from_python(tmp_path) -> None:
