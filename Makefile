@@ -34,9 +34,10 @@ train-demo: setup
 	$(BIN)/dragoman translate --model runs/demo "Ich bin müde." "Wo ist meine Tasche?" "Tom hat einen Hund." "Das ist gut."
 
 # One thread for each process: small models are slower with more. One process more than there are cores, since some
-# tests wait for others' processes.
+# tests wait for others' processes. Compiled modules are kept, whatever the environment says: each process imports all
+# tests, and compiling them takes as long as importing them.
 WORKERS := $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 test: setup
 	$(PYTEST) -m "not slow"

@@ -1,32 +1,34 @@
 """What many tests share: a toy language, a small model with random weights, a trained run, the
 command line."""
 
+from __future__ import annotations
+
 import fcntl
+import gc
 import os
 import random
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before torch is imported, here and in processes that a test starts: small models are slower with
 # more threads, and much slower where the cores are busy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import torch
 from hypothesis import settings
-
-if not torch.cuda.is_available():
-    # before anything imports Triton: our kernels are tested there too
-    os.environ["TRITON_INTERPRET"] = "1"
 
 from dragoman.cli.app import main
 from dragoman.config import Config, make_config
-from dragoman.engine.torch_engine import TorchEngine
-from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
 from tests.processes import Answer
+
+# torch is imported where it is used: the process that starts xdist's workers does without.
+if TYPE_CHECKING:
+    from dragoman.engine.torch_engine import TorchEngine
+    from dragoman.model.build import Model
 
 settings.register_profile("default", max_examples=60, deadline=None)
 settings.register_profile("fuzz", max_examples=3000, deadline=None)
@@ -54,6 +56,28 @@ QUICK_RUN = [
 MOST_TIES = 2
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    if session.config.pluginmanager.hasplugin("dsession"):
+        return  # xdist's workers collect
+    import torch
+
+    if not torch.cuda.is_available():
+        # before anything imports Triton: our kernels are tested there too
+        os.environ["TRITON_INTERPRET"] = "1"
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays to the end: garbage is not looked for there again and again."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def vocabulary(size: int) -> Vocabulary:
     return Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"▁{i}" for i in range(4, size))))
 
@@ -73,6 +97,10 @@ def small_model(
 
     Such a model never ends a sentence, unless the end's logit gets something on top: `end`.
     """
+    import torch
+
+    from dragoman.model.build import build_model
+
     pieces = vocabulary(size)
     if end is not None:
         settings["model__output_bias"] = True
@@ -90,6 +118,10 @@ def small_model(
 def small_engine(
     size: int = 23, seed: int = 5, end: float | None = None, **settings: object
 ) -> TorchEngine:
+    import torch
+
+    from dragoman.engine.torch_engine import TorchEngine
+
     model = small_model(size, seed, end, **settings)
     return TorchEngine(model, vocabulary(size), vocabulary(size), torch.device("cpu"))
 

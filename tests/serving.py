@@ -1,13 +1,19 @@
-"""The service on a thread of the test's own process."""
+"""The service, on a thread of the test's own process or in a process of its own."""
 
+import resource
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from dragoman.decode.translator import Translator
+from dragoman.serve import server as server_module
 from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Service
+from tests.processes import Running
 
 
 @contextmanager
@@ -26,3 +32,41 @@ def running(
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def process(
+    folder: Path, model: object, *options: str, first: Callable[[], None] | None = None
+) -> Iterator[tuple[Running, str]]:
+    """`dragoman serve`, which calls `first` before all else, and the address where it listens."""
+    command = ["serve", "--model", model, "--port", 0, "--device", "cpu", *options]
+    started = Running(folder, command, first=first)
+    try:
+        yield started, started.heard(r"http://\S+")
+    finally:
+        started.end()
+
+
+# What a service in a process of its own may call first:
+
+
+def search_without_end() -> None:
+    def search(self, parts, request):
+        while True:
+            request.on_step()
+            time.sleep(0.001)
+
+    Translator.search = search
+
+
+def search_that_is_stuck() -> None:
+    Translator.search = lambda self, parts, request: time.sleep(1000)
+
+
+def have_few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def have_too_few_files() -> None:
+    have_few_files()
+    server_module._SPARE_FILES = -1000  # it counts on more than it may open

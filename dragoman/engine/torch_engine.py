@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from dragoman.bundle import Bundle
 from dragoman.data.batches import collate, pad
@@ -46,6 +48,21 @@ def pick_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+class _NothingDrawn(TorchFunctionMode):
+    """Draws no random numbers: for models on the device "meta", which hold none.
+
+    There, torch would import its compiler to draw them, which takes as long as everything else
+    that loads a model.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        if function is nn.init.normal_:
+            return options["tensor"]
+        return function(*arguments, **(options or {}))
+
+
 class TorchEngine(Engine, Inspector):
     def __init__(self, model: Model, source: Vocabulary, target: Vocabulary, device: torch.device):
         self.model, self.source, self.target, self.device = model, source, target, device
@@ -56,7 +73,8 @@ class TorchEngine(Engine, Inspector):
         codec = bundle.codec
         where = pick_device(device)
         weights = {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
-        with torch.device("meta"):  # no memory is taken before the shapes are known to fit
+        # no memory is taken before the shapes are known to fit
+        with torch.device("meta"), _NothingDrawn():
             check_weights(
                 build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights
             )

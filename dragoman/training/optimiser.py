@@ -10,6 +10,7 @@ factor of 0.2 √(larger side) gives a Muon step the size of a typical Adam step
 "Muon is Scalable for LLM Training"), so one learning rate serves both.
 """
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -40,8 +41,8 @@ def make_optimiser(
 
 def _adam(
     parameters: Iterable[nn.Parameter], training: TrainingConfig, device: torch.device
-) -> torch.optim.AdamW:
-    return torch.optim.AdamW(
+) -> "_Adam":
+    return _Adam(
         parameters,
         lr=0.0,
         betas=(training.beta1, training.beta2),
@@ -51,7 +52,23 @@ def _adam(
     )
 
 
-class Muon(torch.optim.Optimizer):
+class _WithoutCompiler(torch.optim.Optimizer):
+    """An optimiser whose methods are torch's own, without the wrappers around them.
+
+    These keep torch.compile out, and import it to do so, which takes seconds. Nothing here is
+    compiled.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class _Adam(_WithoutCompiler, torch.optim.AdamW):
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
+class Muon(_WithoutCompiler):
     """Muon for the weights of linear layers, Adam for all other parameters."""
 
     def __init__(self, model: nn.Module, training: TrainingConfig, device: torch.device):

@@ -1,5 +1,9 @@
 """Models that leave for CTranslate2 and Hugging Face, and come from there, say the same on both
-sides."""
+sides.
+
+`transformers` is imported where it is used: that takes seconds, and every process collects all
+tests.
+"""
 
 import json
 import warnings
@@ -11,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel, MarianTokenizer
 
 import dragoman
 from dragoman.bundle import Bundle, read_bundle, write_bundle
@@ -141,6 +144,8 @@ def generated(
     folder: Path, beam: int, lines: list[str] = LINES, **options: object
 ) -> tuple[list[str], list[tuple[str, ...]]]:
     """What `transformers` makes of the lines: texts, and pieces without special ones."""
+    from transformers import AutoModelForSeq2SeqLM, MarianTokenizer
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tokenizer = MarianTokenizer.from_pretrained(folder)
@@ -171,6 +176,8 @@ def marian(tmp_path: Path) -> Path:
 def opus_folder(folder: Path) -> Path:
     """A MarianMT folder as OPUS-MT's are: two SentencePiece models, one vocabulary, tags, a bias of
     the logits."""
+    from transformers import MarianConfig, MarianMTModel
+
     folder.mkdir()
     names = []
     for side, sentences in zip(
@@ -213,6 +220,8 @@ def opus_folder(folder: Path) -> Path:
 
 
 def test_a_marian_folder_becomes_a_bundle_with_the_same_logits(marian: Path) -> None:
+    from transformers import MarianMTModel
+
     bundle = from_huggingface(marian)
     model = MarianMTModel.from_pretrained(marian).eval()
     ours = TorchEngine.from_bundle(bundle, "cpu")

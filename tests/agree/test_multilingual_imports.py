@@ -1,4 +1,8 @@
-"""Multilingual models from Hugging Face (M2M-100, NLLB, OPUS-MT with tags) say the same here."""
+"""Multilingual models from Hugging Face (M2M-100, NLLB, OPUS-MT with tags) say the same here.
+
+`transformers` is imported where it is used: that takes seconds, and every process collects all
+tests.
+"""
 
 import io
 import json
@@ -8,12 +12,6 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    M2M100Tokenizer,
-    NllbTokenizer,
-)
 
 from dragoman.bundle import read_bundle, write_bundle
 from dragoman.convert.from_huggingface import from_huggingface, marian_languages
@@ -51,9 +49,11 @@ def pieces_of_spm(raw: bytes) -> list[str]:
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
-def random_model(size: int, end: float, seed: int = 4) -> M2M100ForConditionalGeneration:
+def random_model(size: int, end: float, seed: int = 4) -> torch.nn.Module:
     """Weights large enough that outputs differ; `end` is added to the logit of the end, which such
     a model would never reach."""
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
     torch.manual_seed(seed)
     config = M2M100Config(vocab_size=size, scale_embedding=True, init_std=0.2, **SIZES)
     model = M2M100ForConditionalGeneration(config)
@@ -80,6 +80,8 @@ def nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def m2m_folder(folder: Path) -> Path:
+    from transformers import M2M100Tokenizer
+
     raw = spm()
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of_spm(raw)[3:]]
     (folder / "sentencepiece.bpe.model").write_bytes(raw)
@@ -91,6 +93,8 @@ def m2m_folder(folder: Path) -> Path:
 
 
 def nllb_folder(folder: Path) -> Path:
+    from transformers import NllbTokenizer
+
     raw = spm()
     (folder / "sentencepiece.bpe.model").write_bytes(raw)
     settings = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": NLLB_CODES}
@@ -105,6 +109,8 @@ def generated(
     folder: Path, ids: list[list[int]], first: int, never: Sequence[int], beam: int
 ) -> list[list[int]]:
     """What `transformers` makes of these sources, behind the language."""
+    from transformers import M2M100ForConditionalGeneration
+
     model = M2M100ForConditionalGeneration.from_pretrained(folder).eval()
     longest = max(map(len, ids))
     padded = torch.tensor([row + [1] * (longest - len(row)) for row in ids])
@@ -143,6 +149,8 @@ def test_they_search_as_we_do(
 
 
 def test_m2m_sources_are_framed_as_its_tokenizer_does(m2m: Path) -> None:
+    from transformers import M2M100Tokenizer
+
     codec = from_huggingface(m2m).codec
     tokenizer = M2M100Tokenizer.from_pretrained(m2m, src_lang="de", tgt_lang="fr")
     assert codec.encode_source(LINES, "fr", "de") == tokenizer(LINES).input_ids
@@ -151,6 +159,8 @@ def test_m2m_sources_are_framed_as_its_tokenizer_does(m2m: Path) -> None:
 
 
 def test_nllb_sources_are_framed_as_its_tokenizer_does(nllb: Path) -> None:
+    from transformers import NllbTokenizer
+
     codec = from_huggingface(nllb).codec
     tokenizer = NllbTokenizer.from_pretrained(nllb, src_lang="fra_Latn", tgt_lang="deu_Latn")
     assert codec.encode_source(LINES, "deu_Latn", "fra_Latn") == tokenizer(LINES).input_ids

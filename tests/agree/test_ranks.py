@@ -16,7 +16,7 @@ import torch
 from dragoman.data.batches import idle
 from dragoman.training.gradients import Gradients
 from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabulary, write_corpus
-from tests.processes import start_ranks
+from tests.processes import ranks_succeed
 
 SETTINGS: dict[str, Any] = {
     **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
@@ -33,7 +33,7 @@ def train_on(size: int, corpus: tuple[Path, Path], out: Path, **settings: Any) -
     named = {name.replace("__", "."): value for name, value in settings.items()}
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
-    assert start_ranks(size, port, corpus, out, SETTINGS | named) == [0] * size
+    assert ranks_succeed(size, port, corpus, out, SETTINGS | named)
     return out
 
 

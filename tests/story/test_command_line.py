@@ -22,7 +22,7 @@ from dragoman.errors import ConfigError
 from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
-from tests.processes import run
+from tests.processes import Running, refuse_the_compiler, run
 
 
 def test_from_two_files_to_a_translator(dragoman, tmp_path) -> None:
@@ -89,25 +89,21 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
 
 def test_lines_come_from_standard_input(trained, tmp_path) -> None:
     command = ["translate", "--model", trained, "--device", "cpu"]
-    done = run(tmp_path, *command, given="eins\nzwei drei\n")
+    done = run(tmp_path, *command, given="eins\nzwei drei\n", first=refuse_the_compiler)
     assert (done.code, done.out) == (0, "one\ntwo three\n"), done.err
 
 
-def started(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def test_a_co_process_answers_each_line_when_it_comes(trained) -> None:
+def test_a_co_process_answers_each_line_when_it_comes(trained, tmp_path) -> None:
     """Whoever writes a line and waits for its translation must not wait for the end."""
-    with started("translate", "--model", trained, "--device", "cpu") as process:
-        for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == f"{translation}\n"
-        process.stdin.close()
-        assert process.wait() == 0
+    command = ["translate", "--model", trained, "--device", "cpu"]
+    process = Running(tmp_path, command, given=None)
+    said = ""
+    for line, translation in (("eins", "one"), ("zwei drei", "two three"), ("", "")):
+        process.write(f"{line}\n")
+        said += f"{translation}\n"
+        process.heard(f"^{said}$")
+    process.end_input()
+    assert process.answer() == (0, said, "")
 
 
 def test_lines_that_wait_are_translated_together() -> None:
@@ -160,17 +156,18 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(capsys, monkeypatch)
 
 
 def test_sigterm_leaves_nothing_half_written(trained, tmp_path) -> None:
-    output = ("--output", tmp_path / "out.txt")
-    with started("translate", "--model", trained, "--device", "cpu", *output) as process:
-        process.stdin.write("eins\n")
-        process.stdin.flush()
-        deadline = time.monotonic() + 300
-        while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert list(tmp_path.glob("*.partial"))
-        process.terminate()
-        assert process.wait() == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ["translate", "--model", trained, "--device", "cpu", "--output", out / "out.txt"]
+    process = Running(tmp_path / "said", command, given=None)
+    process.write("eins\n")
+    deadline = time.monotonic() + 300
+    while not list(out.glob("*.partial")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(out.glob("*.partial"))
+    process.send(signal.SIGTERM)
+    assert process.answer().code == 128 + signal.SIGTERM
+    assert list(out.iterdir()) == []
 
 
 def test_evaluate_score_info_check(dragoman, trained, tmp_path) -> None:
@@ -345,7 +342,7 @@ def test_a_tsv_from_standard_input_is_enough(tmp_path) -> None:
     lines = "".join(f"{source}\t{target}\n" for source, target in toy_pairs(100))
     command = ["train", "-", "--out", tmp_path / "run", "--from", "de", "--to", "en"]
     short = [*QUICK_RUN, "--set", "training.max_steps=2"]
-    done = run(tmp_path / "said", *command, *short, given=lines)
+    done = run(tmp_path / "said", *command, *short, given=lines, first=refuse_the_compiler)
     assert done.code == 0, done.err
     assert "de → en" in done.err
 

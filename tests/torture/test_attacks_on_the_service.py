@@ -11,8 +11,6 @@ import re
 import resource
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +28,14 @@ from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Limits, Service
-from tests.serving import running
+from tests.serving import (
+    have_few_files,
+    have_too_few_files,
+    process,
+    running,
+    search_that_is_stuck,
+    search_without_end,
+)
 
 HANG = 300.0
 SWELLING = "\ufdfa" * 5000  # 15 kB that become 90,000 characters as they are normalised
@@ -475,45 +480,6 @@ def test_keys_that_no_header_can_hold_are_refused_at_start(trained, key) -> None
 
 # The process
 
-ENDLESS = "while True: request.on_step(); time.sleep(0.001)"
-STUCK = "time.sleep(1000)"
-TOO_MANY_FILES = "import dragoman.serve.server as server; server._SPARE_FILES = -1000"
-
-
-@contextlib.contextmanager
-def process(
-    trained, *options: str, search: str = "", first: str = "", files: int = 0
-) -> Iterator[tuple]:
-    """`dragoman serve` in a process of its own, its search replaced, and the address where it
-    listens."""
-    lines = ["import sys, time", "from dragoman.cli.app import main", first]
-    if search:
-        lines += [
-            "from dragoman.decode.translator import Translator",
-            "def search(self, parts, request):",
-            f"    {search}",
-        ]
-        lines += ["Translator.search = search"]
-    arguments = [
-        "dragoman",
-        "serve",
-        "--model",
-        str(trained),
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-        *options,
-    ]
-    lines += [f"sys.argv = {arguments}", "main()"]
-    limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
-    command = [sys.executable, "-c", "\n".join(lines)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=limit) as started:
-        try:
-            yield started, re.search(r"http://\S+", started.stderr.readline())[0]
-        finally:
-            started.kill()
-
 
 @contextlib.contextmanager
 def busy(address: str) -> Iterator[socket.socket]:
@@ -539,56 +505,66 @@ def figures(address: str) -> bytes:
         return heard(connection)
 
 
-def test_a_signal_ends_a_search_without_end_and_its_client_hears_so(trained) -> None:
+def test_a_signal_ends_a_search_without_end_and_its_client_hears_so(trained, tmp_path) -> None:
     with (
-        process(trained, "--grace", "2", search=ENDLESS) as (started, address),
+        process(tmp_path, trained, "--grace", "2", first=search_without_end) as (started, address),
         busy(address) as asking,
     ):
-        started.send_signal(signal.SIGTERM)
+        started.send(signal.SIGTERM)
         said = heard(asking)
         assert said.startswith(b"HTTP/1.1 503 ")
         assert b"the service is stopping" in said
-        assert started.wait(HANG) == 0
+        assert started.answer().code == 0
 
 
-def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained) -> None:
-    with process(trained, "--grace", "1", search=STUCK) as (started, address), busy(address):
-        started.send_signal(signal.SIGINT)
-        assert started.wait(HANG) == 1
-        assert "did not stop within 1 s: it is ended" in started.stderr.read()
+def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained, tmp_path) -> None:
+    with (
+        process(tmp_path, trained, "--grace", "1", first=search_that_is_stuck) as (
+            started,
+            address,
+        ),
+        busy(address),
+    ):
+        started.send(signal.SIGINT)
+        answer = started.answer()
+        assert answer.code == 1
+        assert "did not stop within 1 s: it is ended" in answer.err
 
 
-def test_a_second_signal_ends_the_process_at_once(trained) -> None:
-    with process(trained, "--grace", "86400", search=ENDLESS) as (started, address), busy(address):
-        started.send_signal(signal.SIGTERM)
+def test_a_second_signal_ends_the_process_at_once(trained, tmp_path) -> None:
+    endless = process(tmp_path, trained, "--grace", "86400", first=search_without_end)
+    with endless as (started, address), busy(address):
+        started.send(signal.SIGTERM)
         time.sleep(0.3)
-        assert started.poll() is None
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(HANG) == 128 + signal.SIGTERM
+        assert not started.has_ended()
+        started.send(signal.SIGTERM)
+        assert started.answer().code == 128 + signal.SIGTERM
 
 
-def test_with_few_open_files_others_still_get_in(trained) -> None:
-    with process(trained, files=64) as (started, address):
+def test_with_few_open_files_others_still_get_in(trained, tmp_path) -> None:
+    with process(tmp_path, trained, first=have_few_files) as (started, address):
         held = [connect(address) for _ in range(60)]
         assert get(address, source="127.0.0.2") == 200
         for connection in held:
             connection.close()
         wait_until(lambda: get(address) == 200)
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(HANG) == 0
-        assert "more are refused" in started.stderr.read()
+        started.send(signal.SIGTERM)
+        answer = started.answer()
+        assert answer.code == 0
+        assert "more are refused" in answer.err
 
 
-def test_running_out_of_open_files_is_told_and_passes(trained) -> None:
-    with process(trained, first=TOO_MANY_FILES, files=64) as (started, address):
+def test_running_out_of_open_files_is_told_and_passes(trained, tmp_path) -> None:
+    with process(tmp_path, trained, first=have_too_few_files) as (started, address):
         held = [connect(address) for _ in range(80)]
-        wait_until(lambda: "Too many open files" in started.stderr.readline())
+        started.heard("Too many open files")
         for connection in held:
             connection.close()
         wait_until(lambda: get(address) == 200)
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(HANG) == 0
-        assert "dragoman:" not in started.stderr.read()
+        started.send(signal.SIGTERM)
+        answer = started.answer()
+        assert answer.code == 0
+        assert "dragoman:" not in answer.err.partition("Too many open files")[2]
 
 
 def test_too_few_open_files_are_told_at_start(service, monkeypatch) -> None:

@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(dragoman, trained) ->
     assert len(answer.err.strip().splitlines()) == 1, answer.err
     with open("/dev/full", "w") as file:  # a process of its own, whose standard output this is
         done = subprocess.run(
-            [sys.executable, "-m", "dragoman", *command],
+            [sys.executable, "-m", "dragoman", "translate", "--to", "en", "Ja."],
             stdout=file,
             stderr=subprocess.PIPE,
             text=True,

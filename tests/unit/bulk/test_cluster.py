@@ -1,3 +1,4 @@
+import doctest
 import sys
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def test_workers_get_all_the_threads_that_fit_and_no_more(
     else:
         with pytest.raises(ConfigError, match=f"--workers {workers}: there is room for only "):
             threads_per_worker(nodes, workers)
+
+
+def test_the_example_is_true() -> None:
+    """Not collected with the others' examples, since whoever looks for one there imports Ray."""
+    from dragoman.bulk import cluster
+
+    outcome = doctest.testmod(cluster)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
 
 
 def test_without_ray_one_line_says_what_to_install(

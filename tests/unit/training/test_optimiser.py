@@ -42,6 +42,18 @@ def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
     assert nearness.min() > 0.98
 
 
+def test_a_step_is_that_of_torchs_own_adam() -> None:
+    ours, theirs = small_model(), small_model()
+    adam = make_optimiser(ours, TrainingConfig(optimiser="adam", weight_decay=0.1), CPU)
+    options = {"betas": adam.defaults["betas"], "eps": adam.defaults["eps"]}
+    peer = torch.optim.AdamW(theirs.parameters(), weight_decay=0.1, fused=True, **options)
+    for seed in range(3):
+        step(ours, adam, seed)
+        step(theirs, peer, seed)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(mine, other)
+
+
 def test_a_step_is_that_of_torchs_own_muon() -> None:
     torch.manual_seed(1)
     ours = torch.nn.Sequential(
