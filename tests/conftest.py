@@ -48,7 +48,7 @@ QUICK_RUN = [
     "--set", "training.batch_tokens=300", "--set", "training.max_steps=12", "--set",
     "training.validate_every=6",
     "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set",
-    "text.size=400",
+    "text.size=400", "--set", "decoding.beam=1", "--set", "decoding.max_length_extra=5",
 ]  # fmt: skip
 
 # How many of 500 sentences may change with their neighbours because two hypotheses tie. None has
