@@ -19,7 +19,7 @@ their means.
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def test_sets(given: argparse.Namespace) -> dict[str, TestSet]:
     }
 
 
-def learn(given: argparse.Namespace) -> list[Path]:
+def learn(given: argparse.Namespace) -> Iterator[Path]:
     """An adapter for each number of pairs, in files that say how they were made."""
     bundle = read_bundle(model_folders(given.model)[0])
     train = pairs_of(Path(f"{given.name}.train.tsv"))
@@ -84,7 +84,6 @@ def learn(given: argparse.Namespace) -> list[Path]:
     general = [(line, "") for line in lines if line not in tested]
     named = dict(setting.split("=") for setting in given.set)
     recipe = Recipe(**{name: json.loads(value) for name, value in named.items()})
-    made = []
     for count in map(int, given.pairs.split(",")):
         started = time.perf_counter()
         found = adapt(bundle, train[:count], "en", given.to, general, recipe, say=print)
@@ -93,12 +92,12 @@ def learn(given: argparse.Namespace) -> list[Path]:
             *map(str, found.gains), f"{count:,} pairs: {minutes:.1f} minutes", sep="\n", flush=True
         )
         told = {"pairs": count, "settings": named, "minutes": minutes, "steps": found.steps}
-        made.append(Path(f"{given.name}.{count}.{recipe.seed}.safetensors"))
-        safetensors.numpy.save_file(found.adapter, made[-1], {"told": json.dumps(told)})
-    return made
+        path = Path(f"{given.name}.{count}.{recipe.seed}.safetensors")
+        safetensors.numpy.save_file(found.adapter, path, {"told": json.dumps(told)})
+        yield path
 
 
-def score(given: argparse.Namespace, adapters: list[Path], rows: Path) -> None:
+def score(given: argparse.Namespace, adapters: Iterable[Path], rows: Path) -> None:
     bundle = read_bundle(model_folders(given.model)[0])
     sets = test_sets(given)
 
@@ -107,9 +106,12 @@ def score(given: argparse.Namespace, adapters: list[Path], rows: Path) -> None:
         translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
         return {name: test.score(translator) for name, test in sets.items()}
 
-    before = scores(bundle.weights)
-    print("before: " + ", ".join(f"{name} {value:.2f}" for name, value in before.items()))
+    before: dict[str, float] = {}
     for path in adapters:
+        if not before:
+            before = scores(bundle.weights)
+            said = ", ".join(f"{name} {value:.2f}" for name, value in before.items())
+            print(f"before: {said}", flush=True)
         with safetensors.safe_open(path, "np") as file:
             told = json.loads(file.metadata()["told"])
         adapter = safetensors.numpy.load_file(path)
@@ -184,7 +186,9 @@ def main() -> None:
     rows = Path(f"{given.name}.rows.jsonl")
     if given.data:
         adapters = given.adapter or learn(given)
-        if not given.only_learn:
+        if given.only_learn:
+            print(*adapters, sep="\n")
+        else:
             score(given, adapters, rows)
     if given.svg:
         plot(rows, given.svg)

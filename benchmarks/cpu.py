@@ -2,7 +2,7 @@
 
     python benchmarks/cpu.py                            the base shape, random weights
     python benchmarks/cpu.py --model pentaglot          a bundle, on validation sentences
-    python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, one batch per core
+    python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, text to text
     python benchmarks/cpu.py end-to-end                 text file to text file, whole processes
     python benchmarks/cpu.py cold-start                 from process start to printed text
     python benchmarks/cpu.py memory                     before and after 10,000 lines
@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
@@ -42,7 +43,7 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.parallel import search_batches
 from dragoman.decode.request import Request
 from dragoman.decode.searches import BeamSearch, Task
-from dragoman.decode.translator import Translator
+from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
 from dragoman.plain_weights import plain_weights
@@ -283,19 +284,30 @@ def presets(given: argparse.Namespace) -> None:
 
 def on_cores(cores: int, function: Callable[..., float], *arguments: Any) -> float:
     """What the function returns in a process of its own with so many of our cores."""
-    with multiprocessing.get_context("spawn").Pool(1, _keep_to, (cores,)) as pool:
-        return float(pool.apply(function, arguments))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, _keep_to, (cores,)) as pool:
+        return float(pool.submit(function, *arguments).result())
 
 
 def _keep_to(cores: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-def _dragoman_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
+def _dragoman_lines(
+    model: str, lines: list[str], beam: int, repeat: int, processes: int = 0
+) -> float:
     translator = Translator.load(model, "cpu", "onnx")
     decoding = replace(translator.config.decoding, beam=beam)
     request = Request(to=_target(translator.codec), source_language="de", decoding=decoding)
-    return _lines_per_second(lambda some: translator(some, request), lines, repeat)
+
+    def translate(some: list[str]) -> list[str]:
+        return [*translator.stream(some, request, processes=processes)]
+
+    return _lines_per_second(translate, lines, repeat)
+
+
+def _dragoman_lines_by_threads(model: str, lines: list[str], beam: int, repeat: int) -> float:
+    return _dragoman_lines(model, lines, beam, repeat, processes=1)
 
 
 def _peer_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
@@ -341,10 +353,14 @@ def german_lines(lines: int) -> list[str]:
 
 def scaling(given: argparse.Namespace) -> None:
     """A file of lines, text to text, on more and more cores."""
-    lines = german_lines(4000)
+    lines = german_lines(given.lines)
     cores = [count for count in given.cores if count <= CORES]
-    systems = {"dragoman int8": _dragoman_lines}
-    if PEER:
+    systems: dict[str, Callable[..., float]] = {
+        "dragoman int8, a process per core": _dragoman_lines
+    }
+    if not given.quick:
+        systems["dragoman int8, a thread per core"] = _dragoman_lines_by_threads
+    if PEER and not given.quick:
         systems["CTranslate2 int8"] = _peer_lines
     shown = {}
     for name, function in systems.items():
@@ -362,11 +378,16 @@ def scaling(given: argparse.Namespace) -> None:
 
 
 def seconds(command: Sequence[str], repeat: int) -> float:
-    """The shortest time that a process takes, from start to end."""
+    """The shortest time that a process takes, from start to end, once modules are compiled.
+
+    Bytecode is kept in a folder of its own, since not everybody may write beside the modules.
+    """
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "dragoman-bytecode")
     best = float("inf")
-    for _ in range(repeat):
+    for number in range(repeat + 1):
         start = time.perf_counter()
         subprocess.run(
             command,
@@ -375,7 +396,8 @@ def seconds(command: Sequence[str], repeat: int) -> float:
             stdout=subprocess.DEVNULL,
             cwd=tempfile.gettempdir(),
         )
-        best = min(best, time.perf_counter() - start)
+        if number:  # the first one compiled
+            best = min(best, time.perf_counter() - start)
     return best
 
 
@@ -440,7 +462,7 @@ def cold_start(given: argparse.Namespace) -> None:
 
 
 def memory(given: argparse.Namespace) -> None:
-    """Resident memory of one process, before and after more and more lines."""
+    """Resident memory of one process, before and after more and more lines; and of several."""
     translator = Translator.load(given.model, "cpu", "onnx")
     request = Request(to=_target(translator.codec), source_language="de")
     cells = []
@@ -452,6 +474,23 @@ def memory(given: argparse.Namespace) -> None:
         say(f"after {count:,} lines: {cells[-1]} MiB")
     columns = ["loaded", "1 line", "10 lines", "1,000 lines", "10,000 lines"]
     table(f"{given.model}, resident MiB of one process", columns, {"dragoman int8": cells})
+    most = 0.0
+    for number, _ in enumerate(translator.stream(lines, request, processes=0)):
+        if number % WINDOW_LINES == 0:
+            most = max(most, _shared_out())
+    if CORES > 1:
+        say(f"{CORES} processes and the one that feeds them: {most:,.0f} MiB in all")
+
+
+def _shared_out() -> float:
+    """MiB of this process and those that it has started; what they share is counted once."""
+    pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+    found = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                found += int(line.split()[1])
+    return found / 1024
 
 
 MODES: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -472,9 +511,13 @@ def main() -> None:
     parser.add_argument("--model", default="", help="a bundle; speed has the base shape without")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--plain", action="store_true", help="speed: without list and ranges too")
-    parser.add_argument("--quick", action="store_true", help="speed: no batch on several cores")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="speed: no batch on several cores; scaling: processes alone",
+    )
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--lines", type=int, default=4000, help="of end-to-end")
+    parser.add_argument("--lines", type=int, default=4000, help="of scaling and end-to-end")
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")
     given = parser.parse_args()
     if given.mode != "speed":

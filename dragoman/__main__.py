@@ -1,6 +1,6 @@
 """`python -m dragoman`."""
 
-from dragoman.cli.app import main
+from dragoman.cli.app import run
 
 if __name__ == "__main__":
-    main()
+    run()

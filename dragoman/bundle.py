@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
+from dragoman.ahead import PRETRAINED as PRETRAINED
+from dragoman.ahead import WEIGHTS, Content, read_before
 from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
@@ -44,7 +46,7 @@ from dragoman.untrusted import leads_out, memory_bytes, parsed_json, parsed_toml
 from dragoman.version import __version__
 
 _FORMAT = 1
-MANIFEST, _WEIGHTS, _CONFIG, CARD = "manifest.json", "model.safetensors", "config.toml", "card.json"
+MANIFEST, _CONFIG, CARD = "manifest.json", "config.toml", "card.json"
 _OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
 # the first there
 OUTPUT_MATRICES = (
@@ -56,7 +58,7 @@ OUTPUT_BIAS = "output.bias"
 SHORTLIST = "shortlist.safetensors"
 ADAPTER = "adapter.safetensors"
 RANGES = "ranges.json"
-_KNOWN_FILES = {_WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILES
+_KNOWN_FILES = {WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILES
 _ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
 _MIB = 2**20
 _LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB}  # bytes
@@ -65,8 +67,6 @@ LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
 _LARGEST_HEADER = 16 * _MIB  # of the weights
 UNFINISHED = "unfinished"
 """Says on a card how far the training has come, while it goes on."""
-PRETRAINED = Path(__file__).parent / "pretrained"
-"""Holds the models that come with the package, a folder each."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _folder(name: str) -> str:
 def write_bundle(folder: Path, bundle: Bundle) -> None:
     """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
     files = {
-        _WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
+        WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
         _CONFIG: write_toml(bundle.config).encode(),
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
@@ -179,18 +179,18 @@ def read_bundle(folder: str | Path) -> Bundle:
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
     try:
-        for name in (_WEIGHTS, _CONFIG):
+        for name in (WEIGHTS, _CONFIG):
             if name not in manifest.files:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
         files = {
             name: _verified(folder / name, facts, _LARGEST.get(name, LARGEST_VOCABULARY))
             for name, facts in manifest.files.items()
-            if name != _WEIGHTS
+            if name != WEIGHTS
         }
         config = _config(files[_CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
         weights = read_tensors(
-            _verified(folder / _WEIGHTS, manifest.files[_WEIGHTS], _most_weights(config, codec))
+            _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
         ranges = _ranges(files.get(RANGES, b"{}"))
@@ -215,6 +215,18 @@ def read_bundle(folder: str | Path) -> Bundle:
         raise BundleError(f"{folder}: {error}") from None
     except MemoryError:
         raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
+
+
+def read_config(folder: str | Path) -> Config:
+    """A bundle's settings, without the rest of it."""
+    folder = Path(_folder(str(folder)))
+    files = read_manifest(folder).files
+    try:
+        if _CONFIG not in files:
+            raise BundleError(f"{MANIFEST} does not list {_CONFIG}: the bundle is incomplete.")
+        return _config(_verified(folder / _CONFIG, files[_CONFIG], _LARGEST[_CONFIG]))
+    except (ConfigError, BundleError) as error:
+        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -295,14 +307,17 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
             raise BundleError(
                 f"{path.name} has {found:,} bytes, its manifest says {size}: the file is damaged."
             )
-        raw = read_regular(path, limit)
+        content = read_before(path)
+        if content is None or len(content.raw) > limit:
+            raw = read_regular(path, limit)
+            content = Content(raw, hashlib.sha256(raw).hexdigest())
     except OSError as error:
         raise BundleError(f"{path.name}: {error.strerror}.") from None
-    if hashlib.sha256(raw).hexdigest() != digest:
+    if content.sha256 != digest:
         raise BundleError(
             f"{path.name} does not match its SHA-256 in the manifest: the file is damaged."
         )
-    return raw
+    return content.raw
 
 
 def _config(raw: bytes) -> Config:

@@ -20,18 +20,6 @@ from typing import Any, NamedTuple
 
 from dragoman.bundle import MANIFEST, PRETRAINED, read_card, read_manifest, write_bundle
 from dragoman.bundle import model_folders as local_folders
-from dragoman.convert.from_huggingface import (
-    CONFIG,
-    INDEX,
-    PICKLE,
-    SAFETENSORS,
-    SMALL_FILES,
-    check_settings,
-    from_huggingface,
-    shards,
-)
-from dragoman.convert.their_folder import TheirFolder
-from dragoman.convert.to_onnx import to_onnx
 from dragoman.errors import BundleError, DragomanError, needs_package
 from dragoman.files import storage_errors
 
@@ -94,7 +82,7 @@ def fetch(name: str, again: bool = False) -> Path:
         with FileLock(str(cache_folder() / f".{folder.name}.lock")):
             if (folder / MANIFEST).exists() and not again:  # another process made it meanwhile
                 return folder
-            config = _download(name, CONFIG)
+            config = _download(name, "config.json")
             assert config is not None, "without a revision, what is missing is an error"
             if not _is_current(folder, config.parent.name):
                 _convert(name, config.parent, folder)
@@ -131,6 +119,10 @@ def _is_current(folder: Path, revision: str) -> bool:
 def _convert(name: str, snapshot: Path, folder: Path) -> None:
     """Fetch and convert; small files first, so that a model of another kind is refused before its
     weights are fetched."""
+    from dragoman.convert.from_huggingface import SMALL_FILES, check_settings, from_huggingface
+    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.to_onnx import to_onnx
+
     revision = snapshot.name
     for file in (*SMALL_FILES, "README.md"):
         _download(name, file, revision)
@@ -153,6 +145,9 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
 
 
 def _download_weights(name: str, snapshot: Path) -> None:
+    from dragoman.convert.from_huggingface import INDEX, PICKLE, SAFETENSORS, shards
+    from dragoman.convert.their_folder import TheirFolder
+
     revision = snapshot.name
     if _download(name, SAFETENSORS, revision):
         return

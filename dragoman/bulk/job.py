@@ -3,13 +3,16 @@
 import hashlib
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import tee
 from pathlib import Path
 
 from dragoman.bulk.shards import Shard
 from dragoman.bundle import read_manifest
+from dragoman.decode.processes import Window, translate_windows
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
@@ -49,6 +52,16 @@ class Job:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+def _part(shard: Shard, written: Sequence[tuple[str, str]]) -> str:
+    """The text of a shard's part; a line on standard error says what was left as it is."""
+    notes = [(shard.first + i, note) for i, (_, note) in enumerate(written, 1) if note]
+    if notes:
+        line, note = notes[0]
+        more = f" ({len(notes) - 1:,} more lines stay as they are)" if notes[1:] else ""
+        print(f"dragoman: line {line}: {note}{more}.", file=sys.stderr)
+    return "".join(text for text, _ in written)
+
+
 class Worker:
     """Translates shards, in this process or in one of its own.
 
@@ -60,13 +73,22 @@ class Worker:
 
     def translate(self, shard: Shard) -> str:
         """The text of a shard's part."""
-        translations = [*self._translator.stream(shard.lines, self._job.request, first=shard.first)]
-        notes = [(shard.first + i, t.note) for i, t in enumerate(translations, 1) if t.note]
-        if notes:
-            line, note = notes[0]
-            more = f" ({len(notes) - 1:,} more lines stay as they are)" if notes[1:] else ""
-            print(f"dragoman: line {line}: {note}{more}.", file=sys.stderr)
-        return "".join(map(self._job.show, translations))
+        found = self._translator.stream(shard.lines, self._job.request, first=shard.first)
+        return _part(shard, [self._written(translation) for translation in found])
+
+    def translate_all(self, shards: Iterable[Shard]) -> Generator[tuple[Shard, str], None, None]:
+        """Each shard with its part, in order, by as many processes as this one has cores."""
+        shards, begun = tee(shards)
+        windows = (Window(shard.first, shard.lines) for shard in begun)
+        found = translate_windows(self._translator, windows, self._job.request, self._written)
+        with closing(found):
+            for written in found:
+                shard = next(shards)
+                yield shard, _part(shard, written)
+
+    def _written(self, translation: Translation) -> tuple[str, str]:
+        """The lines that stand for a translation, and what is to be said about it."""
+        return self._job.show(translation), translation.note
 
     def attempt(self, shard: Shard) -> str | DragomanError:
         """The same, but a user's mistake is returned, not raised.

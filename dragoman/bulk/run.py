@@ -11,9 +11,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from dragoman.bulk.job import RETRIES, Job, Worker
 from dragoman.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
@@ -43,7 +40,6 @@ def translate_file(
         raise ConfigError(f"{output} is not a regular file: working in shards needs one to write.")
     if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
         job = replace(job, device="cpu")
-    console = Console(stderr=True)
     fingerprint = job.fingerprint()
     parts = Parts(output)
     make = _maker(job, fingerprint, workers, address)
@@ -54,7 +50,8 @@ def translate_file(
         total = sum(sizes.values())
         kept = [name for name in sizes if parts.has(name)]
         if workers or kept:
-            console.print(f"{total:,} lines; shards done before: {len(kept):,} of {len(sizes):,}")
+            done = f"shards done before: {len(kept):,} of {len(sizes):,}"
+            print(f"{total:,} lines; {done}", file=sys.stderr)
         missing = (
             shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name)
         )
@@ -69,10 +66,9 @@ def translate_file(
 def _maker(
     job: Job, fingerprint: str, workers: int, address: str
 ) -> Callable[[Iterable[Shard]], Made]:
-    """What turns shards into parts: this process, or workers on Ray."""
+    """What turns shards into parts: this machine's cores, or workers on Ray."""
     if not workers:
-        worker = Worker(job, fingerprint)
-        return lambda shards: ((shard, worker.translate(shard)) for shard in shards)
+        return Worker(job, fingerprint).translate_all
     with needs_package("ray", "ray"):
         from dragoman.bulk.cluster import scatter
     return lambda shards: scatter(shards, job, fingerprint, workers, address)
@@ -110,15 +106,24 @@ def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
 def progress(total: int | None = None, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Lines done, speed and time left, on standard error: a bar on a terminal, else a line of text
     every half minute, so that a log shows how far a job is."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield _PlainProgress(total, done)
         return
+    # Only here: a short file is translated sooner than this is imported.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     whole = "/{task.total:,.0f}" if total is not None else ""
     columns = [TextColumn("{task.completed:,.0f}" + whole + " lines"), TimeElapsedColumn()]
     if total is not None:
         columns = [BarColumn(bar_width=None), *columns, TimeRemainingColumn()]
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda lines: bar.update(task, advance=lines)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.loading import decoding_settings, load_model
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -12,8 +13,6 @@ from dragoman.cli.options import (
     Model,
     Set,
     To,
-    decoding_settings,
-    load_model,
     show_result,
 )
 from dragoman.decode.request import Request
@@ -61,7 +60,7 @@ def command(
         raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
     translator = load_model(model, device, engine, from_, to, text)
     request = Request(
-        to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
+        to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )
     seen = inspect_sentence(translator, text, translation, request)
     files: dict[str, bytes] = {}

@@ -9,8 +9,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dragoman.cli.options import Device, From, Model, To, load_model
-from dragoman.cli.translate import destination
+from dragoman.cli.loading import load_model
+from dragoman.cli.options import Device, From, Model, To
+from dragoman.cli.translating import destination
 from dragoman.decode.request import Request
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, escaped

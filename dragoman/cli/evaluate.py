@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.loading import decoding_settings, load_model
 from dragoman.cli.options import (
     Beam,
     Device,
@@ -14,8 +15,6 @@ from dragoman.cli.options import (
     Json,
     Set,
     To,
-    decoding_settings,
-    load_model,
 )
 from dragoman.decode.request import Request
 from dragoman.errors import CorpusError, escaped
@@ -65,7 +64,7 @@ def command(
     for model in models or []:
         translator = load_model(model, device, engine, from_, to)
         request = Request(
-            to=to, source_language=from_, decoding=decoding_settings(translator, set_, beam)
+            to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
         )
         systems.append((model, [*translator(sources, request)]))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]

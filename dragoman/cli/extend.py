@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import read_bundle, write_bundle
-from dragoman.cli.options import Device, From, Model, Set, To, load_model
+from dragoman.cli.loading import load_model
+from dragoman.cli.options import Device, From, Model, Set, To
 from dragoman.config import Corpus, parse_set
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import Bundle
-from dragoman.config import MOST_HYPOTHESES, DecodingConfig, parse_set, replace
-from dragoman.errors import ConfigError, escaped
+from dragoman.config import MOST_HYPOTHESES
+from dragoman.errors import escaped
 from dragoman.files import storage_errors, write_atomically
-from dragoman.inspect.translator import InspectableTranslator
 
 Model = Annotated[
     str,
@@ -59,35 +57,6 @@ Address = Annotated[
     str, typer.Option(help="With --workers: an existing Ray cluster, HOST:PORT or auto.")
 ]
 ShardLines = Annotated[int, typer.Option(min=1, help="With --workers: lines per shard.")]
-
-
-def load_model(
-    model: str, device: str, engine: str, source: str = "", target: str = "", text: str = ""
-) -> InspectableTranslator:
-    """The translator, and on standard error what its user should know about it.
-
-    Languages and text choose among the bundled models if none is named.
-    """
-    translator = InspectableTranslator.load(
-        model, device, engine, source=source, target=target, text=text
-    )
-    for note in translator.notes:
-        print(f"dragoman: {note}", file=sys.stderr)
-    return translator
-
-
-def decoding_settings(
-    model: InspectableTranslator | Bundle, assignments: list[str] | None, beam: int | None
-) -> DecodingConfig:
-    """The model's own settings of search, with those of the command line; a trained model's others
-    are fixed."""
-    settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
-    for name in settings:
-        if not name.startswith("decoding."):
-            raise ConfigError(
-                f"{name} cannot be set here: for a trained model, set only decoding.*"
-            )
-    return replace(model.config, settings).decoding
 
 
 def show_result(translation: str, files: dict[str, bytes]) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Device, EngineName, From, Json, Model, To, load_model
+from dragoman.cli.loading import load_model
+from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.text.parallel import read_pairs
 

@@ -7,7 +7,8 @@ import typer
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.synthetic import KINDS, PairLine
-from dragoman.bundle import read_bundle
+from dragoman.bundle import read_config
+from dragoman.cli.loading import decoding_settings
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -24,7 +25,6 @@ from dragoman.cli.options import (
     TopK,
     TopP,
     Workers,
-    decoding_settings,
 )
 from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling
@@ -76,7 +76,7 @@ def command(
         raise ConfigError(
             "synthesize needs text to read and a corpus to write: give --input F and --output F."
         )
-    decoding = decoding_settings(read_bundle(model_folders(model, from_, to)[0]), set_, beam)
+    decoding = decoding_settings(read_config(model_folders(model, from_, to)[0]), set_, beam)
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
     job = Job(model, request, PairLine(kind), device, engine)

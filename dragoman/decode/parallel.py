@@ -2,7 +2,6 @@
 to waiting."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dragoman.engine.interface import Engine
@@ -29,5 +28,7 @@ def search_batches(
     one_core = engine.on_one_core
     if one_core is None or at_once < 2 or in_order:
         return (search(engine, batch) for batch in batches)
+    from concurrent.futures import ThreadPoolExecutor  # a text alone is done sooner without
+
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(lambda batch: search(one_core, batch), batches))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.data.batches import rng
 from dragoman.decode.hypotheses import (
     CERTAIN,
     Finished,
@@ -49,6 +48,8 @@ def sample(
     limits = Limits(engine, sources, settings, prefixes)
     sentences = np.repeat(np.arange(len(sources)), nbest)
     numbers = np.arange(len(sources)) if keys is None else np.asarray(keys)
+    from dragoman.data.batches import rng  # with NumPy's generators, which a search does without
+
     generators = [rng(sampling.seed, int(numbers[s]), i % nbest) for i, s in enumerate(sentences)]
     finished = Finished(len(sources), limits, settings, nbest, nbest)
     state = engine.start(sources)
@@ -83,7 +84,7 @@ def sample(
     return finished.best()
 
 
-def _draw(log_probs: np.ndarray, sampling: Sampling, generator: np.random.Generator) -> int:
+def _draw(log_probs: np.ndarray, sampling: Sampling, generator: "np.random.Generator") -> int:
     """One token from one row of log-probabilities.
 
     Probabilities are laid end to end in the order of the vocabulary. In the order of their sizes,

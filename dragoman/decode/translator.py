@@ -123,19 +123,30 @@ class Translator:
         request: Request = Request(),
         window: int | None = None,
         first: int = 0,
+        processes: int = 1,
         **options: Unpack[Options],
     ) -> Iterator[Translation]:
         """Translations in the order of the lines, as they come; memory holds one window of lines.
 
-            for translation in translator.stream(open("book.de"), to="en"):
+            for translation in translator.stream(open("book.de"), to="en", processes=8):
                 print(translation)
 
         `window`: lines that are read before the first of them is translated; `first`: lines that
-        came before these.
+        came before these; `processes`: how many translate at once (0: one for each core), which
+        makes no difference to what they say (`decode/processes.py`).
         """
         request = self.check(self.request(request, options))
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
-        for taken in _windows(lines, window or max(1, WINDOW_LINES // request.nbest)):
+        windows = _windows(lines, window or max(1, WINDOW_LINES // request.nbest))
+        if processes != 1:
+            # Only here, since that module is about this class.
+            from dragoman.decode.processes import numbered, translate_windows
+
+            given = numbered(windows, first)
+            for found in translate_windows(self, given, request, lambda one: one, processes):
+                yield from found
+            return
+        for taken in windows:
             yield from self._window(taken, first, request)
             first += len(taken)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.layers import Linear, linear
+from dragoman.model.layers import Linear
 
 
 class KeysValues(NamedTuple):
@@ -111,11 +111,11 @@ class PaperHeads(BareHeads):
 
     def joined_queries(self, x: Tensor) -> Tensor:
         """Of all heads, side by side. (..., H*K)"""
-        return linear(x, self.to_qkv.weight[: self.asking], self.to_qkv.bias[: self.asking])
+        return self.to_qkv.some(x, slice(None, self.asking))
 
     def joined_keys_values(self, x: Tensor) -> Tensor:
         """Keys of all heads, then values of all heads. (..., 2*H*K)"""
-        return linear(x, self.to_qkv.weight[self.asking :], self.to_qkv.bias[self.asking :])
+        return self.to_qkv.some(x, slice(self.asking, None))
 
     def join(self, y: Tensor) -> Tensor:
         joined: Tensor = self.to_out(super().join(y))  # (B, T, D)

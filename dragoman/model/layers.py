@@ -41,6 +41,10 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         return linear(x, self.weight, self.bias, relu)
 
+    def some(self, x: Tensor, rows: slice) -> Tensor:
+        """Some of the outputs."""
+        return linear(x, self.weight[rows], self.bias[rows] if self.bias is not None else None)
+
 
 class FeedForward(nn.Module):
     """W2 σ(W1 x + b1) + b2, the same at every position."""

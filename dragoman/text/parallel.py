@@ -21,7 +21,6 @@ import numpy as np
 
 from dragoman.errors import CorpusError
 from dragoman.settings import environment_number
-from dragoman.text.exchange import READERS
 
 MADE = "<BT>"  # in front of a source that a model made of its target
 _LONGEST_LINE = 2**20  # bytes
@@ -127,6 +126,8 @@ def read_pairs(
 
 def holds_segments(name: str | Path) -> bool:
     """Whether a file is one that translators exchange."""
+    from dragoman.text.exchange import READERS  # imports what parses XML, which few files need
+
     return Path(unpacked_name(name)).suffix.lower() in READERS
 
 
@@ -139,6 +140,8 @@ def _read_segments(
     path: str, before: int, languages: tuple[str, str]
 ) -> Generator[Pair, None, int]:
     number = 0
+    from dragoman.text.exchange import READERS
+
     read = READERS[Path(unpacked_name(path)).suffix.lower()]
     with open_bytes(path) as file:
         try:

@@ -26,7 +26,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, count, islice, pairwise, repeat
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -49,7 +49,6 @@ _LONGEST_REPLACEMENT = 256
 _NORMAL, _CONTROL = 1, 3  # kinds of pieces in SentencePiece's format
 _LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-_DRAWS: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
 # punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
 _MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"
 _WORDS_AND_MARKS = re.compile(f"{WORD_START}?(?:[^{_MARKS}{WORD_START}]+|[{_MARKS}])")
@@ -311,7 +310,8 @@ class BytePairs:
             # Seeding a generator takes longer than cutting a word: all share a list, each from its
             # own place on.
             place = zlib.crc32(f"{number} {word}".encode())
-            draws = (_DRAWS[i % len(_DRAWS)] for i in count(place))
+            shared = _draws()
+            draws = (shared[i % len(shared)] for i in count(place))
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
 
     def merge(
@@ -521,6 +521,13 @@ class MarianPieces:
         return self._model
 
 
+@cache
+def _draws() -> list[float]:
+    """The same numbers for everybody, between 0 and 1; made when they are first needed."""
+    drawn: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
+    return drawn
+
+
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     """SentencePiece with a model from a file that anybody may have written."""
     processor = sentencepiece.SentencePieceProcessor()
@@ -560,7 +567,11 @@ def _replacements(model: bytes) -> Iterator[bytes]:
     3) and one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the
     size of a search tree, the tree, and the replacements, each with a NUL behind it.
     """
-    for number, rules in _fields(model):
+    # The pieces come first: tens of thousands of messages (field 1), most of a few bytes.
+    place = 0
+    while model[place : place + 1] == b"\x0a" and model[place + 1 : place + 2] < b"\x80":
+        place += 2 + int.from_bytes(model[place + 1 : place + 2])
+    for number, rules in _fields(model[place:]):
         for part, packed in _fields(rules) if number in (3, 5) else ():
             if part == 2:
                 tree = int.from_bytes(packed[:4], "little")

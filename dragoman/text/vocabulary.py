@@ -12,6 +12,7 @@ from dragoman.errors import BundleError
 # A control character anywhere in a piece, or a byte of SentencePiece's that is one.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|^<0x([01][0-9A-F]|7F)>$")
 _TAG = re.compile(r">>.*<<", re.DOTALL)
+_PERHAPS = ("<0x", ">>")  # what begins so, or cannot be printed, may be one of these
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,11 @@ class Vocabulary:
         These are special ones, language tags, and what would break a line or a terminal.
         """
         found = [
-            i for piece, i in self.ids.items() if _CONTROL.search(piece) or _TAG.fullmatch(piece)
+            i
+            for piece, i in self.ids.items()
+            # nearly all pieces are ordinary text, which this sees sooner than a pattern
+            if (piece.startswith(_PERHAPS) or not piece.isprintable())
+            and (_CONTROL.search(piece) or _TAG.fullmatch(piece))
         ]
         special = [i for i in (self.pad, self.unk, self.bos) if i != self.eos]
         return tuple(dict.fromkeys([*special, *found, *self.barred]))

@@ -4,9 +4,10 @@ Those that the user gives come first. Then come everyday sentences in English, w
 another language translates into it. Last come sentences that the model makes up, if it also
 writes the source language.
 
-`everyday.en.gz` is a random choice of 6,000 English sentences of tatoeba.org, by way of
-manythings.org/anki, unchanged, under CC-BY 2.0 FR. None of them, case and punctuation aside, is in
-a validation or test set that this project scores on.
+`everyday.en.gz` holds 6,000 English sentences, unchanged, one of each kind in turn: a random choice
+of tatoeba.org's, by way of manythings.org/anki, under CC-BY 2.0 FR, which are short, and one of
+Common Voice's (CC0), which people read aloud from books and encyclopaedias. None of them, case and
+punctuation aside, is in a validation or test set that this project scores on.
 """
 
 import gzip

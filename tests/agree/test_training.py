@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.cli.options import load_model
+from dragoman.cli.loading import load_model
 from dragoman.config import Corpus, make_config
 from dragoman.data.batches import collate
 from dragoman.data.prepare import prepare

@@ -39,7 +39,7 @@ def domain(count: int, seed: int) -> list[tuple[str, str]]:
 def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Path) -> None:
     files = write_corpus(tmp_path, "domain", domain(400, seed=51))
     out = tmp_path / "mine"
-    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 0.5)
+    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 3)
     assert answer.code == 0, answer.err
     assert "in the domain" in answer.err
     test = domain(100, seed=52)

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 
 import pytest
 
 from dragoman.bulk.job import Worker
 from dragoman.bulk.run import progress
 from dragoman.bundle import Bundle, bundled_models, read_bundle, write_bundle
-from dragoman.cli.translate import arriving
+from dragoman.cli.translating import arriving
 from dragoman.config import replace
 from dragoman.errors import ConfigError
 from dragoman.presets import FINE_TUNING, PRESETS
@@ -125,20 +126,16 @@ def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkey
     source.write_text("eins\nzwei\ndrei\nvier\n")
     out = tmp_path / "out.txt"
     job = ["translate", "--input", source, "--output", out, "--model", trained, "--shard-lines", 1]
-    done = []
-    translate = Worker.translate
+    translate_all = Worker.translate_all
 
-    def counted(self: Worker, shard):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(shard.lines)
-        return translate(self, shard)
+    def stopped(self: Worker, shards):
+        yield from islice(translate_all(self, shards), 2)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(Worker, "translate", counted)
+        broken.setattr(Worker, "translate_all", stopped)
         assert dragoman(*job).code == 130
     assert not out.exists()
-    done.clear()
     answer = dragoman(*job)
     assert "shards done before: 2 of 4" in answer.err
     assert out.read_text() == "one\ntwo\nthree\nfour\n"
@@ -472,13 +469,13 @@ def test_usage_errors_exit_with_two(dragoman) -> None:
 
 def test_an_unknown_command_is_answered_with_the_nearest_and_nothing_else_is_imported() -> None:
     code = (
-        "import sys\nfrom dragoman.cli.app import app\n"
+        "import sys\nfrom dragoman.cli.commands import app\n"
         "try:\n    app(['transalte'])\nexcept SystemExit as end:\n    print(end.code)\n"
         "print([m for m in sys.modules if m.startswith('dragoman.cli.')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "did you mean translate?" in done.stderr
-    assert done.stdout == "2\n['dragoman.cli.app']\n"
+    assert done.stdout == "2\n['dragoman.cli.commands']\n"
 
 
 def test_from_python(tmp_path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.bundle import PRETRAINED, bundled_models
-from dragoman.cli.translate import Shown
+from dragoman.cli.translating import Shown
 from dragoman.config import DecodingConfig, make_config, parse_set
 from dragoman.decode.request import Request
 from dragoman.decode.sampling import Sampling

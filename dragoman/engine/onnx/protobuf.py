@@ -27,6 +27,8 @@ KINDS = {
 EXTERNAL = 1  # TensorProto.DataLocation
 OF_FLOAT, OF_INT, OF_TENSOR, OF_INTS = 1, 2, 4, 7  # AttributeProto.AttributeType
 
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
+
 Attribute = int | float | Sequence[int] | np.ndarray
 
 
@@ -35,6 +37,8 @@ def varint(number: int) -> bytes:
     >>> varint(300).hex(), len(varint(-1))
     ('ac02', 10)
     """
+    if 0 <= number < 0x80:  # as nearly all are
+        return _ONE_BYTE[number]
     number &= 2**64 - 1  # a negative number counts as its two's complement
     written = bytearray()
     while number > 0x7F:

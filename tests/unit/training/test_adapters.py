@@ -15,6 +15,7 @@ from dragoman.low_rank import adapted
 from dragoman.model.layers import Linear
 from dragoman.training import adapter
 from dragoman.training.adapter import AdaptedLinear, Clock, Frame, Learner, Recipe
+from dragoman.training.loss import vocabulary_loss
 from tests.conftest import toy_pairs
 
 QUICK = Recipe(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
@@ -40,7 +41,8 @@ def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
     layer.up.data.normal_()
     layer.strength = 0.5
     whole = (plain.weight + 0.5 * layer.up @ layer.down).detach().requires_grad_()
-    torch.testing.assert_close(layer.weight, whole)
+    rows = slice(2, 6)
+    torch.testing.assert_close(layer.some(x, rows), F.linear(x, whole, plain.bias)[:, rows])
     torch.testing.assert_close(layer(x, relu=True), F.relu(F.linear(x, whole, plain.bias)))
     layer(x).square().sum().backward()
     F.linear(x, whole, plain.bias).square().sum().backward()
@@ -111,8 +113,8 @@ def test_drift_among_likely_pieces_is_nearly_drift_among_all(
     learner._wanted = wanted.long()
     (batch,) = learner._batches(frame(toy_pairs(1)), 500)
     learner.drift([batch])
-    assert batch.before is not None
-    assert set(wanted.tolist()) <= set(batch.before[1].tolist())
+    assert batch.pieces is not None
+    assert set(wanted.tolist()) <= set(batch.pieces.tolist())
     monkeypatch.setattr(adapter, "LIKELIEST", len(int8.codec.target))
     batches = learner._batches(frame(toy_pairs(40)), 500)
     whole = learner.drift(batches)
@@ -124,10 +126,32 @@ def test_drift_among_likely_pieces_is_nearly_drift_among_all(
         for batch in batches:
             now = learner._model.logits(learner._hidden(batch)).log_softmax(dim=-1)
             assert batch.before is not None
-            before = learner._model.logits(batch.before[0]).log_softmax(dim=-1)
+            before = learner._model.logits(batch.before).log_softmax(dim=-1)
             total += float((before.exp() * (before - now)).sum())
     assert whole == pytest.approx(total / sum(len(b.targets) for b in batches), rel=1e-4)
     assert whole > 0.001
+
+
+def test_among_the_pieces_that_matter_the_loss_has_nearly_the_same_gradient(
+    int8: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(int8, replace(QUICK, label_smoothing=0.1))
+    learner._model.eval()
+    examples = Frame(int8.codec, "", "", 100)(ODD)
+    ups = [layer.up for layer in learner._adapted.values()]
+    losses, gradients = [], []
+    for likeliest in (len(int8.codec.target), adapter.LIKELIEST):
+        monkeypatch.setattr(adapter, "LIKELIEST", likeliest)
+        (batch,) = learner._batches(examples, 5000)
+        learner._wanted = torch.unique(batch.targets.long())
+        losses.append(learner._pair_loss(batch))
+        found = torch.autograd.grad(losses[-1], ups)
+        gradients.append(torch.cat([gradient.flatten() for gradient in found]))
+    whole, _ = vocabulary_loss(learner._model, learner._hidden(batch), batch.targets, 0.1)
+    assert losses[0].item() == pytest.approx(whole.item(), rel=1e-4)
+    assert batch.pieces is not None
+    assert len(batch.pieces) < 0.6 * len(int8.codec.target)
+    assert F.cosine_similarity(*gradients, dim=0) > 0.98
 
 
 def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:

@@ -1,0 +1,92 @@
+"""The commands put together."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dragoman.cli import STYLE
+from dragoman.errors import ConfigError
+from dragoman.settings import near_miss
+from dragoman.version import __version__
+
+COMMANDS = (
+    "train", "prepare", "adapt", "extend", "translate", "synthesize", "attend", "explain", "serve",
+    "evaluate", "score", "embed", "tokenize", "check", "compare", "info", "convert", "models",
+)  # fmt: skip
+
+
+class _Commands(TyperGroup):
+    """The commands, each imported when it is asked for: a short translation need not wait for the
+    others.
+
+    Contexts and commands are click's own or, with newer versions of typer, those of its copy.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            ctx.fail(f"there is no command {cmd_name!r}{near_miss(cmd_name, COMMANDS)}.")
+        module = importlib.import_module(f"dragoman.cli.{cmd_name}")
+        app = getattr(module, "app", None)  # of a command that has commands of its own
+        if app is None:
+            app = typer.Typer(**STYLE)
+            app.command(cmd_name)(module.command)
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    name="dragoman",
+    help="Train a translator from two text files, see what it attends to, ship it.",
+    cls=_Commands,
+    no_args_is_help=True,
+    **STYLE,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="Import your own module, which adds variants (repeatable).",
+        ),
+    ] = None,
+) -> None:
+    for name in plugin or []:
+        _import(name)
+
+
+def _import(name: str) -> None:
+    """A module from the current folder, or an installed one."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(
+            f"--plugin {name}: there is no such module here, and none is installed."
+        ) from None
+    finally:
+        sys.path.pop(0)

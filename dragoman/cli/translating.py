@@ -1,0 +1,312 @@
+"""What `dragoman translate` does.
+
+Nothing here imports typer, nor at the start what documents and bars need: a line is translated
+sooner than those are imported.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from dragoman.bundle import read_config
+from dragoman.cli.loading import decoding_settings, load_model
+from dragoman.decode.glossary import Glossary
+from dragoman.decode.request import Request
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translator import WINDOW_LINES, Translator
+from dragoman.errors import ConfigError, escaped
+from dragoman.files import storage_errors, writing
+from dragoman.hub import model_folders
+from dragoman.text.memory import EXACT, Match, Memory
+from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
+
+READ_ON_S = 0.01  # how long a line waits for another one to be translated with
+NOTES_SHOWN = 5  # on standard error; the rest are counted
+
+
+def translate(
+    *,
+    texts: Sequence[str] | None = None,
+    model: str = "",
+    from_: str = "",
+    to: str = "",
+    input_: str = "",
+    output: str = "",
+    beam: int | None = None,
+    nbest: int = 1,
+    sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 1,
+    prefix: str = "",
+    alignments: bool = False,
+    memory: str = "",
+    json_: bool = False,
+    engine: str = "auto",
+    device: str = "auto",
+    workers: int = 0,
+    address: str = "",
+    shard_lines: int = WINDOW_LINES,
+    set_: list[str] | None = None,
+    format_: str = "",
+    glossary: str = "",
+    all_: bool = False,
+    column: list[str] | None = None,
+    encoding: str = "",
+) -> None:
+    """`cli/translate.py` says what the options mean."""
+    texts = texts or []
+    if texts and input_:
+        raise ConfigError("give texts or --input, not both.")
+    if workers and not (input_ and output):
+        raise ConfigError(
+            "--workers needs a file to read and one to write: give --input F and --output F."
+        )
+    files = [] if format_ else [text for text in texts if _is_document(text)]
+    if files and len(files) < len(texts):
+        raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
+    of_documents = bool(files or format_)
+    if of_documents and (workers or nbest > 1 or json_ or alignments or sample or prefix):
+        raise ConfigError("a document is translated into one document: leave other outputs out.")
+    if len(files) > 1 and output:
+        raise ConfigError("--output is one file: leave it out, and each file gets a name.")
+    if workers and memory:
+        raise ConfigError("--memory and --workers do not go together.")
+    text = texts[0] if texts else ""
+    if of_documents:
+        from dragoman.cli.translating_documents import Documents
+        from dragoman.documents.document import Options
+
+        options = Options(all_, tuple(column or ()), to, encoding)
+        documents = Documents(files, format_, texts, input_, output, options)
+        text = documents.beginning()
+    # From a file into a file, work is done in shards: a job that was interrupted goes on.
+    from_file_to_file = _is_file(input_) and (_is_file(output) or _is_new(output))
+    in_shards = bool(workers) or (from_file_to_file and not of_documents and not memory)
+    translator: Translator | None = None
+    if in_shards:
+        config = read_config(model_folders(model, from_, to)[0])
+    else:
+        # The language is detected from the text, if it must choose the model.
+        translator = load_model(model, device, engine, from_, to, text)
+        config = translator.config
+    request = Request(
+        to=to,
+        source_language=from_,
+        decoding=decoding_settings(config, set_, beam),
+        nbest=nbest,
+        prefix=prefix,
+        alignments=alignments,
+        sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
+        glossary=_glossary(glossary),
+        memory=_memory(memory, from_, to),
+    )
+    show = Shown(nbest, alignments, json_, matches=bool(memory))
+    if translator is None:
+        from dragoman.bulk.job import Job
+        from dragoman.bulk.run import translate_file
+
+        named = model if workers else ",".join(model_folders(model, from_, to))
+        job = Job(named, request, show, device, engine)
+        translate_file(
+            input_, output, job, workers=workers, address=address, shard_lines=shard_lines
+        )
+    elif of_documents:
+        documents.translate(translator, request)
+    else:
+        _translate_lines(translator, request, show, texts, input_, output)
+
+
+def _translate_lines(
+    translator: Translator,
+    request: Request,
+    show: "Shown",
+    texts: Sequence[str],
+    input_: str,
+    output: str,
+) -> None:
+    """Texts, or the lines of a file or of standard input, as they come."""
+    from dragoman.decode.processes import AHEAD, numbered, translate_windows
+
+    windows = [texts] if texts else arriving(read_lines(input_ or "-"))
+    # Whoever writes line by line may wait for a translation before the next line.
+    ahead = AHEAD if _is_file(input_) else 0
+    translated = 0
+    notes = 0
+    with destination(output) as file, _progress(input_, output) as advance:
+        shown = replace(show, terminal=file.isatty())
+        found = translate_windows(
+            translator, numbered(windows), request, lambda one: (shown(one), one.note), ahead=ahead
+        )
+        for written in found:
+            for text, note in written:
+                print(text, end="", file=file)
+                translated += 1
+                if note:
+                    notes += 1
+                    if notes <= NOTES_SHOWN:
+                        print(f"dragoman: line {translated}: {note}.", file=sys.stderr)
+            file.flush()  # whoever waits for these lines gets them now
+            advance(len(written))
+    if notes > NOTES_SHOWN:
+        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+
+
+def _is_file(name: str) -> bool:
+    return bool(name) and Path(name).is_file()
+
+
+def _is_new(name: str) -> bool:
+    return bool(name) and not Path(name).exists() and not os.path.lexists(name)
+
+
+def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int], None]]:
+    """How far a file is; not where somebody types, or reads the translations as they come."""
+    watched = bool(input_) and bool(output or not sys.stdout.isatty())
+    if not watched:
+        return nullcontext(lambda lines: None)
+    from dragoman.bulk.run import progress
+
+    return progress()
+
+
+def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[str]]:
+    """The lines that are there, up to so many at a time: one if they come one by one.
+
+    A thread reads ahead. So a program that writes a line and waits for its translation gets it,
+    and of a long file a whole window is translated at once.
+    """
+    waiting: queue.Queue[str | BaseException | None] = queue.Queue(2 * most)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(None)
+        except BaseException as error:  # raised where the lines are used
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    window: list[str] = []
+    while True:
+        try:
+            taken = waiting.get(timeout=READ_ON_S) if window else waiting.get()
+        except queue.Empty:
+            yield window
+            window = []
+            continue
+        if isinstance(taken, str):
+            window.append(taken)
+        if window and (not isinstance(taken, str) or len(window) == most):
+            yield window
+            window = []
+        if isinstance(taken, BaseException):
+            raise taken
+        if taken is None:
+            return
+
+
+def _is_document(text: str) -> bool:
+    """Whether an argument names a file; one without an ending is a word like any other.
+
+    A mistyped name is refused: it would come back as its own translation.
+    """
+    try:
+        ending, exists = Path(text).suffix, Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, say
+        return False
+    if not ending:
+        return False
+    from dragoman.documents.formats import BY_ENDING
+
+    one_word = len(text.split()) == 1
+    if ending.lower() in BY_ENDING and one_word and not exists:
+        raise ConfigError(f"{text}: there is no such file.")
+    return exists
+
+
+def _glossary(name: str) -> Glossary:
+    if not name:
+        return Glossary()
+    return Glossary.parse("\n".join(read_lines(name)), name)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The lines that stand for a translation; on a terminal, without control characters."""
+
+    nbest: int
+    alignments: bool
+    as_json: bool
+    terminal: bool = False
+    matches: bool = False
+
+    def __call__(self, translation: Translation) -> str:
+        if self.as_json:
+            return escaped(json.dumps(_as_json(translation), ensure_ascii=False)) + "\n"
+        rows = []
+        for candidate in translation.candidates:
+            text = escaped(candidate.text) if self.terminal else candidate.text
+            columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
+            columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
+            columns += [_shown_match(translation.match)] * self.matches
+            rows.append("\t".join(columns) + "\n")
+        return "".join(rows)
+
+
+def _shown_match(match: Match | None) -> str:
+    """
+    >>> _shown_match(Match("Datei öffnen", "Open file", 0.75))
+    '75% Datei öffnen = Open file'
+    """
+    if match is None:
+        return ""
+    near = f"{match.similarity:.0%} {match.source} = {match.target}"
+    return "exact" if match.similarity == EXACT else escaped(near)
+
+
+def _memory(name: str, source: str, target: str) -> Memory | None:
+    if not name:
+        return None
+    if not holds_both_sides(name):
+        raise ConfigError(f"--memory {name}: give a .tmx, .xliff, .po or .tsv file.")
+    return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
+
+
+def _as_json(translation: Translation) -> dict[str, object]:
+    def entry(candidate: Candidate) -> dict[str, object]:
+        return {
+            "text": candidate.text,
+            "score": candidate.score,
+            "pieces": candidate.pieces,
+            "log_probs": [round(value, 4) for value in candidate.log_probs],
+            "alignment": candidate.alignment,
+        }
+
+    note = {"note": translation.note} if translation.note else {}
+    match = {"match": translation.match._asdict()} if translation.match else {}
+    return {
+        "source": translation.source,
+        "translations": [entry(c) for c in translation.candidates],
+        **note,
+        **match,
+    }
+
+
+@contextmanager
+def destination(output: str) -> Iterator[TextIO]:
+    """Standard output, or a file that gets its name when it is complete."""
+    if not output:
+        yield sys.stdout
+        return
+    with storage_errors(f"writing {output}"), writing(output) as file:
+        yield file

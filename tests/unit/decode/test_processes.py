@@ -1,0 +1,152 @@
+"""Windows of lines by several processes: the same bits, and nothing left behind."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import replace
+from dragoman.decode import processes
+from dragoman.decode.processes import Window, numbered, translate_windows
+from dragoman.decode.request import Request
+from dragoman.decode.sampling import Sampling
+from dragoman.decode.translation import Translation
+from dragoman.decode.translator import Translator
+from dragoman.errors import TranslationError
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks")
+
+LINES = ["Ja.", "", "Wo ist der Bahnhof?", "Ich habe 3 Katzen.", "Ja.", "Das ist gut.", "Nein!"]
+TO_ENGLISH = Request(to="en", source_language="de")
+_LONGEST_S = 60  # far more than a busy machine takes
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    loaded = Translator.load()
+    config = replace(loaded.config, {"decoding.beam": 2})
+    return Translator(loaded.engine, loaded.codec, config)
+
+
+@pytest.fixture(autouse=True)
+def however_small(monkeypatch) -> None:
+    """Windows of any size are worth a process."""
+    monkeypatch.setattr(processes, "_LEAST_LINES", 1)
+
+
+@pytest.fixture
+def no_forks(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "_Forks", None)
+
+
+def facts(translation: Translation) -> tuple[object, ...]:
+    return translation.source, translation.candidates, translation.note
+
+
+def test_processes_find_the_same_bits_in_the_same_order(translator) -> None:
+    expected = [facts(one) for one in translator(LINES, TO_ENGLISH)]
+    for ahead in (0, 2):
+        windows = numbered([LINES[:3], LINES[3:5], LINES[5:]])
+        found = translate_windows(translator, windows, TO_ENGLISH, facts, 2, ahead)
+        assert [*found] == [expected[:3], expected[3:5], expected[5:]]
+
+
+def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:
+    whole = translator.stream(LINES, TO_ENGLISH, processes=3)
+    assert [facts(one) for one in whole] == [facts(one) for one in translator(LINES, TO_ENGLISH)]
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("no_forks")
+def test_what_gains_nothing_from_processes_is_done_without(translator, monkeypatch) -> None:
+    drawn = Request(to="en", source_language="de", sampling=Sampling(seed=3))
+    one_by_one = [translator.stream(LINES[:2], drawn, first=i) for i in (0, 2)]
+    windows = [Window(0, LINES[:2]), Window(2, LINES[:2])]
+    found = translate_windows(translator, windows, drawn, str, 2)
+    assert [*found] == [[*map(str, stream)] for stream in one_by_one]
+    monkeypatch.setattr(processes, "_LEAST_LINES", 2)
+    few = translate_windows(translator, [Window(0, LINES[:3])], TO_ENGLISH, str, 2)
+    assert len(next(few)) == 3
+
+
+def test_a_mistake_found_by_a_process_is_told_as_ever(translator) -> None:
+    def show(translation: Translation) -> str:
+        if translation.source == "Nein!":
+            raise TranslationError("this line cannot be shown.")
+        return str(translation)
+
+    with pytest.raises(TranslationError, match=r"this line cannot be shown\."):
+        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
+    assert multiprocessing.active_children() == []
+
+
+def test_a_defect_shows_where_it_is(translator) -> None:
+    def show(translation: Translation) -> str:
+        return f"{1 / len(translation.source)}"
+
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        [*translate_windows(translator, numbered([LINES]), TO_ENGLISH, show, 2)]
+
+
+def test_the_death_of_a_process_is_told_with_its_cause(translator) -> None:
+    def show(translation: Translation) -> str:
+        if translation.source == "Nein!":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(translation)
+
+    with pytest.raises(TranslationError, match=r"died \(signal 9: was there too little memory"):
+        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_end_when_nobody_wants_the_rest(translator) -> None:
+    found = translate_windows(translator, numbered([LINES] * 9), TO_ENGLISH, str, 2)
+    next(found)
+    assert len(multiprocessing.active_children()) == 2
+    found.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_end_with_the_one_that_they_work_for(translator, tmp_path) -> None:
+    def work(pids: Path) -> None:
+        found = translate_windows(translator, numbered([LINES] * 9), TO_ENGLISH, str, 2)
+        next(found)
+        children = multiprocessing.active_children()
+        pids.with_suffix(".new").write_text(" ".join(str(child.pid) for child in children))
+        pids.with_suffix(".new").rename(pids)
+        time.sleep(_LONGEST_S)
+
+    first = multiprocessing.get_context("fork").Process(target=work, args=(tmp_path / "pids",))
+    first.start()
+    wait_for((tmp_path / "pids").exists)
+    first.kill()
+    first.join()
+    workers = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(workers) == 2
+    try:
+        for pid in workers:
+            wait_for(lambda pid=pid: has_ended(pid))
+    finally:
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(condition) -> None:
+    patience = time.monotonic() + _LONGEST_S
+    while not condition():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
+def has_ended(pid: int) -> bool:
+    """A zombie that nobody waits for, as in some containers, has ended too."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
