@@ -83,7 +83,7 @@ def test_translations_find_each_other_where_one_decoder_speaks_for_both_language
     german, english = map(str, write_corpus(tmp_path, "train", toy_pairs(1000, longest=4)))
     settings = {
         **SMALL, **SHORT_SEARCH,
-        "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 80,
+        "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 60,
         "model.dropout": 0.0,
         "training.validate_every": 0, "training.warmup_steps": 30, "training.learning_rate": 1e-2,
         "data.valid_size": 5,
