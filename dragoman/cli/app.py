@@ -40,14 +40,27 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (BrokenPipeError, ReaderGoneError):
+        _drop_output()
+        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EPIPE, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        if error.errno != errno.EPIPE:
-            print(f"dragoman: {error.strerror}.", file=sys.stderr)
-        # what is still buffered goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0 if error.errno == errno.EPIPE else 1)
+        print(f"dragoman: {error.strerror}.", file=sys.stderr)
+        _drop_output()
+        sys.exit(1)
+
+
+class ReaderGoneError(Exception):
+    """Whoever read the output has had enough, as `head` has after some lines.
+
+    Click would take a BrokenPipeError for a failure.
+    """
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> None:
