@@ -74,7 +74,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
     mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
     ours = True
-    # All of it inside, so that a signal which comes as soon as the file is there leaves none behind.
+    # All is inside, so that a signal that comes as soon as the file is there leaves none behind.
     try:
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -181,4 +181,6 @@ def storage_errors(doing: str) -> Iterator[None]:
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some "
                 "space."
             ) from None
+        if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():
+            raise RunError(f"{doing}: {name} is a file: choose a folder.") from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

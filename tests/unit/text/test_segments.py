@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ def test_parts_fit_and_lose_nothing_but_spaces(text: str, limit: int) -> None:
 @given(st.lists(st.text("ab", min_size=1, max_size=12), min_size=1), st.integers(12, 40))
 def test_a_part_takes_every_word_that_still_fits(words: list[str], limit: int) -> None:
     parts = split_to_fit(" ".join(words), lambda part: len(part) <= limit)
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in pairwise(parts):
         assert len(f"{part} {following.split()[0]}") > limit
 
 
