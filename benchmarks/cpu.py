@@ -18,6 +18,7 @@ package its rows are left out.
 """
 
 import argparse
+import math
 import multiprocessing
 import os
 import platform
@@ -139,8 +140,8 @@ def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
     return [sources[i * batch : (i + 1) * batch] for i in range(count)]
 
 
-def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool) -> Run:
-    engine = OnnxEngine(bundle)
+def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool, threads: int = 0) -> Run:
+    engine = OnnxEngine(bundle, threads)
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
         task = Task(replace(decoding, beam=beam))
@@ -226,8 +227,9 @@ def say(text: str) -> None:
 
 
 def with_ratios(speeds: Sequence[float], beside: Sequence[float]) -> list[str]:
-    """Of as many cells as there are speeds."""
-    return [f"{v:,.0f} ({v / b:.2f})" for v, b in zip(speeds, beside, strict=False)]
+    """An empty cell for what was not measured."""
+    cells = zip(speeds, beside, strict=True)
+    return ["" if math.isnan(v) else f"{v:,.0f} ({v / b:.2f})" for v, b in cells]
 
 
 def speed(given: argparse.Namespace) -> None:
@@ -239,7 +241,8 @@ def speed(given: argparse.Namespace) -> None:
     found: dict[str, list[float]] = {}
 
     def row(name: str, run: Run, cells: Sequence[Cell] = CELLS) -> None:
-        found[name] = measure(run, sources, given.repeat, cells)
+        measured = iter(measure(run, sources, given.repeat, cells))
+        found[name] = [next(measured) if cell in cells else math.nan for cell in CELLS]
         say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
 
     row("dragoman int8", dragoman_run(int8, decoding, True))
@@ -250,6 +253,10 @@ def speed(given: argparse.Namespace) -> None:
         # one sentence at a time has all cores in any case
         batches = [cell for cell in CELLS if cell[2] > 1]
         row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False), batches)
+    if CORES > 2:
+        alone = [cell for cell in CELLS if cell[2] == 1]
+        run = dragoman_run(int8, decoding, True, threads=2)
+        row("dragoman int8, two threads", run, alone)
     theirs = []
     if PEER:
         with tempfile.TemporaryDirectory() as work:

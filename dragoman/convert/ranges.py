@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dragoman.bundle import Bundle
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.model.layers import LayerNorm
+from dragoman.model.layers import LayerNorm, PostNorm
 
 OUT = ".project.to_out"  # the product that an attention ends with
 
@@ -33,6 +33,8 @@ def measure_ranges(
     def watch(name: str, part: nn.Module) -> None:
         if isinstance(part, LayerNorm):
             part.register_forward_hook(lambda _, __, y: note(name, y))
+        elif isinstance(part, PostNorm):  # which asks its norm for that of a sum, past any hook
+            part.register_forward_hook(lambda _, __, y: note(f"{name}.norm", y))
         elif name.endswith(OUT):
             attention = name.removesuffix(OUT)
             bias = model.get_parameter(f"{attention}.project.to_qkv.bias")

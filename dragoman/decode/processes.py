@@ -24,14 +24,14 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from dragoman.decode.request import Request
-from dragoman.decode.searching import batches_by_length
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
 from dragoman.errors import DragomanError, TranslationError
 
 Shown = TypeVar("Shown")
 Translate = Callable[[Sequence[str]], list[Any]]
-_CHARACTERS = 4  # of a piece, about: lines are cut into pieces where they are translated
+_CHARACTERS = 3  # of a piece, or a little more: a chunk should be no larger than a batch
+_TAG_AND_END = 2  # pieces
 # Lines of a window for each process: fewer are translated sooner without any.
 _LEAST_LINES = 32
 _MOST = 32  # if nobody says how many: each takes some hundred megabytes of its own
@@ -81,8 +81,9 @@ def translate_windows(
                 found = translator.stream(lines, request, len(lines), first)
                 yield [show(translation) for translation in found]
                 continue
-            tokens = alone.searcher.settings(request).batch_tokens or alone.engine.batch_tokens
-            chunks = _chunks(lines, tokens, processes)
+            # A chunk is a batch, as far as can be told before its lines are cut into pieces.
+            lengths = [_TAG_AND_END + len(line) // _CHARACTERS for line in lines]
+            chunks = alone.searcher.batches(lengths, request, processes)
             texts = [[lines[row] for row in rows] for rows in chunks]
             if forks is None:
                 # What a search needs is made with its first sentence. Made here, it is made once.
@@ -114,12 +115,6 @@ def _can_fork() -> bool:
     """macOS can fork too, but its own libraries do not survive that. A daemonic process of
     `multiprocessing` must have no children."""
     return sys.platform.startswith("linux") and not multiprocessing.current_process().daemon
-
-
-def _chunks(lines: Sequence[str], tokens: int, processes: int) -> list[list[int]]:
-    """The numbers of the lines of each chunk, a batch or less: all processes end together."""
-    lengths = [1 + len(line) // _CHARACTERS for line in lines]
-    return [*batches_by_length(lengths, tokens, at_once=processes)]
 
 
 class _UnderWay(NamedTuple):

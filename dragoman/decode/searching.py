@@ -75,15 +75,8 @@ class Searcher:
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[]] * len(parts)
         lengths = [len(part.ids) for part in parts]
-        tokens = self.settings(request).batch_tokens or self._engine.batch_tokens
-        beam = request.nbest if request.sampling else self.width(request)
-        beam = max((len(part.says) for part in parts), default=0) or beam
-        room = 1 if self._engine.searches_on_device else LEAST_ROOM
-        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
-        # each sentence, so it gets fewer sentences.
-        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
-        at_once = batches_at_once(self._engine)
-        batches = list(batches_by_length(lengths, tokens, limit, at_once))
+        said = max((len(part.says) for part in parts), default=0)
+        batches = self.batches(lengths, request, batches_at_once(self._engine), said)
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self._engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -93,6 +86,21 @@ class Searcher:
             for row, hypotheses in zip(rows, outputs, strict=True):
                 found[row] = hypotheses
         return found
+
+    def batches(
+        self, lengths: Sequence[int], request: Request, at_once: int, said: int = 0
+    ) -> list[list[int]]:
+        """Which parts of these lengths are well searched together, where `at_once` batches are.
+
+        `said`: translations of a part that are given, where none are searched for.
+        """
+        tokens = self.settings(request).batch_tokens or self._engine.batch_tokens
+        beam = said or (request.nbest if request.sampling else self.width(request))
+        room = 1 if self._engine.searches_on_device else LEAST_ROOM
+        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
+        # each sentence, so it gets fewer sentences.
+        limit = _Hypotheses(beam, _USUAL_BEAM * tokens, room)
+        return [*batches_by_length(lengths, tokens, limit, at_once)]
 
     def _chosen(
         self, part: Part, hypotheses: Sequence[Hypothesis], request: Request

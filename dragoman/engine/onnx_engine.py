@@ -358,6 +358,9 @@ class OnnxEngine(Engine):
         # Constants are folded, and that is all there is to gain: the graphs are written as they are
         # to run. Looking for more took half as long again.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        # It would also put a rounding and its reverse before every Reshape or Transpose that
+        # a rounding follows: two nodes more for each, and nothing gained.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that

@@ -56,6 +56,16 @@ def test_a_range_is_the_largest_number_of_the_sentences() -> None:
     assert parts | {"decoder.0.cross", "decoder.1.cross"} <= bundle.ranges.keys()
 
 
+def test_what_a_norm_behind_a_sublayer_puts_out_is_measured_too() -> None:
+    bundle = measured(model__norm="post")
+    engine = TorchEngine.from_bundle(bundle, "cpu")
+    for side in ("encoder", "decoder"):
+        outputs = [engine.outputs(source, target)[side] for source, target in PAIRS]
+        largest = max(float(np.abs(states).max()) for states in outputs)
+        last = f"{side}.1.around_feed_forward.norm"
+        assert bundle.ranges[last] == pytest.approx(largest, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
