@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 from dragoman.ahead import read_weights_ahead
+from dragoman.cli import ReaderGoneError
 from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
 
@@ -49,13 +50,6 @@ def main() -> None:
         print(f"dragoman: {error.strerror}.", file=sys.stderr)
         _drop_output()
         sys.exit(1)
-
-
-class ReaderGoneError(Exception):
-    """Whoever read the output has had enough, as `head` has after some lines.
-
-    Click would take a BrokenPipeError for a failure.
-    """
 
 
 def _drop_output() -> None:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli import STYLE
-from dragoman.cli.app import ReaderGoneError
+from dragoman.cli import STYLE, ReaderGoneError
 from dragoman.errors import ConfigError
 from dragoman.settings import near_miss
 from dragoman.version import __version__

@@ -261,7 +261,8 @@ class Shown:
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
-            return escaped(json.dumps(_as_json(translation), ensure_ascii=False)) + "\n"
+            told = _as_json(translation, self.alignments)
+            return escaped(json.dumps(told, ensure_ascii=False)) + "\n"
         rows = []
         for candidate in translation.candidates:
             text = escaped(candidate.text) if self.terminal else candidate.text
@@ -291,14 +292,15 @@ def _memory(name: str, source: str, target: str) -> Memory | None:
     return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
 
 
-def _as_json(translation: Translation) -> dict[str, object]:
+def _as_json(translation: Translation, alignments: bool) -> dict[str, object]:
     def entry(candidate: Candidate) -> dict[str, object]:
+        links = {"alignment": candidate.alignment} if alignments else {}
         return {
             "text": candidate.text,
             "score": candidate.score,
             "pieces": candidate.pieces,
             "log_probs": [round(value, 4) for value in candidate.log_probs],
-            "alignment": candidate.alignment,
+            **links,
         }
 
     note = {"note": translation.note} if translation.note else {}

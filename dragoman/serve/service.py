@@ -151,6 +151,7 @@ class Service:
     ) -> list[schemas.Translated]:
         """Each text as it is in the cache, or translated; the size of all is checked first."""
         self._check_size(texts, max_characters)
+        self.metrics.count(texts)
         asked = (source, target, beam, nbest, alignments, glossary)
         answers = {text: self._remembered((text, *asked)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
@@ -217,6 +218,7 @@ class Service:
     ) -> list[tuple[str, Route]]:
         """Each text as a document of a format, and how it was translated."""
         self._check_size(texts, max_characters)
+        self.metrics.count(texts)
         answers = []
         for text in texts:
             read_text = partial(format_.read, text.encode(), Options(to=target))
@@ -308,6 +310,7 @@ class Service:
         client: str,
     ) -> dict[str, Any]:
         self._check_size([text, translation or ""])
+        self.metrics.count([text])
         check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
 
@@ -402,8 +405,6 @@ class Service:
                 413,
                 f"{characters:,} characters are too many: a request may have {most:,}.",
             )
-        self.metrics.texts += len(texts)
-        self.metrics.characters += characters
 
     def _check_work(self, work: int) -> None:
         if work > (most := self.limits.max_work):

@@ -77,6 +77,9 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
     answer = json.loads(dragoman("translate", "eins zwei", "--json", "--beam", 2, *model).out)
     assert answer["source"] == "eins zwei"
     assert answer["translations"][0]["text"] == "one two"
+    assert "alignment" not in answer["translations"][0]
+    aligned = json.loads(dragoman("translate", "eins zwei", "--json", "--alignments", *model).out)
+    assert aligned["translations"][0]["alignment"] == [[0, 0], [1, 1]]
     assert dragoman("translate", "eins", "--prefix", "nine", *model).out.startswith("nine")
     drawn = [
         dragoman("translate", "eins zwei", "--sample", "--top-k", 1, "--seed", s, *model).out

@@ -114,6 +114,10 @@ def test_models_health_and_figures(client, trained) -> None:
     assert after["dragoman_characters_total"] == before["dragoman_characters_total"] + len(
         "eins zwei"
     )
+    client.post("/v1/attention", json={"text": "eins", "translation": "one"})
+    looked = figures(client)
+    assert looked["dragoman_texts_total"] == after["dragoman_texts_total"] + 1
+    assert looked["dragoman_characters_total"] == after["dragoman_characters_total"] + len("eins")
     counted = 'dragoman_requests_total{path="/v1/translate",status="200"}'
     assert after[counted] == before.get(counted, 0) + 1
     assert (
