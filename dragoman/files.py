@@ -23,6 +23,15 @@ _OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
+def is_partial(name: str, final: str) -> bool:
+    """Whether a file is what a killed process left of another on the way to its final name.
+
+    >>> is_partial("run.toml.0123456789abcdef.partial", "run.toml")
+    True
+    """
+    return re.fullmatch(rf"{re.escape(final[:50])}\.[0-9a-f]{{16}}\.partial", name) is not None
+
+
 def write_atomically(path: Path, raw: bytes) -> None:
     with replacing(path) as file:
         file.write(raw)
@@ -64,8 +73,14 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     # Nobody can guess the name, and O_EXCL follows no link: no planted link leads us elsewhere.
     aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
     mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    ours = True
+    # All is inside, so that a signal that comes as soon as the file is there leaves none behind.
     try:
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            ours = False
+            raise
         with open(descriptor, "wb") as file:
             if before is not None and os.name == "posix":
                 _keep_access(descriptor, before)
@@ -74,7 +89,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             os.fsync(descriptor)
         aside.replace(final)
     finally:
-        aside.unlink(missing_ok=True)
+        if ours:
+            aside.unlink(missing_ok=True)
     sync_folder(final.parent)
 
 
@@ -165,4 +181,6 @@ def storage_errors(doing: str) -> Iterator[None]:
                 f"{doing}: the disk is full{where}. What was saved before is intact; free some "
                 "space."
             ) from None
+        if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():
+            raise RunError(f"{doing}: {name} is a file: choose a folder.") from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

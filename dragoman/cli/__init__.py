@@ -8,3 +8,10 @@ STYLE: dict[str, Any] = {
     "rich_markup_mode": "markdown",
 }
 """How every group of commands looks."""
+
+
+class ReaderGoneError(Exception):
+    """Whoever read the output has had enough, as `head` has after some lines.
+
+    Click would take a BrokenPipeError for a failure.
+    """

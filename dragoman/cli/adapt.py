@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import read_bundle, write_bundle
-from dragoman.cli.options import From, Model, To
+from dragoman.cli.loading import one_folder
+from dragoman.cli.options import From, OneModel, To
 from dragoman.errors import ConfigError, RunError, needs_torch
-from dragoman.hub import model_folders
 from dragoman.low_rank import adapted
 from dragoman.text.parallel import (
     holds_both_sides,
@@ -29,7 +29,7 @@ def command(
         ),
     ],
     target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
-    model: Model = "",
+    model: OneModel = "",
     out: Annotated[str, typer.Option(help="Folder for the adapted model.")] = "",
     from_: From = "",
     to: To = "",
@@ -55,13 +55,15 @@ def command(
     if not out:
         raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
     folder = Path(out)
+    if folder.is_file():
+        raise RunError(f"{out} is a file: choose a folder.")
     if folder.is_dir() and any(folder.iterdir()):
         raise RunError(f"{out} is not empty: choose another --out.")
     if not target and not holds_both_sides(source):
         raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
-    bundle = read_bundle(model_folders(model, from_, to)[0])
+    bundle = read_bundle(one_folder(model, from_, to))
     known = bundle.codec.languages.sources
     if len(known) == 1:
         from_ = from_ or known[0]

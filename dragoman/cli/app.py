@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 from dragoman.ahead import read_weights_ahead
+from dragoman.cli import ReaderGoneError
 from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
 
@@ -40,14 +41,20 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (BrokenPipeError, ReaderGoneError):
+        _drop_output()
+        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EPIPE, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        if error.errno != errno.EPIPE:
-            print(f"dragoman: {error.strerror}.", file=sys.stderr)
-        # what is still buffered goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0 if error.errno == errno.EPIPE else 1)
+        print(f"dragoman: {error.strerror}.", file=sys.stderr)
+        _drop_output()
+        sys.exit(1)
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> None:

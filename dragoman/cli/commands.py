@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli import STYLE
+from dragoman.cli import STYLE, ReaderGoneError
 from dragoman.errors import ConfigError
 from dragoman.settings import near_miss
 from dragoman.version import __version__
@@ -40,6 +40,12 @@ class _Commands(TyperGroup):
         command = typer.main.get_command(app)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
 
 
 app = typer.Typer(

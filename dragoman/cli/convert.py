@@ -137,7 +137,7 @@ def from_ctranslate2(
     onnx: Onnx = True,
     int8: Int8 = False,
 ) -> None:
-    """Make a bundle of a CTranslate2 folder; weights may be in float32, float16, int8 or int16.
+    """Make a bundle of a CTranslate2 folder; in float32, float16, bfloat16, int8 or int16.
 
     Example: `dragoman convert from-ctranslate2 opus.ct2 runs/opus --pieces source.spm,target.spm`
     """

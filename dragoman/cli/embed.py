@@ -9,8 +9,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dragoman.cli.loading import load_model
-from dragoman.cli.options import Device, From, Model, To
+from dragoman.cli.loading import load_model, one_model
+from dragoman.cli.options import Device, From, OneModel, To
 from dragoman.cli.translating import destination
 from dragoman.decode.request import Request
 from dragoman.decode.translator import WINDOW_LINES
@@ -23,7 +23,7 @@ def command(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.")
     ] = None,
-    model: Model = "",
+    model: OneModel = "",
     from_: From = "",
     to: To = "",
     input_: Annotated[
@@ -45,7 +45,7 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    translator = load_model(model, device, "torch", from_, to)
+    translator = load_model(one_model(model), device, "torch", from_, to)
     request = Request(to=to, source_language=from_)
     lines = iter(texts or read_lines(input_ or "-"))
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])

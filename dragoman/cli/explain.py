@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.loading import decoding_settings, load_model
+from dragoman.cli.loading import decoding_settings, load_model, one_model
 from dragoman.cli.options import (
     Beam,
     Device,
     EngineName,
     From,
-    Model,
+    OneModel,
     Set,
     To,
     show_result,
@@ -21,7 +21,7 @@ from dragoman.errors import ConfigError, needs_torch
 
 def command(
     text: Annotated[str, typer.Argument(help="A sentence to follow through the model.")],
-    model: Model = "",
+    model: OneModel = "",
     out: Annotated[str, typer.Option(help="The page to write, for a browser.")] = "",
     translation: Annotated[
         str | None, typer.Option(help="Follow how this translation is said, not the model's own.")
@@ -41,7 +41,7 @@ def command(
 
     if not out:
         raise ConfigError("there is nothing to write: give --out page.html.")
-    translator = load_model(model, device, engine, from_, to, text)
+    translator = load_model(one_model(model), device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )

@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import read_bundle, write_bundle
-from dragoman.cli.loading import load_model
-from dragoman.cli.options import Device, From, Model, Set, To
+from dragoman.cli.loading import load_model, one_folder
+from dragoman.cli.options import Device, From, OneModel, Set, To
 from dragoman.config import Corpus, parse_set
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
 from dragoman.files import storage_errors, writing
-from dragoman.hub import model_folders
 from dragoman.text.detect import detect
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_lines, read_pairs
@@ -31,7 +30,7 @@ def command(
     general: Annotated[
         str, typer.Option(metavar="F", help="Sentences that the model translates now, to be kept.")
     ] = "",
-    model: Model = "",
+    model: OneModel = "",
     out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
     from_: From = "",
     to: To = "",
@@ -53,7 +52,7 @@ def command(
     from_, to = from_ or language_of(source), to or language_of(target)
     if not from_ or not to:
         raise ConfigError("name the languages of the new pairs: --from fr --to en.")
-    folder = model_folders(model)[0]
+    folder = one_folder(model)
     bundle = read_bundle(folder)
     pairs = list(read_pairs(source, target))
     new = [pair.source for pair in pairs], [pair.target for pair in pairs]

@@ -2,8 +2,11 @@
 
 import sys
 
+from dragoman.bundle import read_config
 from dragoman.config import Config, DecodingConfig, parse_set, replace
+from dragoman.decode.sampling import Sampling
 from dragoman.errors import ConfigError
+from dragoman.hub import model_folders
 from dragoman.inspect.translator import InspectableTranslator
 
 
@@ -20,6 +23,38 @@ def load_model(
     for note in translator.notes:
         print(f"dragoman: {note}", file=sys.stderr)
     return translator
+
+
+def one_model(model: str) -> str:
+    """The name of a model, where an ensemble makes no sense."""
+    if "," in model:
+        raise ConfigError(f"--model {model}: this command takes one model, not an ensemble.")
+    return model
+
+
+def one_folder(model: str, source: str = "", target: str = "") -> str:
+    """The folder of a model, where an ensemble makes no sense."""
+    return model_folders(one_model(model), source, target)[0]
+
+
+def config_of(model: str, source: str, target: str) -> Config:
+    """The settings of a model, before it is loaded; an ensemble has those of its first one."""
+    return read_config(model_folders(model, source, target)[0])
+
+
+def sampling_settings(
+    sample: bool, temperature: float, top_k: int, top_p: float, seed: int, beam: int | None
+) -> Sampling | None:
+    """How to draw; None: search. What the other one would ignore is refused."""
+    asked = Sampling(temperature, top_k, top_p, seed)
+    if sample:
+        if beam is not None:
+            raise ConfigError("--beam is for a search: leave out --sample, or --beam.")
+        return asked
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if getattr(asked, name) != getattr(Sampling, name):
+            raise ConfigError(f"--{name.replace('_', '-')} is for sampling: add --sample.")
+    return None
 
 
 def decoding_settings(

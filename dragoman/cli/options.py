@@ -10,15 +10,9 @@ from dragoman.config import MOST_HYPOTHESES
 from dragoman.errors import escaped
 from dragoman.files import storage_errors, write_atomically
 
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Folder or name of a model (bundled, or on the Hugging Face hub); default: a bundled "
-        "one. Commas join an ensemble.",
-    ),
-]
+_MODEL = "Folder or name of a model (bundled, or on the Hugging Face hub); default: a bundled one."
+Model = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL} Commas join an ensemble.")]
+OneModel = Annotated[str, typer.Option("--model", "-m", help=_MODEL)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="auto, onnx (fast on a CPU; see dragoman convert) or torch.")

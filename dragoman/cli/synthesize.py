@@ -7,8 +7,7 @@ import typer
 
 from dragoman.bulk.job import Job
 from dragoman.bulk.synthetic import KINDS, PairLine
-from dragoman.bundle import read_config
-from dragoman.cli.loading import decoding_settings
+from dragoman.cli.loading import config_of, decoding_settings, sampling_settings
 from dragoman.cli.options import (
     Address,
     Beam,
@@ -27,10 +26,8 @@ from dragoman.cli.options import (
     Workers,
 )
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError
-from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 
@@ -76,8 +73,8 @@ def command(
         raise ConfigError(
             "synthesize needs text to read and a corpus to write: give --input F and --output F."
         )
-    decoding = decoding_settings(read_config(model_folders(model, from_, to)[0]), set_, beam)
-    sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
+    sampling = sampling_settings(sample, temperature, top_k, top_p, seed, beam)
+    decoding = decoding_settings(config_of(model, from_, to), set_, beam)
     request = Request(to=to, source_language=from_, decoding=decoding, sampling=sampling)
     job = Job(model, request, PairLine(kind), device, engine)
     lines = translate_file(

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from dragoman.bundle import read_bundle
-from dragoman.cli.options import From, Json, Model, To
+from dragoman.cli.loading import one_folder
+from dragoman.cli.options import From, Json, OneModel, To
 from dragoman.errors import ConfigError, escaped
-from dragoman.hub import model_folders
 from dragoman.text.parallel import read_lines
 
 
@@ -17,7 +17,7 @@ def command(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to tokenize.")
     ] = None,
-    model: Model = "",
+    model: OneModel = "",
     from_: From = "",
     to: To = "",
     input_: Annotated[
@@ -35,7 +35,7 @@ def command(
     """
     if texts and input_:
         raise ConfigError("give texts or --input, not both.")
-    codec = read_bundle(model_folders(model, from_, to)[0]).codec
+    codec = read_bundle(one_folder(model, from_, to)).codec
     vocabulary = codec.target if target else codec.source
     into = to or codec.languages.default_target()
     for text in texts or read_lines(input_ or "-"):

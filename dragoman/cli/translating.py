@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from dragoman.bundle import read_config
-from dragoman.cli.loading import decoding_settings, load_model
+from dragoman.cli.loading import config_of, decoding_settings, load_model, sampling_settings
 from dragoman.decode.glossary import Glossary
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.errors import ConfigError, escaped
@@ -71,6 +69,11 @@ def translate(
         raise ConfigError(
             "--workers needs a file to read and one to write: give --input F and --output F."
         )
+    sampling = sampling_settings(sample, temperature, top_k, top_p, seed, beam)
+    if folders := [text for text in texts if _is_named_folder(text)]:
+        raise ConfigError(
+            f"{folders[0]} is a folder: give a text, a document, or a file of lines with --input."
+        )
     files = [] if format_ else [text for text in texts if _is_document(text)]
     if files and len(files) < len(texts):
         raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
@@ -94,7 +97,7 @@ def translate(
     in_shards = bool(workers) or (from_file_to_file and not of_documents and not memory)
     translator: Translator | None = None
     if in_shards:
-        config = read_config(model_folders(model, from_, to)[0])
+        config = config_of(model, from_, to)
     else:
         # The language is detected from the text, if it must choose the model.
         translator = load_model(model, device, engine, from_, to, text)
@@ -106,7 +109,7 @@ def translate(
         nbest=nbest,
         prefix=prefix,
         alignments=alignments,
-        sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
+        sampling=sampling,
         glossary=_glossary(glossary),
         memory=_memory(memory, from_, to),
     )
@@ -163,6 +166,12 @@ def _translate_lines(
 
 def _is_file(name: str) -> bool:
     return bool(name) and Path(name).is_file()
+
+
+def _is_named_folder(text: str) -> bool:
+    """Whether a text is meant as a folder; a single word that a folder is called is a text."""
+    meant = "/" in text or text in (".", "..")
+    return meant and os.path.isdir(text)  # noqa: PTH112 (a long text is no name, and no error)
 
 
 def _is_new(name: str) -> bool:
@@ -252,7 +261,8 @@ class Shown:
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
-            return escaped(json.dumps(_as_json(translation), ensure_ascii=False)) + "\n"
+            told = _as_json(translation, self.alignments)
+            return escaped(json.dumps(told, ensure_ascii=False)) + "\n"
         rows = []
         for candidate in translation.candidates:
             text = escaped(candidate.text) if self.terminal else candidate.text
@@ -282,14 +292,15 @@ def _memory(name: str, source: str, target: str) -> Memory | None:
     return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
 
 
-def _as_json(translation: Translation) -> dict[str, object]:
+def _as_json(translation: Translation, alignments: bool) -> dict[str, object]:
     def entry(candidate: Candidate) -> dict[str, object]:
+        links = {"alignment": candidate.alignment} if alignments else {}
         return {
             "text": candidate.text,
             "score": candidate.score,
             "pieces": candidate.pieces,
             "log_probs": [round(value, 4) for value in candidate.log_probs],
-            "alignment": candidate.alignment,
+            **links,
         }
 
     note = {"note": translation.note} if translation.note else {}

@@ -55,8 +55,17 @@ class _Clocks:
         Otherwise each of many large jobs would pass for the first.
         """
         self._gone[who] = self._waiting.pop(who)
-        if len(self._gone) > _REMEMBERED:
-            self._gone = {who: clock for who, clock in self._gone.items() if clock > self._now}
+        if not self._waiting:
+            # Nobody is kept waiting, so nobody has had too much: all start level again.
+            self._now = max(self._now, *self._gone.values())
+            self._gone.clear()
+        elif len(self._gone) > _REMEMBERED:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Keep the half that is furthest ahead: so this is done once for many that go."""
+        ahead = sorted(self._gone.items(), key=lambda entry: entry[1], reverse=True)
+        self._gone = {who: clock for who, clock in ahead[: _REMEMBERED // 2] if clock > self._now}
 
 
 class _Client(Generic[J]):

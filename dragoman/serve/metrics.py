@@ -1,7 +1,7 @@
 """Figures for Prometheus, in its text format."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -15,6 +15,11 @@ class Metrics:
         self.cached = 0  # texts that were answered from the cache
         self._buckets = [0] * len(_BUCKETS_S)
         self._seconds = 0.0
+
+    def count(self, texts: Sequence[str]) -> None:
+        """Texts that somebody sent to be translated, or looked into."""
+        self.texts += len(texts)
+        self.characters += sum(map(len, texts))
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         self.requests[path, status] += 1

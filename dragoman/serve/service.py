@@ -17,6 +17,7 @@ from dragoman.decode.hypotheses import OnStep
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
+from dragoman.decode.translator import Translator
 from dragoman.documents.document import Document, Options
 from dragoman.documents.formats import Format
 from dragoman.documents.inline import Said
@@ -76,11 +77,9 @@ class _Text(NamedTuple):
     """A text on its way through its model."""
 
     route: Route
-    request: Request
     sentences: list[str]
     gaps: list[str]
-    parts: list[Part]
-    work: list[int]
+    lines: list[Line]
 
 
 class Service:
@@ -152,6 +151,7 @@ class Service:
     ) -> list[schemas.Translated]:
         """Each text as it is in the cache, or translated; the size of all is checked first."""
         self._check_size(texts, max_characters)
+        self.metrics.count(texts)
         asked = (source, target, beam, nbest, alignments, glossary)
         answers = {text: self._remembered((text, *asked)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
@@ -190,21 +190,18 @@ class Service:
         """Each text sentence by sentence, all sentences of all texts in one go."""
         asked = Request(nbest=nbest, alignments=alignments, glossary=glossary)
         planned = await self._aside(texts, partial(self._split, texts, source, target, beam, asked))
-        lines = [
-            Line(text.route.model.translator, text.request, part, work)
-            for text in planned
-            for part, work in zip(text.parts, text.work, strict=True)
-        ]
+        lines = [line for text in planned for line in text.lines]
         spare = self.limits.max_work - sum(line.work for line in lines)
         found = iter(await self.batcher.translate(lines, client, spare))
         answers = []
         for text in planned:
-            candidates = [next(found) for _ in text.parts]
+            candidates = [next(found) for _ in text.lines]
             if text.route.note:
                 (whole,) = text.sentences
                 sentences = [Translation(whole, (Candidate(whole, 0.0),))]
             else:
-                sentences = text.route.model.translator.join(text.sentences, text.parts, candidates)
+                parts = [line.part for line in text.lines]
+                sentences = text.route.model.translator.join(text.sentences, parts, candidates)
             answers.append(_translated(text.route, sentences, text.gaps, alignments))
         return answers
 
@@ -221,6 +218,7 @@ class Service:
     ) -> list[tuple[str, Route]]:
         """Each text as a document of a format, and how it was translated."""
         self._check_size(texts, max_characters)
+        self.metrics.count(texts)
         answers = []
         for text in texts:
             read_text = partial(format_.read, text.encode(), Options(to=target))
@@ -271,17 +269,14 @@ class Service:
             for start in range(0, len(rows), _AT_ONCE):
                 chunk = rows[start : start + _AT_ONCE]
                 texts = [asked[row].text for row in chunk]
-                parts = translator.split(texts, wanted)
-                plain = replace(wanted, to="", source_language="", glossary=NO_TERMS)
-                work = translator.searcher.work(parts, plain)
-                lines = [
-                    Line(translator, plain, part, cost)
-                    for part, cost in zip(parts, work, strict=True)
-                ]
-                found = await self._patiently(lines, client)
-                for row, translation in zip(
-                    chunk, translator.join(texts, parts, found), strict=True
-                ):
+                lines = await self._aside(texts, partial(_lines, translator, texts, wanted))
+                found: list[tuple[Candidate, ...]] = []
+                # One sentence may be the whole document: its parts take their turns too.
+                for first in range(0, len(lines), _AT_ONCE):
+                    found += await self._patiently(lines[first : first + _AT_ONCE], client)
+                parts = [line.part for line in lines]
+                joined = await self._aside(texts, partial(translator.join, texts, parts, found))
+                for row, translation in zip(chunk, joined, strict=True):
                     answers[row] = as_said(translation)
         return answers
 
@@ -315,6 +310,7 @@ class Service:
         client: str,
     ) -> dict[str, Any]:
         self._check_size([text, translation or ""])
+        self.metrics.count([text])
         check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
 
@@ -353,20 +349,16 @@ class Service:
             translator = route.model.translator
             request = _request(route, beam, asked)
             if route.note:
-                planned.append(_Text(route, request, [text], [], [], []))
+                planned.append(_Text(route, [text], [], []))
                 continue
             sentences, gaps = split_sentences(text)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
             self._check_work(total + translator.least_work(sentences, request))
-            # A part knows its languages and its terms by now. Without them in the request, parts of
-            # all languages share a search.
-            parts = translator.split(sentences, request)
-            request = replace(request, to="", source_language="", glossary=NO_TERMS)
-            work = translator.searcher.work(parts, request)
-            total += sum(work)
+            lines = _lines(translator, sentences, request)
+            total += sum(line.work for line in lines)
             self._check_work(total)
-            planned.append(_Text(route, request, sentences, gaps, parts, work))
+            planned.append(_Text(route, sentences, gaps, lines))
         return planned
 
     def _check_inside(
@@ -413,8 +405,6 @@ class Service:
                 413,
                 f"{characters:,} characters are too many: a request may have {most:,}.",
             )
-        self.metrics.texts += len(texts)
-        self.metrics.characters += characters
 
     def _check_work(self, work: int) -> None:
         if work > (most := self.limits.max_work):
@@ -450,6 +440,16 @@ def _advanced(
         return (next(rounds) if said is None else rounds.send(said)), None
     except StopIteration as end:
         return [], end.value
+
+
+def _lines(translator: Translator, texts: Sequence[str], request: Request) -> list[Line]:
+    """Texts in the parts that a model takes, each with its work."""
+    parts = translator.split(texts, request)
+    # A part knows its languages and its terms by now. Without them in the request, parts of all
+    # languages share a search.
+    plain = replace(request, to="", source_language="", glossary=NO_TERMS)
+    work = translator.searcher.work(parts, plain)
+    return [Line(translator, plain, part, cost) for part, cost in zip(parts, work, strict=True)]
 
 
 def _request(route: Route, beam: int | None, asked: Request) -> Request:

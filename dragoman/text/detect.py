@@ -25,7 +25,8 @@ WORDS = {
         "der die das und ist nicht ich du er sie es wir ein eine einen zu den dem in mit auf "
         "für von hat haben sich war auch wie was wo wer kann muss bin bist sind mein meine "
         "dein ihr ihn mir dich mich noch aber ja nein danke bitte guten wenn nach bei am im "
-        "zum diese dieser dieses kein keine sehr hier gut heute immer schon nur uns"
+        "zum diese dieser dieses kein keine sehr hier gut heute immer schon nur uns hallo welt "
+        "tag abend morgen nacht haus hund mann frau jahr jahre leute zeit wasser"
     ),
     "en": (
         "the a an and is are was were to of in on at it he she we they you i that this not "
@@ -91,7 +92,7 @@ WORDS = {
         "maar om naar ook als nog heeft heb mijn wat waar hoe kan wie bent was deze dit daar "
         "hier geen ja nee goed zo dan toen wordt worden hebben had moet moeten wil jij jullie "
         "hun haar ons onze mij me hem over uit bij door tot veel meer altijd nooit nu vandaag "
-        "morgen gisteren iets niets alles iemand zou kunnen gaan gaat laat"
+        "morgen gisteren iets niets alles iemand zou kunnen gaan gaat laat hallo nacht"
     ),
     "pl": (
         "w i na z do nie się jest to że jak o ja ty on ona co ale czy tak za od po mnie mi "

@@ -113,6 +113,8 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
     known = known_languages(models)
     source, target = known_code(source, [AUTO, *known]), known_code(target, known)
     detected = detect(text, known) if source == AUTO else []
+    if not text.strip():
+        detected = [guess._replace(confidence=0.0) for guess in detected]
     guesses: list[Detected | None] = [*detected] or [None]
     for guess in guesses:
         language = guess.language if guess else source

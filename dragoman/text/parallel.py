@@ -8,6 +8,7 @@ nothing is silently left out.
 """
 
 import bz2
+import codecs
 import gzip
 import re
 import sys
@@ -97,9 +98,12 @@ def _checked_block(
         ends = ends - len(_BOM)
     try:
         block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        row = int(np.searchsorted(ends, error.start, side="right"))
-        _decode(block[ends[row - 1] if row else 0 : ends[row] - 1], path, before + row + 1)
+        doubtful = b"\0" in block
+    except UnicodeDecodeError:
+        doubtful = True
+    if doubtful:
+        for number, line in enumerate(block.split(b"\n")[:-1], start=before + 1):
+            _decode(line, path, number)
     return block, ends
 
 
@@ -223,6 +227,8 @@ def _read_tsv(path: str, before: int) -> Generator[Pair, None, int]:
 
 
 def no_tab(path: str, number: int, line: str) -> CorpusError:
+    if number == 1 and path != "-" and not holds_both_sides(path):
+        return CorpusError(f"{path} has one side alone: name the file with its translations too.")
     return CorpusError(
         f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target."
     )
@@ -295,12 +301,19 @@ def open_bytes(path: str | Path) -> BinaryIO:
 
 
 def _decode(raw: bytes, path: str | Path, number: int) -> str:
+    # Every second byte of Western text in UTF-16 is 0, which is valid UTF-8 too.
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 4 * raw.count(0) > len(raw):
+        raise CorpusError(
+            f"{path} line {number} is not UTF-8: it looks like UTF-16. Convert the file, for "
+            "example with iconv -f UTF-16 -t UTF-8."
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorpusError(
             f"{path} line {number} is not UTF-8: byte {error.start + 1} of the line is "
-            f"0x{raw[error.start]:02x}. Convert the file, for example with iconv -t UTF-8."
+            f"0x{raw[error.start]:02x}. Convert the file, for example with iconv -f WINDOWS-1252 "
+            "-t UTF-8."
         ) from None
 
 

@@ -54,14 +54,33 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 def _pack(atoms: list[str], fits: Callable[[str], bool]) -> list[str]:
     """Neighbouring atoms joined while they fit together."""
-    groups = [atoms[0]]
-    for atom in atoms[1:]:
-        joined = f"{groups[-1]} {atom}"
-        if fits(joined):
-            groups[-1] = joined
-        else:
-            groups.append(atom)
+    groups = []
+    start = 0
+    while start < len(atoms):
+        count = _most_that_fit(atoms, start, fits)
+        groups.append(" ".join(atoms[start : start + count]))
+        start += count
     return groups
+
+
+def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) -> int:
+    """How many atoms from there on fit together; one is always taken.
+
+    The number is doubled until it is too large, and then searched for by halving: whether a text
+    fits takes as long as the text, and to ask after each atom would make that quadratic.
+    """
+    most = len(atoms) - start
+    fitting, too_many = 1, 2
+    while too_many <= most and fits(" ".join(atoms[start : start + too_many])):
+        fitting, too_many = too_many, 2 * too_many
+    too_many = min(too_many, most + 1)
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        if fits(" ".join(atoms[start : start + middle])):
+            fitting = middle
+        else:
+            too_many = middle
+    return fitting
 
 
 def split_sentences(text: str) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import CARD, MANIFEST, UNFINISHED, Bundle, read_bundle
+from dragoman.bundle import MANIFEST, UNFINISHED, Bundle, read_bundle, read_card
 from dragoman.config import (
     Config,
     explicit_settings,
@@ -27,7 +27,7 @@ from dragoman.config import (
 )
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
-from dragoman.files import storage_errors, write_atomically
+from dragoman.files import is_partial, storage_errors, write_atomically
 from dragoman.hub import model_folder
 from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.settings import leaves, read_toml, to_tree
@@ -97,7 +97,7 @@ def is_finished(folder: Path) -> bool:
     """
     if not (folder / MANIFEST).exists():
         return False
-    return UNFINISHED not in json.loads((folder / CARD).read_bytes())
+    return UNFINISHED not in read_card(folder)
 
 
 def new_config(folder: Path, wishes: Wishes) -> Config:
@@ -106,10 +106,9 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         raise RunError(
             f"{folder} already contains a run: continue with --resume, or choose another --out."
         )
-    if others := sorted(path.name for path in folder.iterdir() if path.name not in _LEFTOVERS):
+    if others := sorted(path.name for path in folder.iterdir() if not _is_left_over(path.name)):
         raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
-    for name in _LEFTOVERS[1:]:
-        shutil.rmtree(folder / name, ignore_errors=True)
+    _sweep(folder)
     config = make_config(wishes.preset, wishes.file, wishes.settings)
     if config.training.init:
         config = _fine_tuned(config, wishes.explicit)
@@ -123,6 +122,23 @@ def new_config(folder: Path, wishes: Wishes) -> Config:
         raise ConfigError("nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
         return _keep_what_passes(config, folder / "given")
+
+
+def _is_left_over(name: str) -> bool:
+    """Whether an attempt that failed before its data was prepared leaves such a file or folder."""
+    on_its_way = any(is_partial(name, final) for final in (_SETTINGS, _PARENT))
+    return name in _LEFTOVERS or on_its_way
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what an attempt has left, but for the lock, which is held now."""
+    for path in folder.iterdir():
+        if path.name == _LOCK:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:

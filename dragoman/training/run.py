@@ -103,6 +103,9 @@ def train(
                 console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted:
+            if not holds_run(folder):
+                console.print("interrupted while preparing the data; nothing is saved yet.")
+                raise KeyboardInterrupt from None
             console.print("interrupted between steps; nothing is lost. Continue with --resume.")
             return Outcome(folder, finished=False)
 

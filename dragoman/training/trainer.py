@@ -119,7 +119,7 @@ class Trainer:
         steps = self.loader.from_position(self.progress.position)
         while not self.is_done():
             position, batches = next(steps)
-            self.step(batches, journal, interrupted())
+            self.step(batches, journal, interrupted)
             self.progress.position = position
             self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
@@ -142,14 +142,22 @@ class Trainer:
             or 0 < patience <= self.progress.validations_since_best
         )
 
-    def step(self, batches: list[Batch], journal: Journal, stop: bool = False) -> None:
-        """Launch one optimiser step over its micro-batches, then report the one before."""
+    def step(
+        self,
+        batches: list[Batch],
+        journal: Journal,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Launch one optimiser step over its micro-batches, then report the one before.
+
+        On a CPU this step is over by then, and reported too.
+        """
         progress, training = self.progress, self.config.training
         number = progress.step + 1
         tokens = sum(batch.tokens for batch in batches)
         self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
         # The wish to stop travels with the gradients: all ranks learn of it in the same step.
-        self.gradients.stops.fill_(stop)
+        self.gradients.stops.fill_(interrupted())
         self.gradients.gather()
         norm = whole(
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf)
@@ -172,6 +180,8 @@ class Trainer:
         # and the GPU for the next launch.
         self.settle(journal)
         self._launched = launched
+        if launched.arrived is None:
+            self.settle(journal)
 
     def settle(self, journal: Journal) -> None:
         """Wait for the step under way, if there is one, and report it."""

@@ -24,7 +24,7 @@ from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
 from dragoman.training.cost import training_flops
-from dragoman.training.journal import Journal
+from dragoman.training.journal import Journal, NoJournal
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.run import Outcome, _Interruption, train
 from dragoman.training.state import Checkpoints, Progress
@@ -168,9 +168,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
         trainer.model.output.weight[7] = torch.nan
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     batches = trainer.loader.step_at(trainer.progress.position)
-    trainer.step(batches, journal)
     with pytest.raises(RunError) as caught:
-        trainer.settle(journal)
+        trainer.step(batches, journal)
     journal.close()
     message = str(caught.value)
     lines = sorted(int(trainer.data.train.lines[i]) for i in batches[0].indices)
@@ -178,6 +177,22 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
     assert "checkpoint of step 5 is intact" in message
     assert f"t.de lines {lines[0]}, {lines[1]}" in message
     assert trainer.checkpoints.steps() == [5]
+
+
+def test_a_run_that_is_interrupted_in_a_step_ends_with_that_step(tmp_path, monkeypatch) -> None:
+    trainer = make_trainer(tmp_path, 100_000)
+    asked = []
+    accumulate = trainer.accumulate
+
+    def interrupt_the_third(batches, step, tokens):
+        if step == 3:
+            asked.append(step)
+        accumulate(batches, step, tokens)
+
+    monkeypatch.setattr(trainer, "accumulate", interrupt_the_third)
+    assert not trainer.run(NoJournal(), lambda: bool(asked))
+    assert trainer.progress.step == 3
+    assert trainer.checkpoints.steps() == [3]
 
 
 def _quiet():

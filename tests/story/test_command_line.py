@@ -77,6 +77,9 @@ def test_translate_in_all_its_forms(dragoman, trained, tmp_path) -> None:
     answer = json.loads(dragoman("translate", "eins zwei", "--json", "--beam", 2, *model).out)
     assert answer["source"] == "eins zwei"
     assert answer["translations"][0]["text"] == "one two"
+    assert "alignment" not in answer["translations"][0]
+    aligned = json.loads(dragoman("translate", "eins zwei", "--json", "--alignments", *model).out)
+    assert aligned["translations"][0]["alignment"] == [[0, 0], [1, 1]]
     assert dragoman("translate", "eins", "--prefix", "nine", *model).out.startswith("nine")
     drawn = [
         dragoman("translate", "eins zwei", "--sample", "--top-k", 1, "--seed", s, *model).out
@@ -369,7 +372,24 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             ["train", *good, "--out", tmp_path / "taken"],
             "is not empty (it holds thesis.txt)",
         ),
-        "out is a file": (["train", *good, "--out", tmp_path / "file"], "opening the run"),
+        "out is a file": (
+            ["train", *good, "--out", tmp_path / "file"],
+            "file is a file: choose a folder",
+        ),
+        "one side forgotten": (["train", good[0], *out], "good.de has one side alone: name the"),
+        "one side forgotten in a check": (["check", good[0]], "good.de has one side alone"),
+        "a folder is no text": (["translate", "x", tmp_path], "is a folder: give a text"),
+        "beam of a sample": (["translate", "x", "--sample", "--beam", 2], "--beam is for a search"),
+        "seed of a search": (["translate", "x", "--seed", 7], "--seed is for sampling: add"),
+        "drawing without a sample": (
+            ["synthesize", "--input", good[0], "--output", tmp_path / "o", "--top-k", 3],
+            "--top-k is for sampling: add --sample",
+        ),
+        "an ensemble to tokenize": (["tokenize", "x", "--model", "a,b"], "takes one model"),
+        "an ensemble to adapt": (
+            ["adapt", *good, *out[:2], "--model", "a,b"],
+            "--model a,b: this command takes one model",
+        ),
         "unknown setting": (
             ["train", *good, *out, "--set", "model.widht=1"],
             "did you mean model.width?",
@@ -397,6 +417,9 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
 MISTAKES = [
     "sides of different "
     "length", "invalid UTF-8", "no such file", "empty corpus", "nothing to train on",
+    "one side forgotten", "one side forgotten in a check", "a folder is no text",
+    "beam of a sample", "seed of a search", "drawing without a sample", "an ensemble to tokenize",
+    "an ensemble to adapt",
     "folder with other things", "out is a file", "unknown setting", "unknown preset", "bad config",
     "no such config",
     "vocabulary too small", "no such model", "not a model", "unknown device",

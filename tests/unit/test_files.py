@@ -242,3 +242,16 @@ def test_a_packed_file_says_neither_name_nor_time(tmp_path) -> None:
 def test_a_name_in_bz2_packs_too(tmp_path) -> None:
     write(tmp_path / "out.txt.bz2", "line\n")
     assert bz2.decompress((tmp_path / "out.txt.bz2").read_bytes()) == b"line\n"
+
+
+def test_a_signal_as_soon_as_a_file_is_there_leaves_none_behind(tmp_path, monkeypatch) -> None:
+    open_file = os.open
+
+    def interrupted(path, *how):
+        open_file(path, *how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "run.toml", b"new")
+    assert only(tmp_path)

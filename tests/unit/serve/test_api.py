@@ -1,12 +1,17 @@
 """Every route of the service, and every way to ask wrongly."""
 
+import asyncio
 import json
 import re
+import threading
 
 import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.decode.translation import Candidate
+from dragoman.documents.document import Options
+from dragoman.documents.formats import BY_NAME
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
@@ -109,6 +114,10 @@ def test_models_health_and_figures(client, trained) -> None:
     assert after["dragoman_characters_total"] == before["dragoman_characters_total"] + len(
         "eins zwei"
     )
+    client.post("/v1/attention", json={"text": "eins", "translation": "one"})
+    looked = figures(client)
+    assert looked["dragoman_texts_total"] == after["dragoman_texts_total"] + 1
+    assert looked["dragoman_characters_total"] == after["dragoman_characters_total"] + len("eins")
     counted = 'dragoman_requests_total{path="/v1/translate",status="200"}'
     assert after[counted] == before.get(counted, 0) + 1
     assert (
@@ -357,6 +366,41 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
         assert "try again" in answer.json()["error"]
+
+
+def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, monkeypatch) -> None:
+    service = Service([str(trained)], device="cpu")
+    translator = service.models.models[0].translator
+    split = translator.split
+    begun, turned = threading.Event(), threading.Event()
+
+    def patient_split(texts, request):
+        begun.set()
+        assert turned.wait(2), "the event loop waits for the split"
+        return split(texts, request)
+
+    handed = []
+
+    async def answered(lines, client):
+        handed.append(len(lines))
+        return [(Candidate(line.part.text.upper(), 0.0),) for line in lines]
+
+    async def story() -> str:
+        text = "eins, " * 2_000
+        document = BY_NAME["text"].read(text.encode(), Options(to="en"))
+        route = service.route_document(document, "de", "en")
+        task = asyncio.create_task(service.translate_document(document, route))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        turned.set()
+        return (await task).decode()
+
+    monkeypatch.setattr(translator, "split", patient_split)
+    monkeypatch.setattr(service, "_patiently", answered)
+    monkeypatch.setattr(service_module, "_AT_ONCE", 4)
+    assert asyncio.run(story()).split() == ["EINS,"] * 2_000
+    assert len(handed) > 1
+    assert max(handed) <= 4  # so that others have their turns
 
 
 def test_two_models_serve_two_directions(trained) -> None:

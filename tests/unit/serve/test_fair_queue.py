@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from dragoman.serve import fair_queue
 from dragoman.serve.fair_queue import FairQueue
 
 
@@ -75,3 +76,24 @@ def test_what_is_discarded_is_gone_and_the_rest_is_not() -> None:
     assert queue.first_work == 10
     assert served(queue, 1) == ["stays"]
     assert not queue
+
+
+def test_clients_that_come_once_are_forgotten() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for client in range(3000):
+        queue.push(client, 0, Job("only", 10))
+        queue.pop()
+    assert not queue._clocks._gone
+
+
+def test_a_bounded_number_is_remembered_while_somebody_waits(monkeypatch) -> None:
+    monkeypatch.setattr(fair_queue, "_REMEMBERED", 20)
+    queue: FairQueue[Job] = FairQueue()
+    queue.push("large", 0, Job("large", 1))
+    queue.push("large", 0, Job("large", 10**9))
+    for client in range(60):
+        queue.push(client, 0, Job("small", 10 + client))
+    for _ in range(60):
+        queue.pop()
+        assert len(queue._clocks._gone) <= 20
+    assert len(queue._clocks._gone) >= 10

@@ -38,6 +38,14 @@ def test_each_language_is_known_by_its_small_words_or_its_script(text, language)
     assert detect(text)[0].language == language
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("Hallo Welt", "de"), ("Hallo!", "de"), ("Hello", "en"), ("Hola", "es"), ("Merci", "fr")],
+)
+def test_a_greeting_is_enough(text: str, language: str) -> None:
+    assert detect(text, ["de", "en", "es", "fr", "pt"])[0].language == language
+
+
 @given(st.text(max_size=40))
 @example("\U00017824")  # a letter without a name
 def test_no_text_is_too_strange(text) -> None:

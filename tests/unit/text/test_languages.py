@@ -18,6 +18,9 @@ def test_the_first_model_that_knows_both_languages_is_chosen() -> None:
     assert choose_model(MODELS, "", "de", "en").number == 0
     assert choose_model(MODELS, "", "", "fr").number == 1
     assert choose_model(MODELS, "", "", "").number == 0
+    nothing = choose_model(MODELS, " ", AUTO, "").detected
+    assert nothing is not None
+    assert nothing.confidence == 0  # there is nothing to tell a language by
     with pytest.raises(TranslationError, match=r"'fr' to 'en'; there is de to en; en to de, fr"):
         choose_model(MODELS, "", "fr", "en")
 

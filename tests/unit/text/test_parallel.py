@@ -50,7 +50,7 @@ def lines_of_blocks(path) -> list[str]:
 PARTS = [b"a", b"\n", b"\n", b"\r", "ä".encode(), b"\xef\xbb\xbf", b"xyz"]
 
 
-@pytest.mark.parametrize(("parts", "longest"), [([*PARTS, b"\xff"], 999), (PARTS, 9)])
+@pytest.mark.parametrize(("parts", "longest"), [([*PARTS, b"\xff", b"\0"], 999), (PARTS, 9)])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(
@@ -75,6 +75,15 @@ def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
     file.write_bytes(b"gut\nsch\xf6n\n")
     with pytest.raises(CorpusError, match=r"a\.de line 2 is not UTF-8: byte 4 of the line is 0xf6"):
         list(read_lines(file))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_refused_with_the_command_that_converts_it(tmp_path, encoding: str) -> None:
+    file = tmp_path / "a.de"
+    file.write_text("Grüß Gott!\nJa.\n", encoding=encoding)
+    for read in (read_lines, read_blocks):
+        with pytest.raises(CorpusError, match=r"a\.de line 1 .*iconv -f UTF-16 -t UTF-8"):
+            list(read(file))
 
 
 @pytest.mark.parametrize("missing", [0, 7, 19])

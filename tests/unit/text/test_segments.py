@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,26 @@ def test_parts_fit_and_lose_nothing_but_spaces(text: str, limit: int) -> None:
     parts = split_to_fit(text, lambda part: len(part) <= limit)
     assert all(len(part) <= limit for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=12), min_size=1), st.integers(12, 40))
+def test_a_part_takes_every_word_that_still_fits(words: list[str], limit: int) -> None:
+    parts = split_to_fit(" ".join(words), lambda part: len(part) <= limit)
+    for part, following in pairwise(parts):
+        assert len(f"{part} {following.split()[0]}") > limit
+
+
+def test_a_long_text_is_not_measured_again_for_each_of_its_words() -> None:
+    measured = 0
+
+    def fits(part: str) -> bool:
+        nonlocal measured
+        measured += len(part)
+        return len(part) <= 1000
+
+    text = "word " * 10_000
+    assert len(split_to_fit(text, fits)) == 50
+    assert measured < 20 * len(text)  # word by word it would be 100 times
 
 
 def test_sentence_ends_are_preferred_to_other_spaces() -> None:
