@@ -19,15 +19,14 @@ their means.
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import safetensors
 import safetensors.numpy
 
-from dragoman.bundle import model_folders, read_bundle
+from dragoman.bundle import Bundle, model_folders, read_bundle
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
@@ -101,22 +100,22 @@ def score(given: argparse.Namespace, adapters: Iterable[Path], rows: Path) -> No
     bundle = read_bundle(model_folders(given.model)[0])
     sets = test_sets(given)
 
-    def scores(weights: Mapping[str, np.ndarray]) -> dict[str, float]:
-        changed = replace(bundle, weights=weights)
+    def scores(changed: Bundle) -> dict[str, float]:
         translator = Translator(make_engine(changed, "cpu"), bundle.codec, bundle.config)
         return {name: test.score(translator) for name, test in sets.items()}
 
     before: dict[str, float] = {}
     for path in adapters:
         if not before:
-            before = scores(bundle.weights)
+            before = scores(bundle)
             said = ", ".join(f"{name} {value:.2f}" for name, value in before.items())
             print(f"before: {said}", flush=True)
         with safetensors.safe_open(path, "np") as file:
             told = json.loads(file.metadata()["told"])
         adapter = safetensors.numpy.load_file(path)
         size = path.stat().st_size / 1e6
-        after = scores(adapted(bundle.weights, adapter))
+        # Ranges were measured without the adapter: they go, as in the bundle that users get.
+        after = scores(replace(bundle, weights=adapted(bundle.weights, adapter), ranges={}))
         gains = {name: after[name] - before[name] for name in sets}
         said = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
         print(f"{path}: {told}, {size:.2f} MB: {said}", flush=True)
