@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.compare.figures import Figure, Finding, Lines, Series, named
+from dragoman.compare.figures import Figure, Finding, Lines, Series, listed, named
 from dragoman.compare.grid import cell, chosen_rate, to_be_tuned, tuning_budget
 from dragoman.compare.judge import Judgement, all_of, at_least, judge, said
 from dragoman.compare.runs import Claim, Study
@@ -165,10 +165,13 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: OnText | None) -> Find
     }
     vectors = [name for name in right if name.startswith("RNN, ")]
     others = [name for name in right if name not in vectors]
-    narrowest, widest = vectors[0], vectors[-1]
+    # A vector that cannot hold the shortest tells nothing about length. It takes two to compare.
+    able = [name for name in vectors if min(right[name][0]) >= _LEARNED]
+    judged = able if len(able) > 1 else vectors
+    narrowest, widest = judged[0], judged[-1]
     least = np.min([right[name][-1] for name in others], axis=0).tolist()
-    short = [share for name in right for share in right[name][0]]
-    learned = at_least("every system copies the shortest", short, _LEARNED)
+    short = [share for name in (*judged, *others) for share in right[name][0]]
+    learned = at_least("two vectors and attention copy the shortest", short, _LEARNED)
     judgements = [
         judge(least, right[widest][-1], margin=_LOST, checks=[learned]),
         judge(right[widest][-1], right[narrowest][-1], margin=_WIDER, checks=[learned]),
@@ -196,16 +199,18 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: OnText | None) -> Find
                 f"not decided ({'; '.join(one.why for one in judgements[:2] if one.why)}).",
             ),
             _text_sentence(text, judgements[2]) if text is not None else
-            "Every system copies sequences of "
+            "All that is judged copies sequences of "
             f"{size.edges[0][0]} to {size.edges[0][1]} words ({min(short):.0%} or more right).",
         ),
         verdict,
         f"One layer, {_SYMBOLS} symbols, sequences of 2 to {size.longest} words, {size.steps} "
         f"training steps, {size.seeds} seeds, each system with the best of {len(size.rates)} "
-        f"learning rates. Required: every system gets {_LEARNED:.0%} of the shortest right. Seen "
-        f"if on the longest attention is ahead of the widest vector by more than {_LOST:.0%} "
-        f"(measured {judgements[0].interval()}) and the widest vector ahead of the narrowest by "
-        f"more than {_WIDER:.0%} ({judgements[1].interval()})."
+        f"learning rates. Judged: systems that get {_LEARNED:.0%} of the shortest right, with "
+        "attention and without"
+        + (f" (not {listed(left_out)})" if (left_out := sorted({*vectors} - {*judged})) else "")
+        + f". Seen if on the longest attention is ahead of the widest vector by more than "
+        f"{_LOST:.0%} (measured {judgements[0].interval()}) and the widest vector ahead of the "
+        f"narrowest by more than {_WIDER:.0%} ({judgements[1].interval()})."
         + (_text_conditions(text, judgements[2]) if text is not None else ""),
     )  # fmt: skip
 

@@ -89,7 +89,8 @@ def translate_windows(
                 # What a search needs is made with its first sentence. Made here, it is made once.
                 alone.translate(lines[:1], request)
                 forks = stack.enter_context(_Forks.started(translate, texts[:processes]))
-                futures = [*forks.begun, *map(forks.submit, texts[processes:])]
+                begun = len(forks.begun)
+                futures = [*forks.begun, *map(forks.submit, texts[begun:])]
             else:
                 futures = [*map(forks.submit, texts)]
             under_way.append(_UnderWay(len(lines), chunks, futures))
@@ -145,7 +146,7 @@ class _Forks:
 
     def __init__(self, translate: Translate, first_chunks: Sequence[Sequence[str]]):
         """A process for each of the chunks, which it begins with: to start the next one takes some
-        milliseconds."""
+        milliseconds. `begun`: what becomes of these chunks, or of fewer."""
         fork = multiprocessing.get_context("fork")
         self._workers: list[_Worker] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
@@ -155,14 +156,20 @@ class _Forks:
             process = fork.Process(
                 target=_serve, args=(translate, lines, theirs, not_theirs), daemon=True
             )
-            process.start()
-            theirs.close()
+            try:
+                process.start()
+            except OSError:  # no more are allowed here: those that there are do it all
+                if not self._workers:
+                    raise
+                break
+            finally:
+                theirs.close()
             self._workers.append(_Worker(process, ours))
         # only now, since a process with threads should not fork
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
             self._threads.submit(self._answer, worker, len(lines))
-            for worker, lines in zip(self._workers, first_chunks, strict=True)
+            for worker, lines in zip(self._workers, first_chunks, strict=False)
         ]
 
     @classmethod

@@ -569,8 +569,8 @@ def _replacements(model: bytes) -> Iterator[bytes]:
     """
     # The pieces come first: tens of thousands of messages (field 1), most of a few bytes.
     place = 0
-    while model[place : place + 1] == b"\x0a" and model[place + 1 : place + 2] < b"\x80":
-        place += 2 + int.from_bytes(model[place + 1 : place + 2])
+    while place + 1 < len(model) and model[place] == 0x0A and model[place + 1] < 0x80:
+        place += 2 + model[place + 1]
     for number, rules in _fields(model[place:]):
         for part, packed in _fields(rules) if number in (3, 5) else ():
             if part == 2:

@@ -15,11 +15,19 @@ import torch
 
 from dragoman.data.batches import idle
 from dragoman.training.gradients import Gradients
-from tests.conftest import SMALL, small_config, small_model, toy_pairs, vocabulary, write_corpus
+from tests.conftest import (
+    SHORT_SEARCH,
+    SMALL,
+    small_config,
+    small_model,
+    toy_pairs,
+    vocabulary,
+    write_corpus,
+)
 from tests.processes import ranks_succeed
 
 SETTINGS: dict[str, Any] = {
-    **SMALL, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
+    **SMALL, **SHORT_SEARCH, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
     "training.max_steps": 4, "training.optimiser": "adam",
     "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1,
     "training.average": 9,

@@ -10,9 +10,11 @@ import site_hooks
 
 from dragoman import variants
 from dragoman.model.distances import DISTANCES
+from dragoman.training import run as training
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
+TRAIN = [path for path in NOTEBOOKS if "training.max_steps" in path.read_text(encoding="utf-8")]
 
 
 @pytest.fixture
@@ -25,8 +27,29 @@ def tables_as_they_were():
             del table[name]
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """A lesson that trains makes a few steps."""
+    real = training.train
+
+    def train(*arguments, settings, **options):
+        return real(*arguments, settings={**settings, "training.max_steps": 15}, **options)
+
+    monkeypatch.setattr(training, "train", train)
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_lesson_runs(notebook: Path, tables_as_they_were) -> None:
+def test_a_lesson_runs(notebook: Path, tables_as_they_were, few_steps) -> None:
+    assert_shows_what_is_committed(notebook)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", TRAIN, ids=lambda path: path.stem)
+def test_a_lesson_that_trains_runs_with_all_its_steps(notebook: Path, tables_as_they_were) -> None:
+    assert_shows_what_is_committed(notebook)
+
+
+def assert_shows_what_is_committed(notebook: Path) -> None:
     outputs = lessons.run(notebook)
     cells = [c for c in json.loads(notebook.read_text())["cells"] if c["cell_type"] == "code"]
     for cell, found in zip(cells, outputs, strict=True):

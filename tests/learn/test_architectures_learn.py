@@ -17,7 +17,13 @@ from tests.conftest import small_config
 from tests.learn.learning import WORDS, share_learned
 
 QUICKLY: dict[str, dict] = {
-    "decoder-only": {"task": "copy", "longest": 4, "rate": 5e-3, "model__norm": "pre"},
+    "decoder-only": {
+        "task": "copy",
+        "longest": 3,
+        "rate": 1e-2,
+        "model__norm": "pre",
+        "model__decoder_layers": 1,
+    },
     "rnn": {
         "task": "reverse",
         "longest": 3,
@@ -30,6 +36,8 @@ QUICKLY: dict[str, dict] = {
     "convs2s": {"task": "copy", "longest": 4, "rate": 1e-2},
 }
 SLOWLY: list[dict] = [
+    {"task": "copy", "longest": 4, "rate": 5e-3, "model__architecture": "decoder-only",
+    "model__norm": "pre"},
     *({"task": t, "model__architecture": name} for name in ("rnn-attention",
     "gnmt") for t in ("copy", "reverse")),
     {"task": "reverse", "longest": 4, "rate": 1e-2, "model__architecture": "convs2s"},

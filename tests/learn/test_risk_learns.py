@@ -63,7 +63,7 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
 
     learn(Gradients(model, config, CPU), 60, 5e-3)
     before = score()
-    risks = learn(RiskGradients(model, config, CPU, WORDS), 50, 1e-3)
+    risks = learn(RiskGradients(model, config, CPU, WORDS), 30, 1e-3)
     assert 0.4 < before < 0.8
     assert score() > before + 0.03
     assert np.mean(risks[-10:]) < np.mean(risks[:10]) - 0.05

@@ -370,8 +370,15 @@ def test_other_architectures_are_explained_without_complaints(
     picture(page, tmp_path, architecture)
 
 
-@pytest.mark.parametrize("size", [(1280, 900), (360, 780)])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ((1280, 900), "light"),
+        ((360, 780), "dark"),
+        pytest.param((1280, 900), "dark", marks=pytest.mark.slow),
+        pytest.param((360, 780), "light", marks=pytest.mark.slow),
+    ],
+)
 def test_the_report_of_claims_reads_on_a_screen_and_on_a_phone(
     open_page, tmp_path, size, theme
 ) -> None:

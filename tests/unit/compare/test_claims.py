@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,6 +271,31 @@ def test_real_text_can_refute_what_copying_shows_and_cannot_undo_it_by_telling_n
     without = length.finding(COPY, {n: tuned(dict.fromkeys(range(2, 9), 0.98)) for n in
                                     length.systems(COPY)}, None)  # fmt: skip
     assert without.verdict == "not seen"
+
+
+def test_a_vector_that_cannot_hold_the_shortest_is_not_judged() -> None:
+    size = replace(COPY, widths=(16, 32, 64))
+    long = dict(zip(length.systems(size), (0.3, 0.4, 0.6, 0.98, 0.98), strict=True))
+
+    def found(*able: str) -> Finding:
+        return length.finding(
+            size,
+            {
+                name: tuned(
+                    {n: (0.98 if name in able else 0.8) if n <= 4 else share for n in range(2, 9)}
+                )
+                for name, share in long.items()
+            },
+            None,
+        )
+
+    narrow, middle, wide, *attention = long
+    assert found(narrow, middle, wide, *attention).verdict == "seen"
+    without = found(middle, wide, *attention)
+    assert without.verdict == "seen"
+    assert f"(not {narrow})" in without.conditions
+    assert found(wide, *attention).verdict == "undecided"
+    assert found(middle, wide, attention[0]).verdict == "undecided"
 
 
 def test_pieces_that_know_unseen_words_without_a_rule_refute_c10() -> None:

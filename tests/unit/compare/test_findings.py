@@ -93,11 +93,13 @@ def test_c7_tells_who_leads_at_which_cost() -> None:
     assert "gnmt at 1e+09 FLOPs, then transformer at 5e+09 FLOPs" in said
 
 
-def test_c7_wants_the_ensemble_to_be_better_than_its_members() -> None:
+def test_c7_tells_whether_the_ensemble_is_better_and_does_not_rest_on_it() -> None:
     ensemble = {"lexical": result(5.0), "ensemble": result(26.0)}
-    for together, verdict in ((AHEAD, "seen"), (BEHIND, "not seen")):
+    for together, told in ((AHEAD, "it is better still"), (BEHIND, "it is no better than")):
         one = replace(field(AHEAD), others=ensemble, together=together)
-        assert table.finding([one], {}).verdict == verdict
+        finding = table.finding([one], {})
+        assert finding.verdict == "seen"
+        assert told in finding.sentences[0]
 
 
 def test_c7_puts_each_ablation_beside_the_papers_row() -> None:

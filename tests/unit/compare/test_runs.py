@@ -13,13 +13,14 @@ from dragoman.compare.runs import Result, Study, _keep, run_all
 from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
 from dragoman.compare.texts import Given, Texts
 from dragoman.errors import ConfigError, RunError
-from tests.conftest import write_corpus
+from tests.conftest import SHORT_SEARCH, write_corpus
 
 SMALL: Scale = replace(
     QUICK,
-    flops=4e8,
+    flops=1.5e8,
     settings={
-        **QUICK.settings, "text.size": 300, "model.width": 16, "model.feed_forward_width": 32,
+        **QUICK.settings, **SHORT_SEARCH,
+        "text.size": 300, "model.width": 16, "model.feed_forward_width": 32,
         "model.heads": 2,
         "model.encoder_layers": 1, "model.decoder_layers": 1,
     },

@@ -1,5 +1,6 @@
 """Windows of lines by several processes: the same bits, and nothing left behind."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -60,6 +61,22 @@ def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:
     whole = translator.stream(LINES, TO_ENGLISH, processes=3)
     assert [facts(one) for one in whole] == [facts(one) for one in translator(LINES, TO_ENGLISH)]
     assert multiprocessing.active_children() == []
+
+
+def test_fewer_processes_than_asked_for_do_the_same(translator, monkeypatch) -> None:
+    fork = os.fork
+    forked: list[int] = []
+
+    def only_one() -> int:
+        if forked:
+            raise OSError(errno.EAGAIN, "too many processes")
+        forked.append(fork())
+        return forked[0]
+
+    monkeypatch.setattr(os, "fork", only_one)
+    whole = translator.stream(LINES, TO_ENGLISH, processes=3)
+    assert [facts(one) for one in whole] == [facts(one) for one in translator(LINES, TO_ENGLISH)]
+    assert len(forked) == 1
 
 
 @pytest.mark.usefixtures("no_forks")

@@ -12,7 +12,7 @@ from dragoman.decode.ensemble import Ensemble
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.training.run import train
-from tests.conftest import SMALL, small_engine, toy_pairs, write_corpus
+from tests.conftest import SHORT_SEARCH, SMALL, small_engine, toy_pairs, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,8 @@ def test_translations_find_each_other_where_one_decoder_speaks_for_both_language
     above 1 time in 50."""
     german, english = map(str, write_corpus(tmp_path, "train", toy_pairs(1000, longest=4)))
     settings = {
-        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 80,
+        **SMALL, **SHORT_SEARCH,
+        "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 60,
         "model.dropout": 0.0,
         "training.validate_every": 0, "training.warmup_steps": 30, "training.learning_rate": 1e-2,
         "data.valid_size": 5,

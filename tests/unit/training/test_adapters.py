@@ -53,7 +53,7 @@ def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
 
 def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
     """In int8, where small changes could be rounded away."""
-    recipe = replace(QUICK, learning_rate=1e-2, least_steps=300, patience=300)
+    recipe = replace(QUICK, learning_rate=1e-2, least_steps=150, patience=150)
     learner = Learner(int8, recipe)
     examples = Frame(int8.codec, "", "", 100)(ODD)
     learner.learn(examples, [], examples, Clock(600), silent)
@@ -63,7 +63,7 @@ def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
         said = Translator(engine, int8.codec, int8.config)([source for source, _ in ODD])
         known.append(sum(a == b for a, (_, b) in zip(said, ODD, strict=True)))
     assert known[0] <= 2
-    assert known[1] >= 12  # 16 to 19 in eight runs with other seeds, in bf16 too
+    assert known[1] >= 12  # 19; with twice the steps 16 to 19 in eight runs with other seeds
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:

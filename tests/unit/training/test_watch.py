@@ -13,10 +13,11 @@ from dragoman.errors import ConfigError
 from dragoman.training import run as running
 from dragoman.training.run import train
 from dragoman.training.watch import SHOWN, Watch
-from tests.conftest import SMALL, toy_pairs, write_corpus
+from tests.conftest import SHORT_SEARCH, SMALL, toy_pairs, write_corpus
 
 SETTINGS = {
-    **SMALL, "text.size": 400, "training.batch_tokens": 300, "training.max_steps": 12,
+    **SMALL, **SHORT_SEARCH,
+    "text.size": 400, "training.batch_tokens": 300, "training.max_steps": 12,
     "training.validate_every": 4, "training.log_every": 2, "data.valid_size": 20,
     "model.dropout": 0.1, "model.attention_dropout": 0.1,
 }  # fmt: skip
