@@ -102,9 +102,11 @@ def train(
             for note in unused_by_fine_tuning(wishes) if config.training.init else ():
                 console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption, watch)
-        except _Interrupted:
+        except _Interrupted as interrupted:
             if not holds_run(folder):
                 console.print("interrupted while preparing the data; nothing is saved yet.")
+                if interrupted.number == signal.SIGTERM:
+                    raise SystemExit(128 + signal.SIGTERM) from None
                 raise KeyboardInterrupt from None
             console.print("interrupted between steps; nothing is lost. Continue with --resume.")
             return Outcome(folder, finished=False)
@@ -292,6 +294,9 @@ def _size(count: float) -> str:
 class _Interrupted(BaseException):
     """SIGINT or SIGTERM came when no step was under way."""
 
+    def __init__(self, number: int):
+        self.number = number
+
 
 class _Interruption:
     """SIGINT and SIGTERM end a run: while it trains, after the current step.
@@ -340,6 +345,6 @@ class _Interruption:
         again, self._requested = self._requested, True
         if not self._gentle:
             # where Python drops exceptions (in a finaliser, say), the first step will see the wish
-            raise _Interrupted
+            raise _Interrupted(number)
         if again and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt

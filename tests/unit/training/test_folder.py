@@ -37,11 +37,16 @@ def test_what_is_not_ours_stays(tmp_path: Path, name: str) -> None:
     assert len([*tmp_path.iterdir()]) == 2
 
 
-def test_an_interruption_before_there_is_a_run_does_not_promise_one(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "end"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_an_interruption_before_there_is_a_run_does_not_promise_one(
+    tmp_path, monkeypatch, number: int, end: type[BaseException]
+) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(5))
-    monkeypatch.setattr(run, "prepare", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(run, "prepare", lambda *_: os.kill(os.getpid(), number))
     said = io.StringIO()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(end):
         run.train(
             tmp_path / "run",
             corpora=(Corpus(str(source), str(target)),),
