@@ -144,7 +144,7 @@ def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the
 
     def work(text: str, beam: int | None = None, nbest: int = 1) -> int:
         planned = service._split([text], "de", "en", beam, Request(nbest=nbest))
-        return sum(sum(text.work) for text in planned)
+        return sum(line.work for text in planned for line in text.lines)
 
     assert work(prose) < service.limits.max_work / 3
     assert work(prose.replace("\n", " ")) < service.limits.max_work / 3
