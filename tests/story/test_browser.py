@@ -43,8 +43,12 @@ def address(trained) -> Iterator[str]:
         yield found
 
 
+_LONGEST_MS = 300_000  # that a page is waited for: cores may be busy
+
+
 @pytest.fixture(scope="module")
 def chromium():
+    sync_api.expect.set_options(timeout=_LONGEST_MS)
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -58,6 +62,7 @@ def open_page(chromium) -> Iterator:
 
     def opened(address: str, quiet: bool = True, **options):
         context = chromium.new_context(**options)
+        context.set_default_timeout(_LONGEST_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
