@@ -17,8 +17,10 @@ from dragoman.errors import DragomanError
 
 
 def run() -> None:
-    """The process that somebody started: `main`, and a quick end."""
+    """The process that somebody started: `main`, and a quick end of a translation."""
     main()
+    if quick_translation(sys.argv[1:]) is None:
+        return  # other commands may have left something to be done at the end
     # All is written. What is left is to give back memory piece by piece, and the system does that
     # sooner.
     with suppress(OSError):

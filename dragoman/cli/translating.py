@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -138,17 +139,14 @@ def _translate_lines(
     output: str,
 ) -> None:
     """Texts, or the lines of a file or of standard input, as they come."""
-    from dragoman.decode.processes import AHEAD, numbered, translate_windows
-
-    windows = [texts] if texts else arriving(read_lines(input_ or "-"))
-    # Whoever writes line by line may wait for a translation before the next line.
-    ahead = AHEAD if _is_file(input_) else 0
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
         shown = replace(show, terminal=file.isatty())
-        found = translate_windows(
-            translator, numbered(windows), request, lambda one: (shown(one), one.note), ahead=ahead
+        found = (
+            iter([[_written(shown, one) for one in translator.stream(texts, request, len(texts))]])
+            if texts
+            else _written_lines(translator, request, shown, input_)
         )
         for written in found:
             for text, note in written:
@@ -162,6 +160,24 @@ def _translate_lines(
             advance(len(written))
     if notes > NOTES_SHOWN:
         print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+
+
+def _written_lines(
+    translator: Translator, request: Request, shown: "Shown", input_: str
+) -> Iterator[list[tuple[str, str]]]:
+    """The lines of a file or of standard input, a window at a time."""
+    # Only here: a text is translated sooner than what several processes need is imported.
+    from dragoman.decode.processes import AHEAD, numbered, translate_windows
+
+    windows = numbered(arriving(read_lines(input_ or "-")))
+    # Whoever writes line by line may wait for a translation before the next line.
+    ahead = AHEAD if _is_file(input_) else 0
+    return translate_windows(translator, windows, request, partial(_written, shown), ahead=ahead)
+
+
+def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
+    """The lines that stand for a translation, and what is to be said about it."""
+    return shown(translation), translation.note
 
 
 def _is_file(name: str) -> bool:
