@@ -353,7 +353,7 @@ class OnnxEngine(Engine):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = self.threads
-        for name, value in _waiting():
+        for name, value in how_threads_wait().items():
             options.add_session_config_entry(name, value)
         # Constants are folded, and that is all there is to gain: the graphs are written as they are
         # to run. Looking for more took half as long again.
@@ -390,8 +390,8 @@ class OnnxEngine(Engine):
         return make[graph]()
 
 
-def _waiting() -> list[tuple[str, str]]:
-    """How threads wait for their next work: a moment in a busy loop, and then asleep.
+def how_threads_wait() -> dict[str, str]:
+    """For their next work: a moment in a busy loop, and then asleep.
 
     To wake a thread takes longer than a small product, and a step has dozens of products. But
     each graph has threads of its own: if those of the encoder went on in their loop, they would
@@ -399,11 +399,10 @@ def _waiting() -> list[tuple[str, str]]:
     thread waits in a loop.
     """
     version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
-    spins = version >= (1, 27)
-    return [
-        ("session.intra_op.allow_spinning", str(int(spins))),
-        ("session.intra_op.spin_duration_us", str(SPIN_MICROSECONDS)),
-    ]
+    return {
+        "session.intra_op.allow_spinning": "1" if version >= (1, 27) else "0",
+        "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
+    }
 
 
 def usable_cores() -> int:
