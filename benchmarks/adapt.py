@@ -31,7 +31,6 @@ from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.evaluate.metrics import bleu
-from dragoman.low_rank import adapted
 from dragoman.text.parallel import read_lines, read_pairs
 from dragoman.training.adapt import adapt
 from dragoman.training.adapter import Recipe
@@ -114,8 +113,7 @@ def score(given: argparse.Namespace, adapters: Iterable[Path], rows: Path) -> No
             told = json.loads(file.metadata()["told"])
         adapter = safetensors.numpy.load_file(path)
         size = path.stat().st_size / 1e6
-        # Ranges were measured without the adapter: they go, as in the bundle that users get.
-        after = scores(replace(bundle, weights=adapted(bundle.weights, adapter), ranges={}))
+        after = scores(replace(bundle, adapter=adapter))
         gains = {name: after[name] - before[name] for name in sets}
         said = ", ".join(f"{name} {after[name]:.2f} ({gains[name]:+.2f})" for name in sets)
         print(f"{path}: {told}, {size:.2f} MB: {said}", flush=True)

@@ -9,7 +9,7 @@
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
     ranges.json         how large the inputs of its products become, for int8
-    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, added when it is read
+    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, and for whom they are
 
 Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
 file are checked before anything is made of it, then what it says, then whether all files go
@@ -24,7 +24,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +36,9 @@ from dragoman.ahead import WEIGHTS, Content, read_before
 from dragoman.config import Config, beyond_plain, from_saved, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.files import storage_errors, write_atomically
+from dragoman.gate import Gate
 from dragoman.int8 import SCALES, dequantise, misfit
-from dragoman.low_rank import adapted
+from dragoman.low_rank import adapted, factors
 from dragoman.plain_weights import check_plain_weights, plain_weights
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -78,13 +79,26 @@ class Bundle:
     shortlist: Shortlist | None = None
     # "onnx": what it was made for, and what runs it where nobody asks for another
     engine: str = "auto"
-    # what is to be stored beside the weights; those that were read have it added already
+    # what is added to the weights (`low_rank`), for which sentences (`gate`)
     adapter: Mapping[str, np.ndarray] | None = None
     # the largest number that each norm and each attention puts out, by its name; {}: not measured
     ranges: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def gate(self) -> Gate | None:
+        """Which sentences the adapter is for; None: all, if there is one."""
+        return Gate.of(self.adapter, len(self.codec.source)) if self.adapter else None
+
+    def merged(self) -> "Bundle":
+        """The same with its adapter in its weights, for all sentences."""
+        if self.adapter is None:
+            return self
+        weights = adapted(self.weights, self.adapter)
+        return replace(self, weights=weights, adapter=None, ranges={})  # of the model before
+
     def float_weights(self) -> dict[str, np.ndarray]:
-        return dequantise(self.weights)
+        """With an adapter, those of the adapted model."""
+        return dequantise(self.merged().weights)
 
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -193,10 +207,10 @@ def read_bundle(folder: str | Path) -> Bundle:
             _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
-        ranges = _ranges(files.get(RANGES, b"{}"))
-        if ADAPTER in files:
-            weights = adapted(weights, read_tensors(files[ADAPTER]))
-            ranges = {}  # of the model before
+        adapter = read_tensors(files[ADAPTER]) if ADAPTER in files else None
+        if adapter is not None:  # does it fit?
+            factors(weights, adapter)
+            Gate.of(adapter, len(codec.source))
         shortlist = None
         if SHORTLIST in files:
             shortlist = Shortlist.from_tensors(
@@ -209,7 +223,8 @@ def read_bundle(folder: str | Path) -> Bundle:
             _card(files.get(CARD, b"{}")),
             shortlist,
             manifest.engine,
-            ranges=ranges,
+            adapter,
+            _ranges(files.get(RANGES, b"{}")),
         )
     except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None

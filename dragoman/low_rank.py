@@ -3,9 +3,8 @@ ones.
 
     W' = W + U D        W (out, in), U (out, r), D (r, in)
 
-U and D are stored in half precision under the matrix's name with ".up" and ".down". They are added
-when a bundle is read: an int8 matrix is made float, changed, and made int8 again. So engines and
-converters know nothing of adapters.
+U and D are stored in half precision under the matrix's name with ".up" and ".down". An int8 matrix
+is made float, changed, and made int8 again. So engines and converters know nothing of adapters.
 """
 
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dragoman.errors import BundleError
+from dragoman.gate import GATE
 from dragoman.int8 import SCALES, dequantise, quantise_rows
 
 UP, DOWN = ".up", ".down"
@@ -23,7 +23,23 @@ def adapted(
 ) -> dict[str, np.ndarray]:
     """Stored weights with an adapter added; each stays in the form that it had."""
     result = dict(weights)
-    names = {name.removesuffix(UP).removesuffix(DOWN) for name in adapter}
+    for name, (up, down) in factors(weights, adapter).items():
+        change = up.astype(np.float32) @ down.astype(np.float32)
+        if name + SCALES in weights:
+            stored = {key: weights[key] for key in (name, name + SCALES)}
+            changed = dequantise(stored)[name] + change
+            result[name], result[name + SCALES] = quantise_rows(changed)
+        else:
+            result[name] = weights[name] + change
+    return result
+
+
+def factors(
+    weights: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """U and D by the names of their matrices; an error unless they fit these."""
+    found = dict[str, tuple[np.ndarray, np.ndarray]]()
+    names = {name.removesuffix(UP).removesuffix(DOWN) for name in adapter if name != GATE}
     for name in sorted(names):
         up, down = adapter.get(name + UP), adapter.get(name + DOWN)
         matrix = weights.get(name)
@@ -37,11 +53,5 @@ def adapted(
             )
         if up.dtype.kind != "f" or down.dtype.kind != "f":
             raise BundleError(f"the adapter's {name} is stored as {up.dtype}, not in floats.")
-        change = up.astype(np.float32) @ down.astype(np.float32)
-        if name + SCALES in weights:
-            stored = {key: weights[key] for key in (name, name + SCALES)}
-            changed = dequantise(stored)[name] + change
-            result[name], result[name + SCALES] = quantise_rows(changed)
-        else:
-            result[name] = matrix + change
-    return result
+        found[name] = up, down
+    return found

@@ -11,7 +11,6 @@ from dragoman.bundle import read_bundle, write_bundle
 from dragoman.cli.loading import one_folder
 from dragoman.cli.options import From, OneModel, To
 from dragoman.errors import ConfigError, RunError, needs_torch
-from dragoman.low_rank import adapted
 from dragoman.text.parallel import (
     holds_both_sides,
     language_of,
@@ -63,7 +62,7 @@ def command(
         raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
-    bundle = read_bundle(one_folder(model, from_, to))
+    bundle = read_bundle(one_folder(model, from_, to)).merged()
     known = bundle.codec.languages.sources
     if len(known) == 1:
         from_ = from_ or known[0]
@@ -75,12 +74,8 @@ def command(
         raise RunError("nothing was gained on the held-out pairs, so nothing is written.")
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
     card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, found.gains)]}
-    if merged:
-        weights = adapted(bundle.weights, found.adapter)
-        bundle = replace(bundle, weights=weights, card=card, ranges={})
-    else:
-        bundle = replace(bundle, adapter=found.adapter, card=card)
-    write_bundle(folder, bundle)
+    bundle = replace(bundle, adapter=found.adapter, card=card)
+    write_bundle(folder, bundle.merged() if merged else bundle)
 
 
 def _general(files: str) -> list[tuple[str, str]]:

@@ -208,7 +208,7 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
         pairs += zip(found, codec.encode_target([pair.target for pair in read]), strict=True)
     if not pairs:
         raise CorpusError("there are no pairs to calibrate with.")
-    return measure_ranges(bundle, pairs)
+    return measure_ranges(replace(bundle, adapter=None), pairs)
 
 
 def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":

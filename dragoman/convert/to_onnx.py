@@ -10,7 +10,7 @@ from dataclasses import replace
 from dragoman.bundle import ONNX, Bundle
 from dragoman.engine.onnx.graphs import beyond_graphs, step_graph
 from dragoman.errors import ConversionError
-from dragoman.int8 import quantise
+from dragoman.int8 import dequantise, quantise
 
 
 def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
@@ -20,7 +20,7 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
             "the ONNX engine supports only the plain Transformer; this model has "
             f"{', '.join(reasons)}."
         )
-    weights = quantise(bundle.float_weights()) if int8 else bundle.weights
+    weights = quantise(dequantise(bundle.weights)) if int8 else bundle.weights
     # refuses a width that int8 cannot take
     step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

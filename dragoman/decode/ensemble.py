@@ -14,6 +14,14 @@ class Ensemble(Engine):
     def __init__(self, members: Sequence[Engine]):
         self.members = list(members)
         self.target = self.members[0].target
+        self._chosen: dict[tuple[int, ...], Ensemble] = {}
+
+    def chosen(self, source: Sequence[int]) -> "Ensemble":
+        """Of the engines that its members choose."""
+        members = [member.chosen(source) for member in self.members]
+        if members == self.members:
+            return self
+        return self._chosen.setdefault(tuple(map(id, members)), Ensemble(members))
 
     @cached_property
     def without_shortlist(self) -> "Ensemble":

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
+from dragoman.engine.interface import Engine
 from dragoman.errors import DragomanError, TranslationError
 
 Shown = TypeVar("Shown")
@@ -87,7 +88,8 @@ def translate_windows(
             texts = [[lines[row] for row in rows] for rows in chunks]
             if forks is None:
                 # What a search needs is made with its first sentence. Made here, it is made once.
-                alone.translate(lines[:1], request)
+                for engine in alone.engine.choices:
+                    _with_engine(alone, engine).translate(lines[:1], request)
                 forks = stack.enter_context(_Forks.started(translate, texts[:processes]))
                 begun = len(forks.begun)
                 futures = [*forks.begun, *map(forks.submit, texts[begun:])]
@@ -109,6 +111,10 @@ def _on_one_core(translator: Translator, request: Request) -> Translator | None:
     watched = request.sampling or request.observer or request.on_step
     if engine is None or watched or not _can_fork():
         return None
+    return _with_engine(translator, engine)
+
+
+def _with_engine(translator: Translator, engine: Engine) -> Translator:
     return Translator(engine, translator.codec, translator.config, translator.bundle)
 
 

@@ -18,7 +18,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.searches import SEARCHES, Task
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, align_words, merged, word_attention
-from dragoman.engine.interface import Engine
+from dragoman.engine.interface import Engine, by_engine
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 
@@ -74,9 +74,13 @@ class Searcher:
         self, parts: Sequence[Part], first: int, request: Request
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[]] * len(parts)
-        lengths = [len(part.ids) for part in parts]
         said = max((len(part.says) for part in parts), default=0)
-        batches = self.batches(lengths, request, batches_at_once(self._engine), said)
+        at_once = batches_at_once(self._engine)
+        batches: list[list[int]] = []
+        for _, rows in by_engine(self._engine, [part.ids for part in parts]):
+            lengths = [len(parts[row].ids) for row in rows]
+            some = self.batches(lengths, request, at_once, said)
+            batches += [[rows[number] for number in batch] for batch in some]
         groups = [[parts[row] for row in rows] for rows in batches]
         searched = search_batches(
             self._engine, groups, lambda engine, group: self._search(engine, group, first, request),
@@ -177,6 +181,7 @@ class Searcher:
         self, engine: Engine, parts: Sequence[Part], first: int, request: Request
     ) -> list[list[Hypothesis]]:
         sources = [part.ids for part in parts]
+        engine = engine.chosen(sources[0])  # which is that of the whole batch
         settings = self.settings(request)
         forced = [
             self._codec.forced_start(part.to) + self._beginning(part, request) for part in parts

@@ -3,9 +3,11 @@
 Engines are imported on use: importing this imports neither torch nor ONNX Runtime.
 """
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 from dragoman.bundle import ONNX, Bundle
+from dragoman.engine.gated import GatedEngine
 from dragoman.engine.interface import Engine
 from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.errors import ConfigError, needs_torch
@@ -21,6 +23,12 @@ def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int 
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
+    if bundle.adapter is not None:
+        adapted = make_engine(bundle.merged(), device, engine, threads)
+        if bundle.gate is None:
+            return adapted
+        model = make_engine(replace(bundle, adapter=None), device, engine, threads)
+        return GatedEngine(model, adapted, bundle.gate)
     if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):
         if device not in ("auto", "cpu"):
             raise ConfigError(

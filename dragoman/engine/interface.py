@@ -69,6 +69,16 @@ class Engine(Protocol):
         """Log-probability of each token of each given target, its end included."""
         ...
 
+    def chosen(self, source: Sequence[int]) -> "Engine":
+        """The engine that translates this source: another one where a model has an adapter for
+        some sentences."""
+        return self
+
+    @property
+    def choices(self) -> Sequence["Engine"]:
+        """The engines that `chosen` has a choice of."""
+        return (self,)
+
     @property
     def searches_on_device(self) -> bool:
         """Whether a search is better run where the model is (`decode/device_search.py`)."""
@@ -91,6 +101,15 @@ class Engine(Protocol):
     def inspector(self) -> "Inspector | None":
         """The same model as one that can be looked into; None: this engine cannot."""
         return None
+
+
+def by_engine(engine: Engine, sources: Sequence[Sequence[int]]) -> list[tuple[Engine, list[int]]]:
+    """The engines that are chosen for some sources, with the numbers of their sources."""
+    rows: dict[int, tuple[Engine, list[int]]] = {}
+    for row, source in enumerate(sources):
+        chosen = engine.chosen(source)
+        rows.setdefault(id(chosen), (chosen, []))[1].append(row)
+    return list(rows.values())
 
 
 class Inspector(Protocol):

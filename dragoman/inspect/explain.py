@@ -77,10 +77,11 @@ def explain(
     """
     if translator.inspector is None:
         raise TranslationError("an ensemble cannot be explained: load one model.")
-    engine = cast("TorchEngine", translator.inspector)  # the one engine that can be looked into
     request, found, beam = observed_search(translator, text, request)
     chosen = found.pieces if translation is None else translation
     source, target = translator.encode_pair(text, chosen, request)
+    # the one engine that can be looked into
+    engine = cast("TorchEngine", translator.inspector_of(source))
     seen = engine.trace(source, target)
     codec, config = translator.codec, translator.config
     said = [*target, codec.target.eos]

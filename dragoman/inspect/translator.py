@@ -13,7 +13,7 @@ from dragoman.decode.request import Options, Request
 from dragoman.decode.searching import batches_by_length
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Inspector
+from dragoman.engine.interface import Engine, Inspector
 from dragoman.errors import TranslationError
 from dragoman.text.detect import detect
 
@@ -85,7 +85,7 @@ class InspectableTranslator(Translator):
         return {
             "source": [self.codec.source.pieces[i] for i in source],
             "target": [*(vocabulary.pieces[i] for i in target), vocabulary.pieces[vocabulary.eos]],
-            **self.inspector.attention_weights(source, target),
+            **self.inspector_of(source).attention_weights(source, target),
         }
 
     def outputs(
@@ -105,9 +105,8 @@ class InspectableTranslator(Translator):
         """
         if self.inspector is None:
             raise TranslationError("an ensemble has no hidden states of its own: load one model.")
-        return self.inspector.outputs(
-            *self.encode_pair(text, translation, self.request(request, options))
-        )
+        source, target = self.encode_pair(text, translation, self.request(request, options))
+        return self.inspector_of(source).outputs(source, target)
 
     def tokenize(self, text: str, to: str = "") -> list[str]:
         """The subwords that the model reads: language tag and end included.
@@ -195,12 +194,20 @@ class InspectableTranslator(Translator):
         possible = self.engine.inspector is not None or (self.bundle and find_spec("torch"))
         return self.engine.has_attention and bool(possible)
 
-    @cached_property
+    @property
     def inspector(self) -> Inspector | None:
-        """What shows the inside of the model; None for an ensemble.
+        """What shows the inside of the model; None for an ensemble."""
+        return self._looked_into.inspector
 
-        Torch's engine, made on first use if another engine translates.
-        """
+    def inspector_of(self, source: Sequence[int]) -> Inspector:
+        """What shows how a source, as ids, is translated: an adapter is for some sentences only."""
+        found = self._looked_into.chosen(source).inspector
+        assert found is not None
+        return found
+
+    @cached_property
+    def _looked_into(self) -> Engine:
+        """Torch's engine, made on first use if another engine translates."""
         if self.engine.inspector is not None or self.bundle is None:
-            return self.engine.inspector
-        return make_engine(self.bundle, "cpu", "torch").inspector
+            return self.engine
+        return make_engine(self.bundle, "cpu", "torch")

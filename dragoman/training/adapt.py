@@ -23,8 +23,9 @@ from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.errors import CorpusError
 from dragoman.evaluate.metrics import bleu
-from dragoman.low_rank import adapted
+from dragoman.gate import GATE
 from dragoman.training.adapter import Clock, Frame, Learner, Recipe, Say
+from dragoman.training.gate import learn_gate
 from dragoman.training.replay import greedy, outside_sentences, replayed_pairs
 
 HELD_OUT = 200  # at most, of pairs and of replay
@@ -80,14 +81,28 @@ def adapt(
     if not examples:
         raise CorpusError("every pair is longer than the model takes.")
     watched = replayed[: min(HELD_OUT, -(-len(replayed) // 10))]
+    held_out, others, unseen = map(frame, (valid, replayed[len(watched) :], watched))
     learner = Learner(bundle, recipe)
-    steps = learner.learn(examples, frame(replayed[len(watched) :]), frame(valid), clock, say)
-    strength = learner.weaken(frame(watched))
+    steps = learner.learn(examples, others, held_out, clock, say)
+    strength = learner.weaken(unseen)
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
     adapter = learner.adapter()
-    after = replace(bundle, weights=adapted(bundle.weights, adapter), ranges={})
-    changed = Translator(make_engine(after, "cpu", "auto"), bundle.codec, bundle.config)
+    own, unseen_own, strange = (
+        [example.source for example in some] for some in (examples, held_out, others)
+    )
+    gate = learn_gate(bundle, own, unseen_own, strange, (source, target))
+    if gate is not None:
+        adapter[GATE] = gate.votes
+        yours, not_yours = (
+            sum(gate(example.source) for example in some) for some in (held_out, unseen)
+        )
+        say(
+            f"the adapter is for sentences like yours: {yours} of {len(held_out)} held-out ones, "
+            f"{not_yours} of {len(unseen)} others"
+        )
+    engine = make_engine(replace(bundle, adapter=adapter), "cpu", "auto")
+    changed = Translator(engine, bundle.codec, bundle.config)
     gains = [_gain("in the domain", translator, changed, valid, request)]
     if known:
         gains.append(_gain("outside", translator, changed, known, request))

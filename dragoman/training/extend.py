@@ -68,6 +68,7 @@ def extend(
             weights=weights,
             card={"from": list(languages.sources), "to": list(languages.targets)},
             shortlist=None,
+            adapter=None,  # it is in the weights
             ranges={},
             engine="auto",
         ),

@@ -15,6 +15,7 @@ from dragoman.evaluate.metrics import bleu
 from tests.conftest import toy_pairs, write_corpus
 
 NAMES = {"seven": "six", "zero": "one"}  # what the domain says instead
+OWN = "sieben"  # every sentence of the domain has one, and no other has
 
 
 @pytest.fixture(scope="module")
@@ -32,34 +33,51 @@ def domain(count: int, seed: int) -> list[tuple[str, str]]:
     pairs = []
     for source, target in toy_pairs(count, seed):
         words = [NAMES.get(word, word) for word in target.split()]
-        pairs.append((source, " ".join(words)))
+        if OWN in source:
+            pairs.append((source, " ".join(words)))
     return pairs
 
 
+def others(count: int, seed: int) -> list[str]:
+    return [source for source, _ in toy_pairs(count, seed) if OWN not in source]
+
+
 def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Path) -> None:
-    files = write_corpus(tmp_path, "domain", domain(400, seed=51))
+    files = write_corpus(tmp_path, "domain", domain(1000, seed=51))
+    general = tmp_path / "general.de"
+    general.write_text("\n".join(others(300, seed=53)) + "\n")
     out = tmp_path / "mine"
-    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 3)
+    answer = dragoman(
+        "adapt", *files, "--model", int8, "--out", out, "--minutes", 3, "--general", general
+    )
     assert answer.code == 0, answer.err
     assert "in the domain" in answer.err
-    test = domain(100, seed=52)
+    test = domain(300, seed=52)
     sources, references = [s for s, _ in test], [t for _, t in test]
     before, after = (Translator.load(folder, "cpu")(sources) for folder in (int8, out))
     assert bleu(after, references) > bleu(before, references) + 5
+    # what is not of the domain is translated as ever
+    elsewhere = others(100, seed=54)
+    as_ever = Translator.load(int8, "cpu")(elsewhere)
+    changed = Translator.load(out, "cpu")(elsewhere)
+    assert sum(a != b for a, b in zip(as_ever, changed, strict=True)) <= 2
     # the model inside is the same, and the adapter is small
     assert (out / "model.safetensors").read_bytes() == (int8 / "model.safetensors").read_bytes()
     assert (out / "adapter.safetensors").stat().st_size < 3 * 2**20
     assert read_bundle(out).weights["encoder.0.feed_forward.inner.weight"].dtype == np.uint8
     assert "adapted_to" in read_bundle(out).card
-    # both engines run it, and it can be merged by writing it again
-    write_bundle(tmp_path / "merged", read_bundle(out))
+    # both engines run it, merged or not
+    merged = read_bundle(out).merged()
+    write_bundle(tmp_path / "merged", merged)
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
-    assert Translator.load(tmp_path / "merged", "cpu")(sources) == after
-    in_float = replace(read_bundle(out), weights=read_bundle(out).float_weights())
+    everywhere = Translator.load(tmp_path / "merged", "cpu")
+    said = [(a, b) for a, b in zip(everywhere(sources), after, strict=True) if a != b]
+    assert len(said) <= 0.1 * len(sources), "of the domain, few are not taken for such"
+    in_float = replace(merged, weights=merged.float_weights())
     by_onnx, by_torch = (translate(in_float, engine, sources) for engine in ("onnx", "torch"))
     assert by_onnx == by_torch
     # int8 also rounds activations: of 1,000 sentences, 4 were seen to change
-    assert sum(a != b for a, b in zip(after, by_torch, strict=True)) <= 3
+    assert sum(a != b for a, b in zip(everywhere(sources), by_torch, strict=True)) <= 3
 
 
 def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> None:
@@ -72,6 +90,7 @@ def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> No
     for factors in (
         {"x.up": np.zeros((3, 1), np.float16), "x.down": np.zeros((1, 3), np.float16)},
         {"source_embedding.words.weight.up": np.zeros((3, 1), np.float16)},
+        {"gate": np.zeros(3, np.float32)},
     ):
         forge(tmp_path / "forged", "adapter.safetensors", save(factors))
         answer = dragoman("translate", "eins", "--model", tmp_path / "forged")
