@@ -22,16 +22,6 @@ class OneList:
     tags: frozenset[int]  # the source pieces that name it
     pieces: np.ndarray  # (L,)
 
-    @classmethod
-    def shared(
-        cls, shortlist: Shortlist, sources: Sequence[Sequence[int]], tags: frozenset[int]
-    ) -> "OneList | None":
-        """None if the sources bring different lists, or pieces other than tags have a say."""
-        if not shortlist.bringing <= tags:
-            return None
-        named = {shortlist.bringing.intersection(source) for source in sources}
-        return cls(named.pop(), shortlist.of(sources[0])) if len(named) == 1 else None
-
     @property
     def longest(self) -> int:
         return len(self.pieces)

@@ -65,9 +65,7 @@ class State:
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
     def bind_outputs(self, asked: "Asked", pieces: int) -> None:
-        """Arrays for what the step is asked for, unless they are those of the step before."""
-        if asked == self.asked:
-            return
+        """Arrays for what the step is asked for, which is not what was asked before."""
         self.asked = asked
         rows = len(self.grid.writers)
         shapes: dict[str, tuple[int, ...]] = {}
@@ -124,6 +122,7 @@ class OnnxEngine(Engine):
             self._config, bundle.weights.get("target_embedding.positions.table")
         )
         self._shortlist = bundle.shortlist
+        self._one_lists: dict[frozenset[int], OneList] = {}
         self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
         self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
 
@@ -174,11 +173,18 @@ class OnnxEngine(Engine):
     def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
         if self._shortlist is None:
             return None
-        one = OneList.shared(self._shortlist, sources, self._tags)
-        if one is not None:
-            return one
+        if self._shortlist.bringing <= self._tags:
+            named = {self._shortlist.bringing.intersection(source) for source in sources}
+            if len(named) == 1:
+                return self._one_list(named.pop())
         bias = self._bundle.weights.get(OUTPUT_BIAS)
         return Lists.first(self._shortlist, sources, bias, self._columns)
+
+    def _one_list(self, tags: frozenset[int]) -> OneList:
+        assert self._shortlist is not None
+        if tags not in self._one_lists:
+            self._one_lists[tags] = OneList(tags, self._shortlist.of([*tags]))
+        return self._one_lists[tags]
 
     def _encode(
         self, sources: Sequence[Sequence[int]], padded: int, memory: dict[str, np.ndarray]
@@ -203,7 +209,7 @@ class OnnxEngine(Engine):
         session = self._session(ENCODER)
         binding = session.io_binding()
         for name, array in feeds.items():
-            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            binding.bind_cpu_input(name, array)
         for name, array in memory.items():
             binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
         session.run_with_iobinding(binding)
@@ -230,9 +236,10 @@ class OnnxEngine(Engine):
         feeds["position"][0] = self._target_positions(grid.length)
         feeds["past"].fill(grid.length)
         feeds["total"].fill(grid.length + 1)
-        feeds["k"][0] = best
         asked = Asked(best if k is not None else 0, k is None or also is not None, attention)
-        state.bind_outputs(asked, pieces)
+        if asked != state.asked:
+            feeds["k"][0] = best
+            state.bind_outputs(asked, pieces)
         state.session.run_with_iobinding(state.binding)
         grid.write()
         looked_at = (
@@ -241,9 +248,8 @@ class OnnxEngine(Engine):
             else None
         )
         if k is not None:
-            best_tokens, best_log_probs = (
-                state.outputs[n][grid.slots] for n in ("best_tokens", "best_log_probs")
-            )
+            best_tokens = state.outputs["best_tokens"][grid.slots]
+            best_log_probs = state.outputs["best_log_probs"][grid.slots]
             named = None
             if also is not None:
                 named = state.outputs["log_probs"][grid.slots[:, None], also]
@@ -291,8 +297,11 @@ class OnnxEngine(Engine):
         memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
+            # those before the first gap stay where they are
+            moved = kept != np.arange(len(kept))
+            places_to, places_from = np.flatnonzero(moved), kept[moved]
             for array in memory.values():
-                array[: len(kept)] = array[kept]
+                array[places_to] = array[places_from]
             memory = {name: array[: len(kept)] for name, array in memory.items()}
             mask = mask[kept]
             lists = lists.only(kept) if lists else None
@@ -324,7 +333,7 @@ class OnnxEngine(Engine):
         session = self._step_session(lists)
         binding = session.io_binding()
         for name, array in (feeds | memory).items():
-            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            binding.bind_cpu_input(name, array)
         # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
         # nothing.
         longer = {}
@@ -436,7 +445,9 @@ class Positions:
 
     def __call__(self, position: int) -> np.ndarray:
         """The vector of one. (D,)"""
-        vector: np.ndarray = self.first(position + 1)[position]
+        if position >= len(self._table):
+            self.first(position + 1)
+        vector: np.ndarray = self._table[position]
         return vector
 
     def first(self, count: int) -> np.ndarray:
