@@ -43,7 +43,7 @@ MASKED = -1e9
 # of a core. With four times as many, each took a third longer (x86).
 ENCODER_TOKENS = 256
 # Long enough for what stands between two products, short enough to be over before the next graph.
-SPIN_MICROSECONDS = 50
+SPIN_MICROSECONDS = 100
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
 LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
 
