@@ -40,6 +40,16 @@ class Task:
     spare: bool = False  # whether other finished hypotheses than the `nbest` are welcome too
 
     @property
+    def greedy(self) -> bool:
+        """Whether a sentence has one hypothesis at every step."""
+        return max(self.settings.beam, self.nbest) == 1
+
+    @property
+    def looks(self) -> bool:
+        """Whether the attention to the source is asked for."""
+        return self.attention or self.settings.coverage_penalty > 0
+
+    @property
     def plain(self) -> bool:
         """Whether log-probabilities alone decide, and nobody watches."""
         settings = self.settings
@@ -144,6 +154,9 @@ class BeamSearch:
         return True
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+        # not by what the sentences of this batch are like: bits must not depend on neighbours
+        if task.greedy and not task.looks:
+            engine = engine.for_greedy_search
         if len(sources) == 1 and task.plain:
             found = lone_search(
                 engine, sources[0], task.settings, nbest=task.nbest, on_step=task.on_step

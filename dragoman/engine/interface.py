@@ -90,6 +90,12 @@ class Engine(Protocol):
         return self
 
     @property
+    def for_greedy_search(self) -> "Engine":
+        """The same engine for searches that keep one hypothesis of a sentence and ask for no
+        attention."""
+        return self
+
+    @property
     def on_one_core(self) -> "Engine | None":
         """The same engine without threads of its own, to search one batch per core.
 

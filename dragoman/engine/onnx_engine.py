@@ -98,8 +98,11 @@ class Asked(NamedTuple):
 
 
 class OnnxEngine(Engine):
-    def __init__(self, bundle: Bundle, threads: int = 0):
-        """`threads` that share the work of a step; 0: one for each core."""
+    def __init__(self, bundle: Bundle, threads: int = 0, greedy: bool = False):
+        """`threads` that share the work of a step; 0: one for each core.
+
+        `greedy`: for searches that keep one hypothesis of a sentence.
+        """
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
@@ -111,6 +114,7 @@ class OnnxEngine(Engine):
             bundle = replace(bundle, weights=signed(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model
+        self._greedy = greedy
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
         self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
@@ -128,19 +132,29 @@ class OnnxEngine(Engine):
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        return OnnxEngine(self._bundle, threads=1)
+        return OnnxEngine(self._bundle, 1, self._greedy)
 
     @cached_property
     def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
-        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
+        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads, self._greedy)
         engine._sessions, engine._making = self._sessions, self._making
         return engine
 
+    @cached_property
+    def for_greedy_search(self) -> "OnnxEngine":
+        """With steps whose attention to the source is one operator: it takes one query for each
+        sentence, and tells nobody where it looked."""
+        signed = any(array.dtype == np.int8 for array in self._bundle.weights.values())
+        # measured on x86 alone, and with no version before
+        if self._greedy or not signed or _version() < (1, 30):
+            return self
+        return OnnxEngine(self._bundle, self.threads, greedy=True)
+
     @property
     def has_attention(self) -> bool:
-        return True
+        return not self._greedy
 
     @property
     def max_length(self) -> int | None:
@@ -156,7 +170,8 @@ class OnnxEngine(Engine):
         padded = _in_lanes(longest)
         heads = self._config.heads
         features = self._config.width // heads
-        shapes = {"k": (features, padded), "v": (padded, features)}
+        by_token = padded, features
+        shapes = {"k": by_token if self._greedy else (features, padded), "v": by_token}
         memory = {
             f"memory_{name}": np.empty((len(sources), heads, *shapes[name[0]]), dtype=np.float32)
             for name in self._caches
@@ -326,17 +341,32 @@ class OnnxEngine(Engine):
             "past": np.zeros(rows, dtype=np.int32),
             "total": np.zeros((), dtype=np.int32),
             "k": np.zeros(1, dtype=np.int64),
-            "by_sentence": np.array([len(grid.sentences), grid.width, heads, width // heads]),
-            "mask": mask,
             **(lists.feeds(grid.width) if lists else {}),
         }
+        if self._greedy:
+            last = np.count_nonzero(mask[:, 0, 0] == 0, axis=1).astype(np.int32) - 1  # (B,)
+            feeds["last_of_source"] = last
+            feeds["longest_source"] = np.array(last.max() + 1)
+            feeds["nothing"] = np.zeros((rows, 0, width), dtype=np.float32)
+        else:
+            feeds["by_sentence"] = np.array(
+                [len(grid.sentences), grid.width, heads, width // heads]
+            )
+            feeds["mask"] = mask
         session = self._step_session(lists)
         binding = session.io_binding()
-        for name, array in (feeds | memory).items():
+        for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
+        longer = {}
+        for name, array in memory.items():
+            if self._greedy:
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+                binding.bind_ortvalue_input(name, value)
+                longer[f"same_{name}"] = value
+            else:
+                binding.bind_cpu_input(name, array)
         # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
         # nothing.
-        longer = {}
         for name, cache in zip(self._caches, grid.caches, strict=True):
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
@@ -387,13 +417,13 @@ class OnnxEngine(Engine):
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
 
     def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
-        config, ranges = self._config, self._bundle.ranges
+        config, ranges, greedy = self._config, self._bundle.ranges, self._greedy
         if one is not None:
-            return one_list_step_graph(config, weights, one.pieces, ranges)
+            return one_list_step_graph(config, weights, one.pieces, ranges, greedy)
         make = {
-            ENCODER: lambda: encoder_graph(config, weights, ranges),
-            STEP: lambda: step_graph(config, weights, self.target, ranges),
-            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges),
+            ENCODER: lambda: encoder_graph(config, weights, ranges, greedy),
+            STEP: lambda: step_graph(config, weights, self.target, ranges, greedy),
+            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges, greedy),
             COLUMNS: lambda: columns_graph(config, weights),
         }
         return make[graph]()
@@ -407,11 +437,15 @@ def how_threads_wait() -> dict[str, str]:
     take the cores from those of the steps. Before 1.27, ONNX Runtime has no such moment: there, no
     thread waits in a loop.
     """
-    version = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
     return {
-        "session.intra_op.allow_spinning": "1" if version >= (1, 27) else "0",
+        "session.intra_op.allow_spinning": "1" if _version() >= (1, 27) else "0",
         "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
     }
+
+
+def _version() -> tuple[int, ...]:
+    """Of ONNX Runtime."""
+    return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
 
 def usable_cores() -> int:

@@ -38,8 +38,13 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
     return reasons
 
 
-def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
-    """Packed source tokens to the keys and values of each decoder layer."""
+def encoder_graph(
+    config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN, greedy: bool = False
+) -> bytes:
+    """Packed source tokens to the keys and values of each decoder layer.
+
+    `greedy`: as the steps of a greedy search want them.
+    """
     g = Blocks(config, weights, by_parts=True, ranges=ranges)
     width = config.width
     heads = config.heads
@@ -92,25 +97,33 @@ def encoder_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOW
             g.linear(stream.x, f"{layer}.weight", bias, (n * width, (n + 1) * width))
             for n in (1, 2)
         )
+        by_token = [0, 2, 1, 3]
         for name, part, order in (
-            ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
-            ("v", v, [0, 2, 1, 3]),
+            ("k", k, by_token) if greedy else ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
+            ("v", v, by_token),
         ):
             padded = g.op("Gather", part, memory_tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
             g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
-            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name))
+            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy))
     return g.serialise("encoder")
 
 
 def step_graph(
-    config: ModelConfig, weights: Weights, target: Vocabulary, ranges: Ranges = UNKNOWN
+    config: ModelConfig,
+    weights: Weights,
+    target: Vocabulary,
+    ranges: Ranges = UNKNOWN,
+    greedy: bool = False,
 ) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked
-    out."""
+    out.
+
+    `greedy`: every sentence has one hypothesis, and nobody asks where it looks.
+    """
     g = Blocks(config, weights, by_parts=False, ranges=ranges)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
-    logits = g.linear(_decoder(g), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
+    logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     log_probs = g.op(
@@ -126,7 +139,9 @@ def step_graph(
     return _with_outputs(g, len(target)).serialise("step")
 
 
-def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN) -> bytes:
+def listed_step_graph(
+    config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN, greedy: bool = False
+) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or
     counts.
 
@@ -135,7 +150,7 @@ def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UN
     changes no bit.
     """
     g = Blocks(config, weights, by_parts=False, ranges=ranges)
-    x = _decoder(g)
+    x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
     quantised = matrix + SCALES in weights
     columns = g.input("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
@@ -166,7 +181,11 @@ def listed_step_graph(config: ModelConfig, weights: Weights, ranges: Ranges = UN
 
 
 def one_list_step_graph(
-    config: ModelConfig, weights: Weights, pieces: np.ndarray, ranges: Ranges = UNKNOWN
+    config: ModelConfig,
+    weights: Weights,
+    pieces: np.ndarray,
+    ranges: Ranges = UNKNOWN,
+    greedy: bool = False,
 ) -> bytes:
     """The same, all rows with the same list.
 
@@ -174,7 +193,7 @@ def one_list_step_graph(
     them out for the product once, not at every step.
     """
     g = Blocks(config, weights, by_parts=False, ranges=ranges)
-    x = _decoder(g)
+    x = _decoder(g, greedy)
     bias = LISTED + OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(x, LISTED + _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
     log_probs = g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
@@ -213,16 +232,21 @@ def _with_outputs(g: Blocks, size: int | str) -> Blocks:
     return g
 
 
-def _decoder(g: Blocks) -> str:
+def _decoder(g: Blocks, greedy: bool) -> str:
     """Each row's last token to what the decoder makes of it."""
     config, width, heads = g.config, g.config.width, g.config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     past = g.input("past", INT32, ["R"])  # positions before this one
     total = g.input("total", INT32, [])  # one more
-    # 0 at words, a large negative number at padding
-    mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])
-    by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
+    if greedy:
+        last = g.input("last_of_source", INT32, ["B"])  # the place of its last token
+        longest = g.input("longest_source", INT32, [])
+        nothing = g.input("nothing", FLOAT, ["B", 0, width])
+    else:
+        # 0 at words, a large negative number at padding
+        mask = g.input("mask", FLOAT, ["B", 1, 1, "S"])
+        by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
 
     def to_past(x: str, i: int) -> str:
         """Row r's keys and values go, in place, behind those of its past."""
@@ -246,11 +270,30 @@ def _decoder(g: Blocks) -> str:
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""
         keys, values = (
-            g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name)) for name in "kv"
+            g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy))
+            for name in "kv"
         )
-        q = g.op(
-            "Reshape", g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width)), by_sentence
-        )
+        q = g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width))
+        rows = of_one(q, keys, values, i) if greedy else of_several(q, keys, values, i)
+        if g.signed:
+            return g.out_of_attention(rows, f"decoder.{i}.cross")
+        return g.layer(rows, f"decoder.{i}.cross.project.to_out")
+
+    def of_one(q: str, keys: str, values: str, i: int) -> str:
+        """One operator for all of it, which reads no padding. To it, keys and values are a past to
+        which nothing is added: they come out in place, as they went in."""
+        same = [f"same_{name}" for name in (keys, values)]
+        for name in same:
+            g.output(name, FLOAT, _memory_shape(config, "v", greedy))
+        y, *_ = g.microsoft(
+            "GroupQueryAttention", g.op("Unsqueeze", q, g.constant([1])), nothing, nothing,
+            keys, values, last, longest,
+            names=[f"looked_{i}", *same], num_heads=heads, kv_num_heads=heads,
+        )  # fmt: skip
+        return str(g.op("Reshape", y, g.constant([-1, width])))
+
+    def of_several(q: str, keys: str, values: str, i: int) -> str:
+        q = g.op("Reshape", q, by_sentence)
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
         if i == alignment_layer(config.decoder_layers):
@@ -258,10 +301,7 @@ def _decoder(g: Blocks) -> str:
             g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)
             g.output("attention", FLOAT, ["B", "w", "S"])
         y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
-        rows = g.op("Reshape", y, g.constant([-1, width]))
-        if g.signed:
-            return g.out_of_attention(rows, f"decoder.{i}.cross")
-        return g.layer(rows, f"decoder.{i}.cross.project.to_out")
+        return str(g.op("Reshape", y, g.constant([-1, width])))
 
     layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
     x = g.embed(
@@ -277,10 +317,12 @@ def _decoder(g: Blocks) -> str:
     return stream.x
 
 
-def _memory_shape(config: ModelConfig, name: str) -> list[int | str]:
+def _memory_shape(config: ModelConfig, name: str, greedy: bool) -> list[int | str]:
     """Keys lie as the product with queries wants them."""
     heads, per_head = config.heads, config.width // config.heads
-    return ["B", heads, per_head, "S"] if name == "k" else ["B", heads, "S", per_head]
+    if name == "k" and not greedy:
+        return ["B", heads, per_head, "S"]
+    return ["B", heads, "S", per_head]
 
 
 def _norms(layers: list[str], *parts: str) -> list[str]:
