@@ -9,8 +9,12 @@
     python benchmarks/cpu.py presets --presets base,small
 
 `taskset -c 0,1 python benchmarks/cpu.py ...` sets the cores; `scaling` takes some of those it has.
-Speeds are target tokens (or lines) per second, the best of some tries, and in brackets the ratio to
-the better of CTranslate2's two modes: all cores on one batch, or one batch per core. Lists of
+
+Cores of a shared machine vary by a fifth from minute to minute. So the systems are measured in
+rounds, in which each has a short turn. Speeds are target tokens (or lines) per second, the median
+over the rounds. The number in brackets is a ratio to the better of CTranslate2's two modes, all
+cores on one batch or one batch per core: the median over the rounds of the ratio within a round.
+Which mode is better is decided by their medians. Lists of
 pieces and ranges of numbers that a bundle holds are used. The base shape
 has 16,000 pieces, no list, and ranges measured on its own sentences; these have 12-40 tokens and
 are translated into 30 each. A model's own sentences end when they end. Without the `ctranslate2`
@@ -18,7 +22,6 @@ package its rows are left out.
 """
 
 import argparse
-import math
 import multiprocessing
 import os
 import platform
@@ -29,11 +32,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from statistics import median
+from typing import TypeVar
 
 import numpy as np
 
@@ -63,7 +69,8 @@ CELLS: list[Cell] = [
     ("beam 4, one", 4, 1),
 ]
 TOKENS = 30
-ALONE = 400  # source tokens that are translated one sentence at a time
+ALONE = 200  # source tokens that are translated one sentence at a time
+PAUSE = 0.02  # seconds between two turns, in which the threads of the first stop spinning
 FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
 CORES = usable_cores()
 FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -71,6 +78,10 @@ PEER = find_spec("ctranslate2") is not None
 Item = TypeVar("Item")
 Run = Callable[[list[list[int]], int, int], int]
 """Sources, beam and batch size to the number of target tokens made."""
+Turn = Callable[[], float]
+"""Some work, and how much of it was done."""
+Speeds = dict[str, list[float]]
+"""Of each system, round by round."""
 PEER_SCRIPT = """\
 import sys, ctranslate2, sentencepiece
 folder, tag, beam, cores, source, target = sys.argv[1:]
@@ -182,22 +193,76 @@ def ctranslate2_run(folder: Path, bundle: Bundle, fixed: bool, parallel: bool) -
     return run
 
 
-def measure(
-    run: Run, sources: list[list[int]], repeat: int, cells: Sequence[Cell] = CELLS
-) -> list[float]:
-    """Target tokens per second in each cell."""
-    speeds = []
-    for _, beam, batch in cells:
-        # of all lengths, as they are sorted by it; fewer alone, as that takes longer
-        most = 4 * batch * CORES if batch > 1 else ALONE * len(sources) // sum(map(len, sources))
-        given = sources[:: -(-len(sources) // most)]
-        run(given, beam, batch)  # first runs allocate
-        best = 0.0
-        for _ in range(repeat):
+def measure(turns: dict[str, Turn], rounds: int, seconds: float = 0) -> Speeds:
+    """Work per second of each system in at least so many rounds, which take at least so long."""
+    speeds: Speeds = {name: [] for name in turns}
+    order = list(turns)
+    begin = time.perf_counter()
+    while len(speeds[order[0]]) < rounds or time.perf_counter() - begin < seconds:
+        for name in order:
+            time.sleep(PAUSE)
             start = time.perf_counter()
-            best = max(best, run(given, beam, batch) / (time.perf_counter() - start))
-        speeds.append(best)
+            work = turns[name]()
+            speeds[name].append(work / (time.perf_counter() - start))
+        # there and back: a machine that slows down steadily favours nobody
+        order.reverse()
     return speeds
+
+
+def better(speeds: Speeds, beside: Sequence[str]) -> str:
+    return max(beside, key=lambda name: median(speeds[name]))
+
+
+def median_ratio(speeds: Speeds, name: str, beside: str) -> float:
+    """Of the ratios within the rounds."""
+    pairs = zip(speeds[name], speeds[beside], strict=True)
+    return median(ours / theirs for ours, theirs in pairs)
+
+
+def with_ratios(speeds: Speeds, beside: Sequence[str], unit: str = "") -> dict[str, str]:
+    """What a table shows of each system: its speed and, if there are others, its ratio to the
+    better of these."""
+    shown = {name: f"{median(some):,.0f}{unit}" for name, some in speeds.items()}
+    if beside:
+        best = better(speeds, beside)
+        for name in shown:
+            shown[name] += f" ({median_ratio(speeds, name, best):.2f})"
+    return shown
+
+
+def some_of(sources: list[list[int]], batch: int) -> list[list[int]]:
+    """As many as a turn takes, of all lengths, as they are sorted by it; fewer one at a time, as
+    that takes longer."""
+    most = 2 * batch * CORES if batch > 1 else ALONE * len(sources) // sum(map(len, sources))
+    return sources[:: -(-len(sources) // most)]
+
+
+def measure_cells(
+    systems: dict[str, tuple[Run, Sequence[Cell]]],
+    sources: list[list[int]],
+    beside: Sequence[str],
+    given: argparse.Namespace,
+) -> dict[str, list[str]]:
+    """What a table shows of each system; it has no entry in cells that are not its own."""
+    shown: dict[str, list[str]] = {name: [] for name in systems}
+    for cell in CELLS:
+        title, beam, batch = cell
+        some = some_of(sources, batch)
+        turns: dict[str, Turn] = {
+            name: partial(run, some, beam, batch)
+            for name, (run, cells) in systems.items()
+            if cell in cells
+        }
+        for turn in turns.values():  # first runs allocate
+            turn()
+        speeds = measure(turns, given.repeat, given.seconds)
+        entries = with_ratios(speeds, beside)
+        for name in systems:
+            shown[name].append(entries.get(name, ""))
+        rounds = len(next(iter(speeds.values())))
+        listed = "; ".join(f"{name} {entry}" for name, entry in entries.items())
+        say(f"{title}, {rounds} rounds: {listed}")
+    return shown
 
 
 def random_sources(bundle: Bundle) -> list[list[int]]:
@@ -226,49 +291,37 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def with_ratios(speeds: Sequence[float], beside: Sequence[float]) -> list[str]:
-    """An empty cell for what was not measured."""
-    cells = zip(speeds, beside, strict=True)
-    return ["" if math.isnan(v) else f"{v:,.0f} ({v / b:.2f})" for v, b in cells]
-
-
 def speed(given: argparse.Namespace) -> None:
     """The four cells, base shape or a model."""
     fixed = not given.model
     int8 = bundle = random_int8() if fixed else read_bundle(given.model)
     decoding = FIXED if fixed else bundle.config.decoding
     sources = random_sources(bundle) if fixed else model_sources(bundle)
-    found: dict[str, list[float]] = {}
-
-    def row(name: str, run: Run, cells: Sequence[Cell] = CELLS) -> None:
-        measured = iter(measure(run, sources, given.repeat, cells))
-        found[name] = [next(measured) if cell in cells else math.nan for cell in CELLS]
-        say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
-
-    row("dragoman int8", dragoman_run(int8, decoding, True))
+    batches = [cell for cell in CELLS if cell[2] > 1]
+    alone = [cell for cell in CELLS if cell[2] == 1]
+    systems: dict[str, tuple[Run, Sequence[Cell]]] = {
+        "dragoman int8": (dragoman_run(int8, decoding, True), CELLS)
+    }
     if given.plain:
         plain = replace(int8, shortlist=None, ranges={})
-        row("dragoman int8, no list, no ranges", dragoman_run(plain, decoding, True))
+        run = dragoman_run(plain, decoding, True)
+        systems["dragoman int8, no list, no ranges"] = run, CELLS
     if CORES > 1 and not given.quick:
         # one sentence at a time has all cores in any case
-        batches = [cell for cell in CELLS if cell[2] > 1]
-        row("dragoman int8, one batch at a time", dragoman_run(int8, decoding, False), batches)
-    if CORES > 2:
-        alone = [cell for cell in CELLS if cell[2] == 1]
-        run = dragoman_run(int8, decoding, True, threads=2)
-        row("dragoman int8, two threads", run, alone)
-    theirs = []
+        run = dragoman_run(int8, decoding, False)
+        systems["dragoman int8, one batch at a time"] = run, batches
+    for threads in given.threads:
+        run = dragoman_run(int8, decoding, True, threads)
+        systems[f"dragoman int8, threads: {threads}"] = run, alone
+    beside = []
     if PEER:
         with tempfile.TemporaryDirectory() as work:
             to_ctranslate2(int8, Path(work))
             for parallel in (False, True)[: 1 + (CORES > 1)]:
-                theirs.append(f"CTranslate2 int8{', one batch per core' * parallel}")
-                row(theirs[-1], ctranslate2_run(Path(work), bundle, fixed, parallel))
-    better = [max(values) for values in zip(*(found[name] for name in theirs), strict=True)]
-    shown = {
-        name: with_ratios(speeds, better) if better else [f"{value:,.0f}" for value in speeds]
-        for name, speeds in found.items()
-    }
+                beside.append(f"CTranslate2 int8{', one batch per core' * parallel}")
+                run = ctranslate2_run(Path(work), bundle, fixed, parallel)
+                systems[beside[-1]] = run, CELLS
+    shown = measure_cells(systems, sources, beside, given)
     title = "base shape, random weights" if fixed else given.model
     columns = [name for name, *_ in CELLS]
     table(f"{title}, {len(sources)} sentences, target tokens/s (ratio)", columns, shown)
@@ -276,48 +329,41 @@ def speed(given: argparse.Namespace) -> None:
 
 def presets(given: argparse.Namespace) -> None:
     """dragoman alone on shapes of presets, the first of them what others are measured against."""
-    shown: dict[str, list[str]] = {}
-    first: list[float] = []
+    systems: dict[str, tuple[Run, Sequence[Cell]]] = {}
+    sources: list[list[int]] = []
     for preset in given.presets.split(","):
         bundle = random_bundle(preset)
         model = bundle.config.model
         run = dragoman_run(to_onnx(bundle, int8=True), FIXED, True)
-        speeds = measure(run, random_sources(bundle), given.repeat)
-        first = first or speeds
-        name = f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}"
-        shown[name] = with_ratios(speeds, first)
+        systems[f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}"] = run, CELLS
+        sources = sources or random_sources(bundle)
+    shown = measure_cells(systems, sources, [next(iter(systems))], given)
     table("int8, random weights, target tokens/s", [name for name, *_ in CELLS], shown)
-
-
-def on_cores(cores: int, function: Callable[..., float], *arguments: Any) -> float:
-    """What the function returns in a process of its own with so many of our cores."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, _keep_to, (cores,)) as pool:
-        return float(pool.submit(function, *arguments).result())
 
 
 def _keep_to(cores: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
-def _dragoman_lines(
-    model: str, lines: list[str], beam: int, repeat: int, processes: int = 0
-) -> float:
+@cache
+def _dragoman(model: str, processes: int = 0) -> Callable[[list[str], int], list[str]]:
     translator = Translator.load(model, "cpu", "onnx")
-    decoding = replace(translator.config.decoding, beam=beam)
-    request = Request(to=_target(translator.codec), source_language="de", decoding=decoding)
+    to = _target(translator.codec)
 
-    def translate(some: list[str]) -> list[str]:
-        return [*translator.stream(some, request, processes=processes)]
+    def translate(lines: list[str], beam: int) -> list[str]:
+        decoding = replace(translator.config.decoding, beam=beam)
+        request = Request(to=to, source_language="de", decoding=decoding)
+        return [*translator.stream(lines, request, processes=processes)]
 
-    return _lines_per_second(translate, lines, repeat)
-
-
-def _dragoman_lines_by_threads(model: str, lines: list[str], beam: int, repeat: int) -> float:
-    return _dragoman_lines(model, lines, beam, repeat, processes=1)
+    return translate
 
 
-def _peer_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
+def _dragoman_by_threads(model: str) -> Callable[[list[str], int], list[str]]:
+    return _dragoman(model, processes=1)
+
+
+@cache
+def _ctranslate2(model: str) -> Callable[[list[str], int], list[str]]:
     import ctranslate2
 
     codec = read_bundle(model).codec
@@ -327,26 +373,22 @@ def _peer_lines(model: str, lines: list[str], beam: int, repeat: int) -> float:
             work, compute_type="int8", inter_threads=usable_cores(), intra_threads=1
         )
 
-    def translate(some: list[str]) -> list[str]:
-        sources = codec.encode_source(some, _target(codec))
+    def translate(lines: list[str], beam: int) -> list[str]:
+        sources = codec.encode_source(lines, _target(codec))
         pieces = [[codec.source.pieces[i] for i in source] for source in sources]
         done = peer.translate_batch(pieces, beam_size=beam, max_batch_size=32)
         ids = [[codec.target.ids[piece] for piece in result.hypotheses[0]] for result in done]
         return [codec.decode_target(target) for target in ids]
 
-    return _lines_per_second(translate, lines, repeat)
+    return translate
 
 
-def _lines_per_second(
-    translate: Callable[[list[str]], list[str]], lines: list[str], repeat: int
-) -> float:
-    translate(lines[:500])
-    best = 0.0
-    for _ in range(repeat):
-        start = time.perf_counter()
-        translate(lines)
-        best = max(best, len(lines) / (time.perf_counter() - start))
-    return best
+Translate = Callable[[str], Callable[[list[str], int], list[str]]]
+
+
+def _translate(make: Translate, model: str, lines: list[str], beam: int) -> int:
+    """How many lines were translated."""
+    return len(make(model)(lines, beam))
 
 
 def _target(codec: Codec) -> str:
@@ -362,30 +404,43 @@ def scaling(given: argparse.Namespace) -> None:
     """A file of lines, text to text, on more and more cores."""
     lines = german_lines(given.lines)
     cores = [count for count in given.cores if count <= CORES]
-    systems: dict[str, Callable[..., float]] = {
-        "dragoman int8, a process per core": _dragoman_lines
-    }
+    systems: dict[str, Translate] = {"dragoman int8, a process per core": _dragoman}
     if not given.quick:
-        systems["dragoman int8, a thread per core"] = _dragoman_lines_by_threads
+        systems["dragoman int8, a thread per core"] = _dragoman_by_threads
     if PEER and not given.quick:
-        systems["CTranslate2 int8"] = _peer_lines
-    shown = {}
-    for name, function in systems.items():
-        for beam in (1, 4):
-            speeds = []
-            for count in cores:
-                speeds.append(on_cores(count, function, given.model, lines, beam, given.repeat))
-                say(f"{name}, beam {beam}, {count} cores: {speeds[-1]:,.0f} lines/s")
-            shown[f"{name}, beam {beam}"] = [
-                f"{value:,.0f} ({value * cores[0] / speeds[0] / count:.2f})"
-                for value, count in zip(speeds, cores, strict=True)
-            ]
-    title = f"{given.model}, {len(lines):,} lines, lines/s (efficiency)"
+        systems["CTranslate2 int8"] = _ctranslate2
+    shown: dict[str, list[str]] = {}
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        # a process that may use so many of our cores
+        pools = {
+            count: stack.enter_context(ProcessPoolExecutor(1, spawn, _keep_to, (count,)))
+            for count in cores
+        }
+
+        def turn(count: int, make: Translate, beam: int, lines: list[str]) -> float:
+            return pools[count].submit(_translate, make, given.model, lines, beam).result()
+
+        for name, make in systems.items():
+            for beam in (1, 4):
+                for count in cores:
+                    turn(count, make, beam, lines[:500])
+                turns: dict[str, Turn] = {
+                    f"{count} cores": partial(turn, count, make, beam, lines) for count in cores
+                }
+                speeds = measure(turns, given.repeat)
+                cells = shown[f"{name}, beam {beam}"] = []
+                for count, column in zip(cores, turns, strict=True):
+                    ratio = median_ratio(speeds, column, f"{cores[0]} cores")
+                    efficiency = ratio * cores[0] / count
+                    cells.append(f"{median(speeds[column]):,.0f} ({efficiency:.2f})")
+                say(f"{name}, beam {beam}: {', '.join(cells)} lines/s")
+    title = f"{given.model}, {len(lines):,} lines, lines/s (efficiency), {given.repeat} rounds"
     table(title, [f"{count} cores" for count in cores], shown)
 
 
-def seconds(command: Sequence[str], repeat: int) -> float:
-    """The shortest time that a process takes, from start to end, once modules are compiled.
+def process(command: Sequence[str]) -> None:
+    """A process from its start to its end.
 
     Bytecode is kept in a folder of its own, since not everybody may write beside the modules.
     """
@@ -393,19 +448,22 @@ def seconds(command: Sequence[str], repeat: int) -> float:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "dragoman-bytecode")
-    best = float("inf")
-    for number in range(repeat + 1):
-        start = time.perf_counter()
-        subprocess.run(
-            command,
-            check=True,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            cwd=tempfile.gettempdir(),
-        )
-        if number:  # the first one compiled
-            best = min(best, time.perf_counter() - start)
-    return best
+    subprocess.run(
+        command, check=True, env=environment, stdout=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+    )
+
+
+def measure_processes(commands: dict[str, Sequence[str]], work: int, rounds: int) -> Speeds:
+    """Work per second of whole processes."""
+
+    def turn(command: Sequence[str]) -> float:
+        process(command)
+        return work
+
+    turns: dict[str, Turn] = {name: partial(turn, command) for name, command in commands.items()}
+    for first in turns.values():  # it compiles modules
+        first()
+    return measure(turns, rounds)
 
 
 def whole_processes(
@@ -444,13 +502,12 @@ def end_to_end(given: argparse.Namespace) -> None:
         source.write_text("\n".join(lines) + "\n")
         for beam in (1, 4):
             commands = whole_processes(given, work, beam, source, str(work / "out.txt"))
-            times = {name: seconds(command, given.repeat) for name, command in commands.items()}
-            beside = list(times.values())[-1]
-            for name, taken in times.items():
-                say(f"{name}, beam {beam}: {taken:.2f} s")
-                cell = f"{len(lines) / taken:,.0f} lines/s ({beside / taken:.2f})"
+            speeds = measure_processes(commands, len(lines), given.repeat)
+            for name, cell in with_ratios(speeds, [*commands][1:], " lines/s").items():
+                say(f"{name}, beam {beam}: {cell}")
                 shown.setdefault(name, []).append(cell)
-    table(f"{given.model}, a file of {len(lines):,} lines", ["beam 1", "beam 4"], shown)
+    title = f"{given.model}, a file of {len(lines):,} lines, {given.repeat} rounds"
+    table(title, ["beam 1", "beam 4"], shown)
 
 
 def cold_start(given: argparse.Namespace) -> None:
@@ -460,12 +517,15 @@ def cold_start(given: argparse.Namespace) -> None:
         source = work / "source.txt"
         source.write_text("Wo ist der Bahnhof?\n")
         commands = whole_processes(given, work, 4, source, "-")
-        repeat = max(5, given.repeat)
-        shown = {name: [f"{seconds(c, repeat):.2f} s"] for name, c in commands.items()}
-        shown["`python -c 'import numpy'`"] = [
-            f"{seconds([sys.executable, '-c', 'import numpy'], repeat):.2f} s"
-        ]
-    table(f"{given.model}, one line, the fastest of {repeat}", ["process start to end"], shown)
+        commands["`python -c 'import numpy'`"] = [sys.executable, "-c", "import numpy"]
+        rounds = max(5, given.repeat)
+        speeds = measure_processes(commands, 1, rounds)
+    shown = {
+        name: [f"{1 / median(some):.2f} s", f"{1 / max(some):.2f} s"]
+        for name, some in speeds.items()
+    }
+    title = f"{given.model}, one line, process start to end, {rounds} rounds"
+    table(title, ["median", "fastest"], shown)
 
 
 def memory(given: argparse.Namespace) -> None:
@@ -516,7 +576,13 @@ def main() -> None:
     )
     parser.add_argument("mode", nargs="?", choices=MODES, default="speed")
     parser.add_argument("--model", default="", help="a bundle; speed has the base shape without")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=3, help="rounds at least")
+    parser.add_argument(
+        "--seconds", type=float, default=12, help="speed: the least that the rounds of a cell take"
+    )
+    parser.add_argument(
+        "--threads", type=int, nargs="*", default=[], help="speed: for a sentence alone, as well"
+    )
     parser.add_argument("--plain", action="store_true", help="speed: without list and ranges too")
     parser.add_argument(
         "--quick",

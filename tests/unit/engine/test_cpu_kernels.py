@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 
 from dragoman.engine.onnx import kernels
-from dragoman.engine.onnx_engine import usable_cores
+from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, how_threads_wait, usable_cores
 
 EXACT = 64 * 255 * 127
 
@@ -61,3 +61,13 @@ def test_an_engine_takes_the_cores_that_its_process_may_use(
     assert usable_cores() == 2
     monkeypatch.delattr("os.sched_getaffinity")
     assert usable_cores() == 16
+
+
+@pytest.mark.parametrize(("version", "spins"), [("1.26.2", "0"), ("1.27.0", "1"), ("2.0", "1")])
+def test_threads_spin_only_where_they_can_be_told_for_how_long(
+    version: str, spins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxruntime, "__version__", version)
+    entries = how_threads_wait()
+    assert entries["session.intra_op.allow_spinning"] == spins
+    assert entries["session.intra_op.spin_duration_us"] == str(SPIN_MICROSECONDS)
