@@ -31,6 +31,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
 from dragoman.training.loss import vocabulary_loss
+from dragoman.training.optimiser import Adam
 
 LIKELIEST = 8  # pieces of each position that probabilities are computed among
 CHANCE = 0.01  # nats by which two looks at the held-out pairs may differ without meaning anything
@@ -215,7 +216,7 @@ class Learner:
         others = self._batches(replayed, recipe.replay_tokens)
         checked = self._batches(valid, recipe.batch_tokens)
         self._wanted = torch.unique(torch.cat([batch.targets for batch in own]).long())
-        adam = torch.optim.Adam(self._parameters, lr=recipe.learning_rate, betas=(0.9, 0.98))
+        adam = Adam(self._parameters, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0)
         best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
         self._choose_precision(own[0])
