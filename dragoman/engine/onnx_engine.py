@@ -100,8 +100,9 @@ class Asked(NamedTuple):
 
 
 class OnnxEngine(Engine):
-    def __init__(self, bundle: Bundle, threads: int = 0):
-        """`threads` that share the work of a step; 0: one for each core."""
+    def __init__(self, bundle: Bundle, threads: int = 0, encoder: "OnnxEngine | None" = None):
+        """`threads` that share the work of a step; 0: one for each core. `encoder`: the engine of a
+        model with the same encoder, which is then in memory once."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
@@ -117,6 +118,7 @@ class OnnxEngine(Engine):
         self.threads = threads or usable_cores()
         self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
         self._making = Lock()
+        self._encoder = encoder
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
         )
@@ -129,13 +131,14 @@ class OnnxEngine(Engine):
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        return OnnxEngine(self._bundle, threads=1)
+        encoder = self._encoder.on_one_core if self._encoder else None
+        return OnnxEngine(self._bundle, 1, encoder)
 
     @cached_property
     def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
-        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads)
+        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads, self._encoder)
         engine._sessions, engine._making = self._sessions, self._making
         return engine
 
@@ -200,7 +203,7 @@ class OnnxEngine(Engine):
             "mask": np.repeat(mask[..., :seen], seen, axis=2),
             "memory_tokens": tokens,
         }
-        session = self._session(ENCODER)
+        session = (self._encoder or self)._session(ENCODER)
         binding = session.io_binding()
         for name, array in feeds.items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
