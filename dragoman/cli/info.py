@@ -144,6 +144,10 @@ def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
         f"target pieces",
         "size": f"{size / 2**20:.1f} MiB of weights",
     }
+    if bundle.adapter is not None:
+        added = sum(array.nbytes for array in bundle.adapter.values())
+        whom = "all sentences" if bundle.gate is None else "sentences like those it has learned"
+        facts["adapter"] = f"{added / 1e6:.1f} MB, for {whom}"
     facts |= _scores(card.pop("scores", []), card.pop("scored_on", ""))
     card.pop("parameters", None)  # counted above
     for name, value in card.items():

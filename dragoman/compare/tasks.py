@@ -35,6 +35,7 @@ from dragoman.data.batches import rng
 from dragoman.files import write_atomically
 from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
+from dragoman.training.optimiser import Adam
 
 SPECIAL = 4  # padding, unknown, begin, end: symbols come behind them
 PAD, _UNKNOWN, BEGIN, END = range(SPECIAL)
@@ -275,7 +276,9 @@ def run_trial(trial: Trial) -> Outcome:
     make = TASKS[trial.task]
     device = torch.device("cuda" if trial.gpu and torch.cuda.is_available() else "cpu")
     model = model_for(trial).to(device).train()
-    optimiser = torch.optim.Adam(model.parameters(), trial.rate, betas=(0.9, 0.98), fused=True)
+    optimiser = Adam(
+        model.parameters(), trial.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True
+    )
     test = make(rng(3, trial.seed), _TESTED, **{**trial.size, **trial.tested})
     valid = make(rng(2, trial.seed), _VALIDATED, **trial.size)
     looks = {round(trial.steps * (n + 1) / trial.looks) for n in range(trial.looks)}

@@ -11,6 +11,7 @@ from dragoman.engine.gated import GatedEngine
 from dragoman.engine.interface import Engine
 from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.errors import ConfigError, needs_torch
+from dragoman.gate import GATE
 
 ENGINES = ("auto", ONNX, "torch")
 
@@ -23,12 +24,18 @@ def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int 
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
-    if bundle.adapter is not None:
-        adapted = make_engine(bundle.merged(), device, engine, threads)
-        if bundle.gate is None:
-            return adapted
-        model = make_engine(replace(bundle, adapter=None), device, engine, threads)
-        return GatedEngine(model, adapted, bundle.gate)
+    if bundle.adapter is None or bundle.gate is None:
+        return _engine(bundle.merged(), device, engine, threads)
+    model = _engine(replace(bundle, adapter=None), device, engine, threads)
+    only_decoder = all(name.startswith("decoder.") for name in bundle.adapter if name != GATE)
+    adapted = _engine(bundle.merged(), device, engine, threads, model if only_decoder else None)
+    return GatedEngine(model, adapted, bundle.gate)
+
+
+def _engine(
+    bundle: Bundle, device: str, engine: str, threads: int, encoder: Engine | None = None
+) -> Engine:
+    """`encoder`: an engine whose encoder is the same."""
     if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):
         if device not in ("auto", "cpu"):
             raise ConfigError(
@@ -36,7 +43,7 @@ def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int 
             )
         from dragoman.engine.onnx_engine import OnnxEngine
 
-        return OnnxEngine(bundle, threads)
+        return OnnxEngine(bundle, threads, encoder if isinstance(encoder, OnnxEngine) else None)
     with needs_torch():
         import torch
 

@@ -44,6 +44,10 @@ MASKED = -1e9
 ENCODER_TOKENS = 256
 # Long enough for what stands between two products, short enough to be over before the next graph.
 SPIN_MICROSECONDS = 100
+# Versions of ONNX Runtime: those before know no limit for a busy loop; GroupQueryAttention must be
+# given a key at every step. (Later ones than named here may do, but were not tried.)
+SPINS_SINCE = 1, 27
+ONE_OPERATOR_SINCE = 1, 30
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
 LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
 
@@ -98,11 +102,16 @@ class Asked(NamedTuple):
 
 
 class OnnxEngine(Engine):
-    def __init__(self, bundle: Bundle, threads: int = 0, greedy: bool = False):
-        """`threads` that share the work of a step; 0: one for each core.
-
-        `greedy`: for searches that keep one hypothesis of a sentence.
-        """
+    def __init__(
+        self,
+        bundle: Bundle,
+        threads: int = 0,
+        encoder: "OnnxEngine | None" = None,
+        greedy: bool = False,
+    ):
+        """`threads` that share the work of a step; 0: one for each core. `encoder`: the engine of a
+        model with the same encoder, which is then in memory once. `greedy`: for searches that keep
+        one hypothesis of a sentence."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
@@ -119,6 +128,7 @@ class OnnxEngine(Engine):
         self.threads = threads or usable_cores()
         self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
         self._making = Lock()
+        self._encoder = encoder
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
         )
@@ -132,13 +142,15 @@ class OnnxEngine(Engine):
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
-        return OnnxEngine(self._bundle, 1, self._greedy)
+        encoder = self._encoder.on_one_core if self._encoder else None
+        return OnnxEngine(self._bundle, 1, encoder, self._greedy)
 
     @cached_property
     def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
-        engine = OnnxEngine(replace(self._bundle, shortlist=None), self.threads, self._greedy)
+        bundle = replace(self._bundle, shortlist=None)
+        engine = OnnxEngine(bundle, self.threads, self._encoder, self._greedy)
         engine._sessions, engine._making = self._sessions, self._making
         return engine
 
@@ -147,10 +159,11 @@ class OnnxEngine(Engine):
         """With steps whose attention to the source is one operator: it takes one query for each
         sentence, and tells nobody where it looked."""
         signed = any(array.dtype == np.int8 for array in self._bundle.weights.values())
-        # measured on x86 alone, and with no version before
-        if self._greedy or not signed or _version() < (1, 30):
+        # Only int8 on x86 was measured.
+        if self._greedy or not signed or onnx_version() < ONE_OPERATOR_SINCE:
             return self
-        return OnnxEngine(self._bundle, self.threads, greedy=True)
+        encoder = self._encoder.for_greedy_search if self._encoder else None
+        return OnnxEngine(self._bundle, self.threads, encoder, greedy=True)
 
     @property
     def has_attention(self) -> bool:
@@ -221,7 +234,7 @@ class OnnxEngine(Engine):
             "mask": np.repeat(mask[..., :seen], seen, axis=2),
             "memory_tokens": tokens,
         }
-        session = self._session(ENCODER)
+        session = (self._encoder or self)._session(ENCODER)
         binding = session.io_binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
@@ -438,12 +451,12 @@ def how_threads_wait() -> dict[str, str]:
     thread waits in a loop.
     """
     return {
-        "session.intra_op.allow_spinning": "1" if _version() >= (1, 27) else "0",
+        "session.intra_op.allow_spinning": "1" if onnx_version() >= SPINS_SINCE else "0",
         "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
     }
 
 
-def _version() -> tuple[int, ...]:
+def onnx_version() -> tuple[int, ...]:
     """Of ONNX Runtime."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 

@@ -6,8 +6,9 @@ model's own translations of them. On these, the adapted model must predict each 
 probabilities that the model gave before, so that it goes on saying what it said.
 
 A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
-or when the time is up, and the best state is kept. The adapter is then made weaker until the
-probabilities of other sentences' translations stay what they were, within a limit.
+or when the time is up, and the best state is kept. If the probabilities of other sentences'
+translations are far from what they were, the adapter is made weaker. Then a gate is learned, which
+tells the user's sentences from others (`gate`): the adapter is for the former alone.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from dragoman.gate import Gate
 EMBEDDING = "source_embedding.words.weight"
 PENALTY = 1e-2  # of squared coefficients
 MISSED = 0.02  # of the user's held-out sentences, at most
-_NEWTON_STEPS = 20
+_NEWTON_STEPS, _CONVERGED = 20, 1e-6  # at most; when no coefficient changes by more
 Sentences = Sequence[Sequence[int]]
 
 
@@ -58,7 +58,10 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
         p = 1 / (1 + np.exp(-x @ w))
         gradient = x.T @ (weight * (p - y)) + penalty * w
         curvature = (x.T * (weight * p * (1 - p))) @ x + np.diag(penalty)
-        w -= np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        w -= step
+        if np.abs(step).max() < _CONVERGED:
+            break
     return w[:-1], float(w[-1])
 
 

@@ -41,8 +41,8 @@ def make_optimiser(
 
 def _adam(
     parameters: Iterable[nn.Parameter], training: TrainingConfig, device: torch.device
-) -> "_Adam":
-    return _Adam(
+) -> "Adam":
+    return Adam(
         parameters,
         lr=0.0,
         betas=(training.beta1, training.beta2),
@@ -64,7 +64,9 @@ class _WithoutCompiler(torch.optim.Optimizer):
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
 
 
-class _Adam(_WithoutCompiler, torch.optim.AdamW):
+class Adam(_WithoutCompiler, torch.optim.AdamW):
+    """With the decay of weights apart from the step; without any, it is Adam as published."""
+
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 

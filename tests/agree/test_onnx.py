@@ -13,7 +13,8 @@ from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
-from dragoman.engine.onnx_engine import OnnxEngine
+from dragoman.decode.searches import BeamSearch, Task
+from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError, TranslationError
 from dragoman.evaluate.metrics import score
@@ -21,6 +22,10 @@ from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
 from tests.conftest import MOST_TIES, small_config, small_model, toy_pairs, vocabulary
 
+GREEDY = DecodingConfig(beam=1)
+ONE_OPERATOR = pytest.mark.skipif(
+    onnx_version() < ONE_OPERATOR_SINCE, reason="this ONNX Runtime cannot do it"
+)
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 VARIANTS = [
     {},
@@ -130,6 +135,71 @@ def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(signed: bool) -> 
     for row in (0, 7, 20, 35):
         (alone,) = engine.score([sources[row]], [targets[row]])
         assert np.array_equal(alone, together[row])
+
+
+def greedy_engine(monkeypatch: pytest.MonkeyPatch, **settings: object) -> OnnxEngine:
+    """One whose steps look at the source by one operator, on a CPU of any kind."""
+    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: True)
+    _, engine = engines(int8=True, model__norm="pre", **settings)
+    assert engine.for_greedy_search is not engine
+    return engine.for_greedy_search
+
+
+@ONE_OPERATOR
+def test_one_operator_looks_at_the_source_as_several_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums differ in their last bits, which may tip a rounding to the next byte."""
+    _, several = engines(int8=True, model__norm="pre")
+    one = greedy_engine(monkeypatch)
+    draw = np.random.default_rng(5)
+    sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
+    targets = draw.integers(4, 23, size=(36, 20)).tolist()
+    pairs = zip(one.score(sources, targets), several.score(sources, targets), strict=True)
+    errors = np.concatenate([ours - theirs for ours, theirs in pairs])
+    assert np.median(np.abs(errors)) < 1e-5
+    assert np.sqrt(np.mean(errors**2)) < 0.01
+
+
+@ONE_OPERATOR
+def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sentences end at different steps, so that others move to their places."""
+    engine = greedy_engine(monkeypatch, end=7.0)
+    draw = np.random.default_rng(6)
+    sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
+    together = beam_search(engine, sources, GREEDY)
+    lengths = {len(found[0].tokens) for found in together}
+    assert len(lengths) > 3
+    for source, found in zip(sources, together, strict=True):
+        assert beam_search(engine, [source], GREEDY) == [found]
+
+
+@ONE_OPERATOR
+def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = greedy_engine(monkeypatch)
+    monkeypatch.setattr(OnnxEngine, "for_greedy_search", engine)
+    _, ordinary = engines(int8=True, model__norm="pre")
+    taken: list[bool] = []
+
+    def start(self: OnnxEngine, sources: object) -> State:
+        taken.append(self is engine)
+        return plain_start(self, sources)
+
+    plain_start = OnnxEngine.start
+    monkeypatch.setattr(OnnxEngine, "start", start)
+    tasks = {
+        Task(GREEDY): True,
+        Task(GREEDY, attention=True): False,
+        Task(GREEDY, nbest=2): False,
+        Task(DecodingConfig(beam=2)): False,
+        Task(DecodingConfig(beam=1, coverage_penalty=0.2)): False,
+    }
+    for task in tasks:
+        BeamSearch()(ordinary, SOURCES, task)
+        BeamSearch()(ordinary, SOURCES[:1], task)
+    assert taken == [wanted for wanted in tasks.values() for _ in range(2)]
 
 
 def test_a_row_without_anything_positive_is_all_zero_after_relu(signed: bool) -> None:

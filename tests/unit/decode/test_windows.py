@@ -29,6 +29,9 @@ class Counting:
     def without_shortlist(self) -> "Counting":
         return Counting(self._engine.without_shortlist, self.sources)
 
+    def chosen(self, source: Sequence[int]) -> "Counting":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 

@@ -24,6 +24,9 @@ class Counting:
     def __init__(self, engine):
         self._engine, self.positions, self.steps = engine, 0, 0
 
+    def chosen(self, source):
+        return self
+
     def __getattr__(self, name: str):
         return getattr(self._engine, name)
 
