@@ -32,6 +32,10 @@ class Counting:
     def chosen(self, source: Sequence[int]) -> "Counting":
         return self
 
+    @property
+    def for_greedy_search(self) -> "Counting":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 

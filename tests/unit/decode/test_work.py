@@ -27,6 +27,10 @@ class Counting:
     def chosen(self, source):
         return self
 
+    @property
+    def for_greedy_search(self):
+        return self
+
     def __getattr__(self, name: str):
         return getattr(self._engine, name)
 
