@@ -44,8 +44,8 @@ MASKED = -1e9
 ENCODER_TOKENS = 256
 # Long enough for what stands between two products, short enough to be over before the next graph.
 SPIN_MICROSECONDS = 100
-# Versions of ONNX Runtime: those before know no limit for a busy loop; GroupQueryAttention must be
-# given a key at every step. (Later ones than named here may do, but were not tried.)
+# Versions of ONNX Runtime. Before the first, a busy loop could not be told when to end. Before the
+# second, it was not tried whether GroupQueryAttention does without a new key.
 SPINS_SINCE = 1, 27
 ONE_OPERATOR_SINCE = 1, 30
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
@@ -57,7 +57,9 @@ class State:
     """What a step needs of those before it; it is used up by the step."""
 
     grid: Grid
-    memory: dict[str, np.ndarray]  # of the grid's sentences: keys (B, H, K, S), values (B, H, S, K)
+    # Of the grid's sentences: keys (B, H, K, S), in greedy search (B, H, S, K), and values
+    # (B, H, S, K).
+    memory: dict[str, np.ndarray]
     mask: np.ndarray  # (B, 1, 1, S)
     longest: int  # of the sources, before they were padded to S
     lists: Lists | OneList | None  # of the pieces that the grid's sentences may say; None: all
@@ -109,9 +111,9 @@ class OnnxEngine(Engine):
         encoder: "OnnxEngine | None" = None,
         greedy: bool = False,
     ):
-        """`threads` that share the work of a step; 0: one for each core. `encoder`: the engine of a
-        model with the same encoder, which is then in memory once. `greedy`: for searches that keep
-        one hypothesis of a sentence."""
+        """`threads` that share the work of a step (`Sharing`), or search a batch each; 0: one for
+        each core. `encoder`: the engine of a model with the same encoder, which is then in memory
+        once. `greedy`: for searches that keep one hypothesis of a sentence."""
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
@@ -404,8 +406,9 @@ class OnnxEngine(Engine):
             weights |= of_one_list(weights, one.pieces)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        options.intra_op_num_threads = self.threads
-        for name, value in how_threads_wait().items():
+        sharing = Sharing.among(self.threads)
+        options.intra_op_num_threads = sharing.threads
+        for name, value in sharing.entries.items():
             options.add_session_config_entry(name, value)
         # Constants are folded, and that is all there is to gain: the graphs are written as they are
         # to run. Looking for more took half as long again.
@@ -442,18 +445,35 @@ class OnnxEngine(Engine):
         return make[graph]()
 
 
-def how_threads_wait() -> dict[str, str]:
-    """For their next work: a moment in a busy loop, and then asleep.
+class Sharing(NamedTuple):
+    """How the work of a step is shared out."""
 
-    To wake a thread takes longer than a small product, and a step has dozens of products. But
-    each graph has threads of its own: if those of the encoder went on in their loop, they would
-    take the cores from those of the steps. Before 1.27, ONNX Runtime has no such moment: there, no
-    thread waits in a loop.
-    """
-    return {
-        "session.intra_op.allow_spinning": "1" if onnx_version() >= SPINS_SINCE else "0",
-        "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
-    }
+    threads: int
+    # Whether a thread waits for its next work in a busy loop for a moment, before it sleeps. To
+    # wake one takes longer than a small product, and a step has dozens of products. Only for a
+    # moment: each graph has threads of its own, and if those of the encoder went on in their loop,
+    # they would take the cores from those of the steps.
+    spin: bool
+
+    @classmethod
+    def among(cls, cores: int) -> "Sharing":
+        """So many cores share it, or one fewer if these are all that the machine has.
+
+        A thread that shares its core with another program and does not sleep is made to wait in
+        the midst of its work, and so are all others: then a step takes twice as long. So one core
+        is left to the others, or, where there are but two, threads sleep.
+        """
+        all_there_are = os.cpu_count() or 1
+        threads = cores if cores < max(all_there_are, 3) else all_there_are - 1
+        return cls(threads, threads < all_there_are and onnx_version() >= SPINS_SINCE)
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """For the options of a session."""
+        return {
+            "session.intra_op.allow_spinning": str(int(self.spin)),
+            "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
+        }
 
 
 def onnx_version() -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 
 from dragoman.engine.onnx import kernels
-from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, how_threads_wait, usable_cores
+from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, Sharing, usable_cores
 
 EXACT = 64 * 255 * 127
 
@@ -63,11 +63,32 @@ def test_an_engine_takes_the_cores_that_its_process_may_use(
     assert usable_cores() == 16
 
 
+@pytest.mark.parametrize(
+    ("cores", "there_are", "threads", "spin"),
+    [
+        (1, 1, 1, False),
+        (2, 2, 2, False),
+        (2, 16, 2, True),
+        (3, 3, 2, True),
+        (8, 8, 7, True),
+        (9, 8, 7, True),
+        (1, 8, 1, True),
+    ],
+)
+def test_threads_spin_only_where_a_core_is_left_to_others(
+    cores: int, there_are: int, threads: int, spin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: there_are)
+    monkeypatch.setattr(onnxruntime, "__version__", "1.27.0")
+    assert Sharing.among(cores) == (threads, spin)
+
+
 @pytest.mark.parametrize(("version", "spins"), [("1.26.2", "0"), ("1.27.0", "1"), ("2.0", "1")])
 def test_threads_spin_only_where_they_can_be_told_for_how_long(
     version: str, spins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
     monkeypatch.setattr(onnxruntime, "__version__", version)
-    entries = how_threads_wait()
+    entries = Sharing.among(2).entries
     assert entries["session.intra_op.allow_spinning"] == spins
     assert entries["session.intra_op.spin_duration_us"] == str(SPIN_MICROSECONDS)
