@@ -361,7 +361,7 @@ class OnnxEngine(Engine):
         if self._greedy:
             last = np.count_nonzero(mask[:, 0, 0] == 0, axis=1).astype(np.int32) - 1  # (B,)
             feeds["last_of_source"] = last
-            feeds["longest_source"] = np.array(last.max() + 1)
+            feeds["longest_source"] = np.array(last.max() + 1, dtype=np.int32)
             feeds["nothing"] = np.zeros((rows, 0, width), dtype=np.float32)
         else:
             feeds["by_sentence"] = np.array(
