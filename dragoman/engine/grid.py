@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dragoman.engine.recycled import RECYCLED
+
 # Positions by which the room grows. A step reads all of the room anyway, so copying it every 16
 # steps costs little, and what is not needed is not allocated: with a beam of 1000 a position takes
 # megabytes.
@@ -38,7 +40,8 @@ class Grid:
     @classmethod
     def first(cls, sentences: int, arrays: int, heads: int, head_width: int) -> "Grid":
         """One row for each sentence, before its first token."""
-        caches = np.zeros((arrays, sentences, heads, _ROOM_STEP, head_width), dtype=np.float32)
+        # nothing is read before it is written
+        caches = RECYCLED.empty((arrays, sentences, heads, _ROOM_STEP, head_width))
         rows = np.arange(sentences)
         return cls(rows, 1, rows, 0, caches, np.zeros((sentences, _ROOM_STEP), dtype=np.int64))
 
@@ -108,10 +111,13 @@ class Grid:
             return self._packed(kept, width, slots, sources)
         room = self.room if self.length < self.room else self.room + _ROOM_STEP
         arrays, _, heads, _, head_width = self.caches.shape
-        caches = np.zeros((arrays, len(kept) * width, heads, room, head_width), dtype=np.float32)
+        caches = RECYCLED.empty((arrays, len(kept) * width, heads, room, head_width))
+        nobodys = np.setdiff1d(np.arange(len(kept) * width), slots)
         # one by one: NumPy copies what it selects
         for new, old in zip(caches, self.caches, strict=True):
             new[slots, :, : self.length] = old[sources, :, : self.length]
+            # A step computes these too, and numbers of any kind might take it longer.
+            new[nobodys, :, : self.length] = 0
         # an empty slot shares its past with nobody
         writers = np.full((len(kept) * width, room), -1)
         writers[slots, : self.length] = self.writers[sources, : self.length]

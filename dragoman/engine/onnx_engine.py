@@ -33,6 +33,7 @@ from dragoman.engine.onnx.graphs import (
     step_graph,
 )
 from dragoman.engine.onnx.kernels import wants_signed_weights
+from dragoman.engine.recycled import RECYCLED
 from dragoman.errors import BundleError, ConfigError
 from dragoman.int8 import all_in_bytes, signed
 from dragoman.plain_weights import sinusoids
@@ -188,7 +189,7 @@ class OnnxEngine(Engine):
         by_token = padded, features
         shapes = {"k": by_token if self._greedy else (features, padded), "v": by_token}
         memory = {
-            f"memory_{name}": np.empty((len(sources), heads, *shapes[name[0]]), dtype=np.float32)
+            f"memory_{name}": RECYCLED.empty((len(sources), heads, *shapes[name[0]]))
             for name in self._caches
         }
         mask = np.empty((len(sources), 1, 1, padded), dtype=np.float32)

@@ -15,6 +15,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.search import beam_search
 from dragoman.decode.searches import BeamSearch, Task
 from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
+from dragoman.engine.recycled import Recycled
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError, TranslationError
 from dragoman.evaluate.metrics import score
@@ -172,6 +173,22 @@ def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
     assert len(lengths) > 3
     for source, found in zip(sources, together, strict=True):
         assert beam_search(engine, [source], GREEDY) == [found]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("rest", [0, np.nan])
+def test_what_lay_in_memory_before_does_not_matter(
+    beam: int, rest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences end at different steps, and some have fewer hypotheses than others."""
+    _, engine = engines(int8=True, end=7.0, model__norm="pre")
+    draw = np.random.default_rng(6)
+    sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
+    usual = BeamSearch()(engine, sources, Task(DecodingConfig(beam=beam)))
+    monkeypatch.setattr(
+        Recycled, "empty", lambda self, shape: np.full(shape, rest, dtype=np.float32)
+    )
+    assert BeamSearch()(engine, sources, Task(DecodingConfig(beam=beam))) == usual
 
 
 @ONE_OPERATOR
