@@ -49,8 +49,8 @@ class Recipe:
     encoder_layers: int = 0  # upper ones that are adapted too: gains more, takes longer
     learning_rate: float = 8e-3
     warmup_steps: int = 20
-    epochs: int = 12  # at most, unless these are fewer steps than ...
-    least_steps: int = 300
+    epochs: int = 14  # at most, unless these are fewer steps than ...
+    least_steps: int = 40
     check_every: int = 5  # steps at least, or an epoch, between looks at the held-out pairs
     batch_tokens: int = 600
     dropout: float = 0.1  # of the decoder, on pairs
@@ -60,7 +60,7 @@ class Recipe:
     replay_tokens: int = 600  # in each step, beside those of the pairs
     replay_weight: float = 4.0  # of a replayed piece, where a piece of the pairs has 1
     held_out: float = 0.1  # of the pairs, 20 to 200 of them
-    patience: int = 5  # checks without a lower negative log-likelihood
+    patience: int = 8  # checks without a lower negative log-likelihood
     # Nats that a piece of replayed sentences may be off, on average. This is for the few that pass
     # the gate (`gate`); no other is changed at all.
     forgetting: float = 0.05

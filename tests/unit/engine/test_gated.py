@@ -14,6 +14,7 @@ from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import by_engine
+from dragoman.engine.onnx_engine import ENCODER, STEP, OnnxEngine
 from dragoman.gate import GATE
 from dragoman.inspect.translator import InspectableTranslator
 from tests.conftest import toy_pairs
@@ -106,6 +107,17 @@ def test_what_is_looked_into_is_the_model_that_is_chosen(bundle: Bundle) -> None
         logits = looked.outputs(text, "one")["logits"]
         np.testing.assert_array_equal(logits, one.outputs(text, "one")["logits"])
         assert not np.allclose(logits, other.outputs(text, "one")["logits"])
+
+
+def test_an_encoder_that_was_not_adapted_is_there_once(bundle: Bundle) -> None:
+    both = make_engine(bundle, "cpu").on_one_core
+    assert both is not None
+    Translator(both, bundle.codec, bundle.config)(TEXTS)
+    model, adapted = both.choices
+    assert isinstance(model, OnnxEngine)
+    assert isinstance(adapted, OnnxEngine)
+    kinds = [{kind for kind, _ in one._sessions} for one in (model, adapted)]
+    assert kinds == [{ENCODER, STEP}, {STEP}]
 
 
 def test_processes_say_the_same(bundle: Bundle) -> None:
