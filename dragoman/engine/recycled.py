@@ -11,7 +11,9 @@ from threading import RLock
 import numpy as np
 
 LEAST = 1 << 20  # bytes: what is smaller stays with the process anyway
-MOST = 1 << 28  # bytes that are kept while nobody uses them
+# Bytes that are kept while nobody uses them, in every process: a batch of the base shape takes about
+# as many.
+MOST = 96 << 20
 
 
 class Recycled:
@@ -39,8 +41,9 @@ class Recycled:
 
     def _give_back(self, block: np.ndarray) -> None:
         with self._lock:
-            if sum(free.nbytes for free in self._free) + block.nbytes <= MOST:
-                self._free.append(block)
+            self._free.append(block)
+            while sum(free.nbytes for free in self._free) > MOST:
+                del self._free[0]  # which has been of no use for longest
 
 
 class _Loan:
