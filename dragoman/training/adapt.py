@@ -25,7 +25,7 @@ from dragoman.engine.choose import make_engine
 from dragoman.errors import CorpusError
 from dragoman.evaluate.metrics import bleu
 from dragoman.gate import GATE
-from dragoman.training.adapter import Clock, Frame, Learner, Recipe, Say
+from dragoman.training.adapter import Clock, Example, Frame, Learner, Recipe, Say
 from dragoman.training.gate import learn_gate
 from dragoman.training.replay import greedy, outside_sentences, replayed_pairs
 
@@ -89,15 +89,11 @@ def adapt(
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
     adapter = learner.adapter()
-    own, unseen_own, strange = (
-        [example.source for example in some] for some in (examples, held_out, others)
-    )
-    gate = learn_gate(bundle, own, unseen_own, strange, (source, target))
+    own, not_learned, strange = map(_sources, (examples, held_out, others))
+    gate = learn_gate(bundle, own, not_learned, strange, (source, target))
     if gate is not None:
         adapter[GATE] = gate.votes
-        yours, not_yours = (
-            sum(gate(example.source) for example in some) for some in (held_out, unseen)
-        )
+        yours, not_yours = (sum(map(gate, _sources(some))) for some in (held_out, unseen))
         say(
             f"the adapter is for sentences like yours: {yours} of {len(held_out)} held-out ones, "
             f"{not_yours} of {len(unseen)} others"
@@ -135,6 +131,10 @@ def _replay(
 
 def _mixed(items: Sequence[Item], seed: int, stream: int) -> list[Item]:
     return [items[i] for i in rng(seed, stream).permutation(len(items))]
+
+
+def _sources(examples: Sequence[Example]) -> list[list[int]]:
+    return [example.source for example in examples]
 
 
 def _longest(bundle: Bundle) -> int:

@@ -61,3 +61,16 @@ def test_without_others_or_word_vectors_there_is_no_gate(bundle: Bundle) -> None
     assert learn_gate(bundle, ids, ids, [], ("", "")) is None
     weights = {name: array for name, array in bundle.weights.items() if name != EMBEDDING}
     assert learn_gate(replace(bundle, weights=weights), ids, ids, ids, ("", "")) is None
+
+
+def test_other_target_languages_are_shut_out() -> None:
+    bundle = read_bundle("pentaglot")
+    texts = ["Open the file.", "Close the window.", "Print this page."]
+    encode = bundle.codec.encode_source
+    learned = learn_gate(
+        bundle, encode(texts, "es"), encode(texts, "es"), encode(["Hello."], "es"), ("en", "es")
+    )
+    assert learned is not None
+    assert [learned(ids) for ids in encode(texts, "es")] == [True, True, True]
+    for other in ("de", "fr", "pt"):
+        assert not any(learned(ids) for ids in encode(texts, other))
