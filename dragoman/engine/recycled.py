@@ -11,8 +11,8 @@ from threading import RLock
 import numpy as np
 
 LEAST = 1 << 20  # bytes: what is smaller stays with the process anyway
-# Bytes that are kept while nobody uses them, in every process: a batch of the base shape takes about
-# as many.
+# Bytes that are kept while nobody uses them, in every process: about as many as a batch of the base
+# shape takes.
 MOST = 96 << 20
 
 
