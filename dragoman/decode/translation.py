@@ -33,7 +33,7 @@ class Translation(str):
     """The best translation of a text, as a `str` that knows more.
 
     `source` is the text itself, `candidates` are its translations, best first. `note` says why the
-    text was left as it is, if it was.
+    text was left as it is, if it was; `adapted`, whether an adapter had a part in it.
 
     >>> found = Translation("Guten Tag!", (Candidate("Hello!", -0.4), Candidate("Hi!", -1.2)))
     >>> found == "Hello!", found.score, found.alternatives
@@ -46,6 +46,7 @@ class Translation(str):
     candidates: tuple[Candidate, ...]
     note: str
     match: Match | None  # in a translation memory; an exact one is the candidate itself
+    adapted: bool
 
     def __new__(
         cls,
@@ -53,15 +54,17 @@ class Translation(str):
         candidates: tuple[Candidate, ...],
         note: str = "",
         match: Match | None = None,
+        adapted: bool = False,
     ) -> "Translation":
         self = super().__new__(cls, candidates[0].text)
         self.source, self.candidates, self.note, self.match = source, candidates, note, match
+        self.adapted = adapted
         return self
 
     def __getnewargs__(  # type: ignore[override]
         self,
-    ) -> tuple[str, tuple[Candidate, ...], str, Match | None]:
-        return self.source, self.candidates, self.note, self.match
+    ) -> tuple[str, tuple[Candidate, ...], str, Match | None, bool]:
+        return self.source, self.candidates, self.note, self.match, self.adapted
 
     @property
     def text(self) -> str:

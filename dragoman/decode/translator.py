@@ -222,8 +222,13 @@ class Translator:
                 count_words([pieces[i] for i in part.ids]) + len(part.left_out)
                 for part, _ in several
             ]
-            translations.append(Translation(text, joined([found for _, found in own], words)))
+            adapted = any(self._is_adapted(part) for part, _ in own)
+            candidates = joined([found for _, found in own], words)
+            translations.append(Translation(text, candidates, adapted=adapted))
         return translations
+
+    def _is_adapted(self, part: Part) -> bool:
+        return self.engine.chosen(part.ids) is not self.engine.choices[0]
 
     def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
         """A lower bound of `searcher.work` for these lines, found without splitting them."""
@@ -314,7 +319,9 @@ class Translator:
                 translations[row] = kept[row]
             elif match:
                 made = translations[row]
-                translations[row] = Translation(made.source, made.candidates, made.note, match)
+                translations[row] = Translation(
+                    made.source, made.candidates, made.note, match, made.adapted
+                )
         return translations
 
     def _reason_to_keep(self, text: str, request: Request) -> str:

@@ -76,7 +76,7 @@ class Engine(Protocol):
 
     @property
     def choices(self) -> Sequence["Engine"]:
-        """The engines that `chosen` has a choice of."""
+        """The engines that `chosen` has a choice of, first the one without an adapter."""
         return (self,)
 
     @property

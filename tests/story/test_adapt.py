@@ -61,6 +61,11 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     as_ever = Translator.load(int8, "cpu")(elsewhere)
     changed = Translator.load(out, "cpu")(elsewhere)
     assert sum(a != b for a, b in zip(as_ever, changed, strict=True)) <= 2
+    shown = [
+        json.loads(dragoman("translate", text, "--model", out, "--json").out)
+        for text in (f"eins {OWN} {OWN}", "acht neun")
+    ]
+    assert ["adapted" in one for one in shown] == [True, False]
     # the model inside is the same, and the adapter is small
     assert (out / "model.safetensors").read_bytes() == (int8 / "model.safetensors").read_bytes()
     assert (out / "adapter.safetensors").stat().st_size < 3e6

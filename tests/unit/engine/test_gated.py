@@ -65,6 +65,7 @@ def test_a_sentence_is_translated_by_its_own_model(bundle: Bundle, engine: str) 
     said = translator(bundle, engine)(TEXTS)
     wanted = mixed(bundle, engine)
     assert said == wanted
+    assert [one.adapted for one in said] == [text in MINE for text in TEXTS]
     if engine == "onnx":  # whose neighbours never matter
         assert [one.score for one in said] == [one.score for one in wanted]
 
@@ -123,7 +124,9 @@ def test_an_encoder_that_was_not_adapted_is_there_once(bundle: Bundle) -> None:
 def test_processes_say_the_same(bundle: Bundle) -> None:
     many = TEXTS * 20
     said = translator(bundle, "onnx").stream(many, Request(), processes=2)
-    assert list(said) == mixed(bundle, "onnx") * 20
+    found = list(said)
+    assert found == mixed(bundle, "onnx") * 20
+    assert [one.adapted for one in found] == [text in MINE for text in TEXTS] * 20
 
 
 def test_members_of_an_ensemble_choose_too(bundle: Bundle) -> None:
