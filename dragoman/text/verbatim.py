@@ -26,11 +26,13 @@ _ENDINGS = (
     "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
     "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
 )
+# Where an address touches what stands before it ("snake_casehttps://…"), its beginning is its own.
 PATTERNS = {
     "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
     r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
     rf"|(?<![\w@])www\.{_HOST}(?:\.{_HOST})+(?:/[^\s<>\"'`]*[\w/#=&+~-])?",
-    "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}(?![\w@])",
+    "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}"
+    r"(?![\w@]|://)",
     "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
     r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
     "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
@@ -55,8 +57,9 @@ PATTERNS = {
     "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
     r"(?:/(?!\w))?",
     "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
-    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?:=[^\s,;]*\w)?",
-    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))(?!\w)",
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?![\w-]|://)(?:=[^\s,;]*\w)?",
+    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))"
+    r"(?!\w|://)",
     "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
     "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
 }

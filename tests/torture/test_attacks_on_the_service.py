@@ -177,9 +177,11 @@ def test_a_text_of_blanks_or_of_list_numbers_is_split_at_once(service, monkeypat
 
 
 def test_a_request_that_timed_out_is_ended_inside_the_search(trained, monkeypatch) -> None:
-    service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
+    service = Service([str(trained)], Limits(time_limit_s=1.0), device="cpu")
+    translator = service.models.models[0].translator
+    translator("eins")  # the first one takes longer
     search = Endless()
-    monkeypatch.setattr(service.models.models[0].translator, "search", search)
+    monkeypatch.setattr(translator, "search", search)
     with TestClient(create_app(service)) as client:
         assert client.post("/v1/translate", json={"text": "eins"}).status_code == 504
         wait_until(lambda: service.batcher.abandoned == 1)

@@ -4,7 +4,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.documents.inline import Said
@@ -81,6 +81,9 @@ def marked_texts(draw) -> str:
 
 
 @given(marked_texts(), st.integers(0, 10_000))
+@example("The %sThe The snake_casehttps://example.org/a?b=c The ", 1)
+@example("The dog --forcehttps://example.org/a?b=c sleeps", 1)
+@example("The dog ada@example.orghttps://example.org/a?b=c sleeps", 1)
 def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> None:
     (after,) = drive([(text,)], scrambler(seed))
     before = within((text,))
