@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -18,8 +19,15 @@ class Ensemble(Engine):
 
     def chosen(self, source: Sequence[int]) -> "Ensemble":
         """Of the engines that its members choose."""
-        members = [member.chosen(source) for member in self.members]
-        if members == self.members:
+        return self._of([member.chosen(source) for member in self.members])
+
+    @property
+    def choices(self) -> "Sequence[Ensemble]":
+        return [self._of(members) for members in product(*(m.choices for m in self.members))]
+
+    def _of(self, members: Sequence[Engine]) -> "Ensemble":
+        """The same ensemble whenever its members are the same."""
+        if list(members) == self.members:
             return self
         return self._chosen.setdefault(tuple(map(id, members)), Ensemble(members))
 

@@ -33,7 +33,7 @@ class Translation(str):
     """The best translation of a text, as a `str` that knows more.
 
     `source` is the text itself, `candidates` are its translations, best first. `note` says why the
-    text was left as it is, if it was; `adapted`, whether an adapter had a part in it.
+    text was left as it is, if it was; `adapted`, whether a gate let it pass to an adapter.
 
     >>> found = Translation("Guten Tag!", (Candidate("Hello!", -0.4), Candidate("Hi!", -1.2)))
     >>> found == "Hello!", found.score, found.alternatives

@@ -138,6 +138,7 @@ def test_members_of_an_ensemble_choose_too(bundle: Bundle) -> None:
         [len(MINE), len(TEXTS) - len(MINE)], [len(TEXTS) - len(MINE), len(MINE)],
     )  # fmt: skip
     said = Translator(votes, bundle.codec, bundle.config)(TEXTS)
+    assert [one.adapted for one in said] == [text in MINE for text in TEXTS]
     alone = mixed(bundle, "onnx")
     model = apart(bundle, "onnx")[0]
     for text, found, one in zip(TEXTS, said, model, strict=True):
