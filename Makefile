@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo test test-times test-all fuzz torture check docs audit lowest bench bench-serve soak clean
+.PHONY: setup demo train-demo clients test test-times test-cpus test-all mutants fuzz torture check docs audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -13,7 +13,7 @@ $(BIN)/dragoman:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,docs,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,mcp,docs,dev]"
 	# Makes a client from our description, for a test. It asks for an older typer than ours and does without.
 	$(BIN)/pip install --quiet --no-deps openapi-python-client==0.29.1 ruamel.yaml==0.19.1
 	touch $(READY)
@@ -42,21 +42,43 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --n
 test: setup
 	$(PYTEST) -m "not slow"
 
+# Weblate in an environment of its own, for a test of `make test-all`. What draws its badges and makes its backups is left
+# out: that has to be compiled.
+clients: build/weblate/.ready
+build/weblate/.ready:
+	$(PYTHON) -m venv build/weblate
+	build/weblate/bin/pip install --quiet --no-deps weblate==5.14.3
+	build/weblate/bin/python -c "import importlib.metadata as m; print(*(r for r in m.requires('weblate') if 'extra' not in r and not r.lower().startswith(('borgbackup', 'pygobject', 'pycairo', 'standardwebhooks'))), sep='\n')" > build/weblate/needed.txt
+	build/weblate/bin/pip install --quiet --requirement build/weblate/needed.txt standardwebhooks openai==3.49.0
+	touch $@
+
 # The same, with the CPU seconds of each test, which a busy machine changes little.
 test-times: setup
 	$(PYTEST) -p tests.cpu_times -m "not slow"
 
+# What depends on the CPU, as every kind of CPU that this machine can pass for; a table tells which were real.
+test-cpus: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tools/cpu_kind.py test -m "not slow"
+
 # Also what takes long: the wheel in an environment of its own, a Ray cluster, kills in the middle of runs.
 test-all: setup check
 	$(PYTEST)
+
+# Breaks the package on purpose: the rules that a mutant names, then N random places. The first time takes as long as the
+# tests, to note which of them runs what.
+N ?= 100
+SEED ?= 1
+mutants: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/sample.py $(N) --seed $(SEED)
 
 # Thousands of random cases for text, settings and bundles; then kills, damage, full disks and forgeries in full number.
 fuzz: setup
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
 
 torture: setup fuzz
-	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 DRAGOMAN_HTTP_CASES=10000 \
-	    $(BIN)/python -m pytest tests/torture tests/fuzz/test_http.py
+	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=10000 DRAGOMAN_HTTP_CASES=10000 DRAGOMAN_HEALTH_S=0.5 \
+	    timeout 30m $(BIN)/python -m pytest tests/torture tests/fuzz/test_http.py
 
 check: setup audit
 	$(BIN)/ruff check .
@@ -84,7 +106,7 @@ lowest: setup
 	$(LOWEST)/bin/pip install --quiet --requirement $(LOWEST)/versions.txt
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$$(echo $(LOWEST)/lib/python3.*/site-packages)/rest.pth"
 	$(LOWEST)/bin/python -m pytest -p no:schemathesis tests/unit/text tests/unit/decode tests/unit/engine tests/unit/serve \
-	    tests/unit/bulk tests/unit/inspect tests/unit/test_*.py tests/story/test_pretrained.py tests/torture/test_attacks_on_files.py
+	    tests/unit/inspect tests/unit/test_*.py tests/story/test_pretrained.py tests/torture/test_attacks_on_files.py
 
 bench: setup
 	$(BIN)/python benchmarks/training_cpu.py
@@ -96,7 +118,7 @@ bench-serve: setup
 	test -e runs/demo/manifest.json || $(MAKE) train-demo
 	$(BIN)/python benchmarks/serve.py --model runs/demo
 
-# The service under attack for ten minutes, with the packaged model.
+# The service under attack for fifteen minutes, with the packaged model.
 soak: setup
 	$(BIN)/python benchmarks/soak.py
 

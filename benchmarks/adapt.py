@@ -26,11 +26,11 @@ from pathlib import Path
 import safetensors
 import safetensors.numpy
 
-from dragoman.bundle import Bundle, model_folders, read_bundle
+from dragoman.bundle.folder import Bundle, model_folders, read_bundle
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
-from dragoman.evaluate.metrics import bleu
+from dragoman.text.metrics import bleu
 from dragoman.text.parallel import read_lines, read_pairs
 from dragoman.training.adapt import adapt
 from dragoman.training.adapter import Recipe
@@ -40,8 +40,8 @@ REPORTED = 1000  # sentences of Tatoeba's validation set; settings are chosen on
 Pairs = list[tuple[str, str]]
 
 
-def pairs_of(*files: Path) -> Pairs:
-    return [(pair.source, pair.target) for pair in read_pairs(*map(str, files))]
+def pairs_of(source: Path, target: Path | str = "") -> Pairs:
+    return [(pair.source, pair.target) for pair in read_pairs(source, target)]
 
 
 class TestSet:

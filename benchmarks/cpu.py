@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
@@ -43,17 +43,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from dragoman.bundle import Bundle, bundled_models, read_bundle
+from dragoman.bundle.folder import Bundle, bundled_models, model_folders, read_bundle
+from dragoman.bundle.plain_weights import plain_weights
 from dragoman.config import DecodingConfig, TextConfig, make_config
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.parallel import search_batches
 from dragoman.decode.request import Request
-from dragoman.decode.searches import BeamSearch, Task
+from dragoman.decode.search.table import BeamSearch
+from dragoman.decode.search.task import Task
 from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
-from dragoman.plain_weights import plain_weights
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import read_lines
@@ -159,10 +159,13 @@ def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool, threa
         search = BeamSearch()
         batches = cut(sources, batch, parallel)
         in_order = batch == 1 or not parallel
-        found = search_batches(
-            engine, batches, lambda e, sources: search(e, sources, task), in_order
-        )
-        return sum(len(hypotheses[0].log_probs) for group in found for hypotheses in group)
+        one_core = engine.on_one_core
+        if in_order or one_core is None or len(batches) == 1:
+            results = [search(engine, batch, task) for batch in batches]
+        else:
+            with ThreadPoolExecutor(CORES) as pool:
+                results = list(pool.map(lambda one: search(one_core, one, task), batches))
+        return sum(len(hypotheses[0].log_probs) for group in results for hypotheses in group)
 
     return run
 
@@ -595,6 +598,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.mode != "speed":
         given.model = given.model or bundled_models()[0]
+    if given.model:
+        (given.model,) = model_folders(given.model)
     if not PEER:
         say("CTranslate2 is not installed (pip install ctranslate2): its rows are left out.")
     MODES[given.mode](given)

@@ -214,10 +214,8 @@ def main() -> None:
                 whole.append(all(good) and not invented(line, translation))
                 if arguments.show and not whole[-1]:
                     print(f"{language}-{to}: {line.text}\n       {translation}")
-    for kind, survived in sorted(of_kind.items()):
-        print(
-            f"{kind:12} {sum(survived):4} of {len(survived):4}  {sum(survived) / len(survived):.1%}"
-        )
+    for kind, marks in sorted(of_kind.items()):
+        print(f"{kind:12} {sum(marks):4} of {len(marks):4}  {sum(marks) / len(marks):.1%}")
     share = sum(whole) / len(whole)
     print(f"{'whole lines':12} {sum(whole):4} of {len(whole):4}  {share:.1%}")
     sys.exit(share < LEAST)

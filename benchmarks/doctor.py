@@ -6,6 +6,7 @@ Each size runs in a process of its own, which reports its peak memory; pairs are
 so that few repeat.
 """
 
+import argparse
 import gzip
 import platform
 import resource
@@ -53,8 +54,13 @@ def measure(source: str, target: str) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        measure(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", help="two, measured in this process; else its own")
+    options = parser.parse_args()
+    if options.files:
+        measure(*options.files)
         return
     with tempfile.TemporaryDirectory() as folder:
         for pairs in (100_000, 1_000_000):

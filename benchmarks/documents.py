@@ -1,30 +1,32 @@
 """Documents on real files and under fire.
 
-python benchmarks/documents.py identity FOLDER ... [--listed]
 python benchmarks/documents.py placeholders --count 10000
 python benchmarks/documents.py html --corpora corpora
 python benchmarks/documents.py pages FOLDER --corpora corpora
 python benchmarks/documents.py tags --corpora corpora
+python benchmarks/documents.py marks FOLDER [--count 120]
 
-identity: files come back as they were if the translator returns its input (inside archives: each
-member). --listed: only those of documents.txt, which stand in the source packages that it names.
 placeholders: random texts full of codes, through a translator that drops, doubles, moves
 and invents words. html: BLEU of sentences with tags in them, tags left out, beside the same
 sentences without. pages: the same on real pages, the Debian handbook in five languages (folder
 usr/share/doc/debian-handbook/html of Debian's package), whose paragraphs with tags are paired by
 their order; also, how well elements enclose what they enclose in the translated book, if they are
 placed by the model's attention, by a lexicon (IBM model 1), or by both. tags: how often a tag on
-one word ends up on the translation of that word, which a small dictionary knows.
+one word ends up on the translation of that word, which a small dictionary knows. marks: on the
+pages of the same book, how many elements enclose just what they enclose in the translated book, of
+those whose words the translation has; placed as they are, and by attention alone (the stretch of
+target words that are linked to the element's words most purely). Even paragraphs are there to be
+looked at, odd ones are not.
 """
 
 import argparse
-import io
 import random
 import re
 import sys
 import time
-import zipfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,18 +37,16 @@ import sacrebleu
 import dragoman
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.formats import BY_ENDING
+from dragoman.documents import inline
+from dragoman.documents.document import Options
+from dragoman.documents.driving import as_said, translate_segments
 from dragoman.documents.inline import Said
 from dragoman.documents.protect import within
 from dragoman.documents.segment import Kind, Segment, codes, same_structure, written
-from dragoman.documents.translating import translate_segments, translating
+from dragoman.documents.translating import translating
 from dragoman.documents.web import read as read_html
 from dragoman.text.parallel import read_lines
 
-LIST = Path(__file__).with_suffix(".txt")
-LARGEST = 2_000_000  # bytes
-MOST_OF_A_KIND = 300
 CODES = [
     "%s", "%d", "%(name)s", "%1$s", "{0}", "{name}", "{}", "{{x}}", "${HOME}", "$t(key)", "v1.2.3",
     '<x id="1"/>', "https://example.org/a?b=c", "ada@example.org", "report.docx", "10.0.0.1",
@@ -63,44 +63,6 @@ DICTIONARY = {
     "Tom": "Tom", "now": "jetzt", "here": "hier Hier", "children": "Kinder Kindern", "cat": "Katze",
     "time": "Zeit", "three": "drei", "year": "Jahr", "very": "sehr", "new": "neu neue neuen neues",
 }  # fmt: skip
-
-
-def identity(folders: list[Path], listed: bool) -> None:
-    outcomes: Counter[tuple[str, str]] = Counter()
-    for folder in folders:
-        lines = LIST.read_text().splitlines() if listed else []
-        named = [folder / line for line in lines if line and not line.startswith("#")]
-        for path in named or sorted(folder.rglob("*")):
-            format_ = BY_ENDING.get(path.suffix.lower())
-            if format_ is None or not path.is_file() or path.stat().st_size > LARGEST:
-                continue
-            if sum(n for (name, _), n in outcomes.items() if name == format_.name) > MOST_OF_A_KIND:
-                continue
-            raw = path.read_bytes()
-            try:
-                document = format_.read(raw, Options(everything=True, encoding="latin-1"))
-                after = document.write(document.segments)
-                outcome = "equal" if contents(raw) == contents(after) else "DIFFERENT"
-            except DocumentError as error:
-                outcome = "refused"
-                if format_.name != "android":  # most files of this ending are others
-                    print(f"{path}: {error}")
-            outcomes[format_.name, outcome] += 1
-            if outcome == "DIFFERENT":
-                print(f"{path} came back different")
-    for (name, outcome), count in sorted(outcomes.items()):
-        print(f"{name}: {count} {outcome}")
-    total = sum(count for (_, outcome), count in outcomes.items() if outcome == "equal")
-    print(f"{total} files came back equal")
-    if any(outcome == "DIFFERENT" for _, outcome in outcomes):
-        sys.exit(1)
-
-
-def contents(raw: bytes) -> object:
-    if not raw.startswith(b"PK"):
-        return raw
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        return [(info.filename, archive.read(info)) for info in archive.infolist()]
 
 
 def marked(draw: random.Random) -> str:
@@ -269,7 +231,8 @@ def pages(folder: Path, corpora: Path, count: int, languages: list[str]) -> None
             ]
             for code in ("en", to)
         ]
-        known = lexicon(*learned, least=0.01)
+        left, right = learned
+        known = lexicon(left, right, least=0.01)
         request = Request(to=to, source_language="en")
         references = [bare(paragraph.reference) for paragraph in chosen]
         plain = [str(said) for said in translator([bare(p.source) for p in chosen], request)]
@@ -309,7 +272,7 @@ def placed(
                 answers.append(Said(translation.text, links))
             asked = rounds.send(answers)
     except StopIteration as end:
-        return end.value
+        return list(end.value)
 
 
 def agreement(found: list[Segment], references: list[Segment]) -> float:
@@ -323,6 +286,80 @@ def agreement(found: list[Segment], references: list[Segment]) -> float:
                 said += ours.total()
                 wanted += theirs.total()
     return 2 * common / max(1, said + wanted)
+
+
+def marks(folder: Path, count: int, languages: list[str]) -> None:
+    translator = dragoman.load()
+    for to in languages:
+        chosen = paragraphs(folder, to, count)
+        request = Request(to=to, source_language="en")
+        answers: dict = {}
+        for way in ("attention alone", "as it is"):
+            with attention_alone() if way == "attention alone" else nullcontext():
+                found = by_memory(translator, [p.source for p in chosen], request, answers)
+            for half in ("even", "odd"):
+                right = known = 0
+                for number, (segment, paragraph) in enumerate(zip(found, chosen, strict=True)):
+                    if number % 2 == (half == "odd"):
+                        good, all_ = same_marks(segment, paragraph.reference)
+                        right, known = right + good, known + all_
+                share = right / max(1, known)
+                print(f"en-{to}, {half}, {way}: {right} of {known} ({share:.1%})", flush=True)
+
+
+@contextmanager
+def attention_alone() -> Iterator[None]:
+    """Elements are placed by links, and by nothing else."""
+    placing = inline._Placing
+    before = {n: getattr(placing, n) for n in ("_alike", "_without_articles", "_verbatim")}
+    small = inline._SMALL_WORDS
+    placing._alike = lambda self, child: set()  # type: ignore[method-assign]
+    placing._without_articles = (  # type: ignore[method-assign]
+        lambda self, child, parent, start, end: (start, end)
+    )
+    placing._verbatim = lambda self, child: None  # type: ignore[method-assign]
+    inline._SMALL_WORDS = frozenset()
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(placing, name, method)
+        inline._SMALL_WORDS = small
+
+
+def by_memory(
+    translator: Translator, segments: list[Segment], request: Request, answers: dict
+) -> list[Segment]:
+    """Translated; what was asked for before is answered in the same way."""
+    rounds = translating(segments)
+    try:
+        asked = next(rounds)
+        while True:
+            new = [sentence for sentence in dict.fromkeys(asked) if sentence not in answers]
+            said = translator([s.text for s in new], replace(request, alignments=True))
+            answers.update(
+                (sentence, as_said(translation))
+                for sentence, translation in zip(new, said, strict=True)
+            )
+            asked = rounds.send([answers[sentence] for sentence in asked])
+    except StopIteration as end:
+        return list(end.value)
+
+
+def same_marks(segment: Segment, reference: Segment) -> tuple[int, int]:
+    """Elements that enclose the words that they enclose in the reference, and elements whose words
+    in the reference the translation has at all."""
+    has = Counter(re.findall(r"\w+", bare(segment).lower()))
+    right = known = 0
+    theirs: dict[str, list[Counter[str]]] = {}
+    for raw, words in enclosed(within(reference)):
+        theirs.setdefault(raw, []).append(words)
+    for raw, words in enclosed(within(segment)):
+        wanted = theirs[raw].pop(0) if theirs.get(raw) else Counter()
+        if wanted and wanted <= has:
+            known += 1
+            right += words == wanted
+    return right, known
 
 
 def tags(corpora: Path, count: int) -> None:
@@ -350,22 +387,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["identity", "placeholders", "html", "pages", "tags"])
+    parser.add_argument("what", choices=["placeholders", "html", "pages", "tags", "marks"])
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--listed", action="store_true")
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--to", nargs="+", choices=BOOKS, default=[*BOOKS], help="Of pages.")
     arguments = parser.parse_args()
     match arguments.what:
-        case "identity":
-            identity(arguments.folders, arguments.listed)
         case "placeholders":
             placeholders(arguments.count)
         case "html":
             html(arguments.corpora, arguments.count)
         case "pages":
             pages(arguments.folders[0], arguments.corpora, arguments.count, arguments.to)
+        case "marks":
+            marks(arguments.folders[0], arguments.count, arguments.to)
         case "tags":
             tags(arguments.corpora, arguments.count)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from dragoman.config import Corpus
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import bleu
+from dragoman.text.metrics import bleu
 from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
 
@@ -51,8 +51,8 @@ def main() -> None:
 
     def corpus(folder: str, part: str, other: str) -> Corpus:
         codes = ("en", other) if given.out_of_english else (other, "en")
-        files = [str(given.data / folder / f"{part}.{code}.gz") for code in codes]
-        return Corpus(*files, *codes)
+        left, right = (str(given.data / folder / f"{part}.{code}.gz") for code in codes)
+        return Corpus(left, right, *codes)
 
     captions, sentences = (corpus(name, "train", "de") for name in ("multi30k", "tatoeba/de-en"))
     new = corpus("multi30k", "train", "fr")

@@ -28,28 +28,33 @@ import math
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 from peers import TRAINING_PEERS, marian_with_weights_of, peer_step
 from rich.console import Console
+from torch import nn
 
 from dragoman.config import Config, DecodingConfig, make_config
 from dragoman.data.batches import Batch, collate, pad
 from dragoman.data.prepare import prepare
-from dragoman.decode.device_search import DeviceSearch
+from dragoman.decode.search.device import DeviceSearch
 from dragoman.engine.torch_engine import TorchEngine, pick_device
-from dragoman.model.build import build_model
+from dragoman.model.build import Model, build_model
+from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
 from dragoman.training.journal import Journal
+from dragoman.training.optimiser import make_optimiser
 from dragoman.training.run import train as run_training
 from dragoman.training.state import Checkpoints, Progress
-from dragoman.training.trainer import Trainer, make_optimiser
+from dragoman.training.trainer import Trainer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -67,6 +72,10 @@ SHAPES = {
 }
 
 
+Step = Callable[[Batch], None]
+Work = Callable[[], list[list[int]]]
+
+
 def vocabulary(size: int) -> Vocabulary:
     return Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"w{i}" for i in range(4, size))))
 
@@ -78,14 +87,14 @@ def random_batches(pieces: Vocabulary, tokens: int, count: int) -> list[Batch]:
     for _ in range(count):
         centre = generator.integers(12, 37)  # the end included: 13 to 37, mean 25
         rows = tokens // (centre + 1)
-        sides = [
+        left, right = (
             [
                 generator.integers(4, len(pieces), size=n).tolist()
                 for n in generator.integers(centre - 1, centre + 2, rows)
             ]
             for _ in range(2)
-        ]
-        batches.append(collate(*sides, pieces, pieces))
+        )
+        batches.append(collate(left, right, pieces, pieces))
     return batches
 
 
@@ -95,7 +104,7 @@ class Speed:
     tokens_per_s: float
 
 
-def measure(step, batches: list[Batch], rounds: int) -> Speed:
+def measure(step: Step, batches: list[Batch], rounds: int) -> Speed:
     """The first step alone, two rounds to warm up, then the median round."""
     started = time.perf_counter()
     step(batches[0])
@@ -114,7 +123,7 @@ def measure(step, batches: list[Batch], rounds: int) -> Speed:
     return Speed(first, sum(batch.tokens for batch in batches) / statistics.median(times))
 
 
-def our_step(config: Config, pieces: Vocabulary, device: torch.device):
+def our_step(config: Config, pieces: Vocabulary, device: torch.device) -> tuple[Model, Step]:
     model = build_model(config.model, pieces, pieces, shared=True).to(device).train()
     gradients = make_gradients(model, config, device)
     optimiser = make_optimiser(model, config.training, device)
@@ -128,9 +137,11 @@ def our_step(config: Config, pieces: Vocabulary, device: torch.device):
     return model, step
 
 
-def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
+def their_step(
+    kind: type[nn.Module], config: Config, pieces: Vocabulary, device: torch.device
+) -> Step:
     peer = kind(config.model, len(pieces)).to(device).train()
-    optimiser = make_optimiser(peer, config.training, device)
+    optimiser = make_optimiser(cast(Model, peer), config.training, device)
     ready: dict[int, list[torch.Tensor]] = {}
 
     def step(batch: Batch) -> None:
@@ -142,14 +153,16 @@ def their_step(kind, config: Config, pieces: Vocabulary, device: torch.device):
             ],
         )
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            peer_step(peer, optimiser, *arrays, config.training.label_smoothing)
+            source, target_in, target_out = arrays
+            smoothing = config.training.label_smoothing
+            peer_step(peer, optimiser, source, target_in, target_out, smoothing)
 
     return step
 
 
 def train(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
-    ceiling = matrix_ceiling(device)
+    ceiling = matrix_ceiling(device) or math.nan
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ceiling {ceiling / 1e12:.0f} "
         f"TFLOP/s"
@@ -193,7 +206,7 @@ def train(arguments: argparse.Namespace) -> None:
             )
 
 
-def profile(step, batches: list) -> None:
+def profile(step: Callable[[Any], object], batches: list[Any]) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         for batch in batches[:4]:
             step(batch)
@@ -222,7 +235,9 @@ def decode(arguments: argparse.Namespace) -> None:
     config = make_config("base")
     model = build_model(config.model, pieces, pieces, shared=True).eval().requires_grad_(False)
     with torch.no_grad():
-        model.target_embedding.words.weight.mul_(4)  # outputs that differ by more than rounding
+        cast(Transformer, model).target_embedding.words.weight.mul_(
+            4
+        )  # outputs that differ by more than rounding
     engine = TorchEngine(model.to(device), pieces, pieces, device)
     marian = marian_with_weights_of(model, len(pieces)).to(device) if arguments.peers else None
     rows = []
@@ -242,7 +257,7 @@ def decode(arguments: argparse.Namespace) -> None:
                     compare(precision, beam, count, partial(best_tokens, search, given), theirs)
                 )
                 if arguments.profile and precision == "bf16":
-                    profile(lambda sources, search=search: best_tokens(search, sources), [given])
+                    profile(partial(best_tokens, search), [given])
     print("\n".join(rows))
 
 
@@ -250,7 +265,7 @@ def best_tokens(search: DeviceSearch, sources: list[list[int]]) -> list[list[int
     return [list(found[0].tokens) for found in search(sources)]
 
 
-def compare(precision: str, beam: int, count: int, ours, theirs) -> str:
+def compare(precision: str, beam: int, count: int, ours: Work, theirs: Work | None) -> str:
     """Equal outputs in float32, speeds in bf16."""
     name = f"{'greedy' if beam == 1 else f'beam {beam}':7} batch {count}"
     if precision == "float32":
@@ -268,7 +283,7 @@ def compare(precision: str, beam: int, count: int, ours, theirs) -> str:
     return line
 
 
-def fastest(work, times: int) -> float:
+def fastest(work: Work, times: int) -> float:
     """Seconds of the median run."""
     found = []
     for _ in range(times):
@@ -281,7 +296,7 @@ def fastest(work, times: int) -> float:
 
 
 @torch.inference_mode()
-def generate(marian, sources: list[list[int]], beam: int) -> list[list[int]]:
+def generate(marian: Any, sources: list[list[int]], beam: int) -> list[list[int]]:
     ids = torch.from_numpy(pad(sources, 0)).to(marian.device)
     found = marian.generate(
         input_ids=ids, attention_mask=(ids != 0).long(), num_beams=beam, do_sample=False,

@@ -1,6 +1,6 @@
 """Whether imported models say what the originals say: token for token in float32, nearly in int8.
 
-    python benchmarks/imports.py [--sentences 500]
+    PYTHONPATH=. python benchmarks/imports.py [--sentences 500]
 
 The models are small. M2M-100, NLLB and the multilingual OPUS-MT are random, but end their
 sentences; the others hold a model that has learned a toy language, written in each system's form.
@@ -16,7 +16,7 @@ from unittest import mock
 import ctranslate2
 
 import dragoman
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.from_marian import from_marian
@@ -26,8 +26,8 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
-from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS
+from dragoman.text.metrics import bleu
 from tests.agree.test_converters import LONGEST, decoding, opus_folder
 from tests.agree.test_converters import generated as generated_by_marian
 from tests.agree.test_imports import argos_package, marian_folder

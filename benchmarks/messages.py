@@ -14,8 +14,8 @@ in `train` has a side in common with one in `dev` or `test`, and none is a fuzzy
 words, as translation memories count it. The same holds between `dev` and `test`.
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from gettext import GNUTranslations
 from pathlib import Path
@@ -89,4 +89,11 @@ def main(folder: Path, language: str, stem: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("language")
+    parser.add_argument("stem")
+    options = parser.parse_args()
+    main(options.folder, options.language, options.stem)

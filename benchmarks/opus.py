@@ -11,8 +11,10 @@ Without the `ctranslate2` package its rows are left out.
 """
 
 import argparse
+import copy
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -22,16 +24,15 @@ from cpu import (
     FIXED,
     PEER,
     TOKENS,
+    Cell,
     Run,
     ctranslate2_run,
     cut,
     dragoman_run,
-    measure,
+    measure_cells,
     random_bundle,
     random_sources,
-    say,
     table,
-    with_ratios,
 )
 from transformers import MarianConfig, MarianMTModel
 
@@ -93,39 +94,29 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=512)
-    given = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=0, help="of each cell, at least")
+    options = parser.parse_args()
     torch.set_num_threads(CORES)
-    found: dict[str, list[float]] = {}
     theirs = []
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        peer = opus_folder(work / "opus", given.layers, given.width)
+        peer = opus_folder(work / "opus", options.layers, options.width)
         int8 = to_onnx(from_huggingface(work / "opus"), int8=True)
         sources = random_sources(int8)
-
-        def row(name: str, run: Run, slow: bool = False) -> None:
-            if slow:
-                # one batch where the others get two, and eight sentences alone
-                found[name] = measure(run, sources[::2], 1, CELLS[:2])
-                found[name] += measure(run, sources[::8], 1, CELLS[2:])
-            else:
-                found[name] = measure(run, sources, given.repeat)
-            say(f"{name}: {', '.join(f'{value:,.0f}' for value in found[name])}")
-
-        row("dragoman int8", dragoman_run(int8, FIXED, True))
+        systems: dict[str, tuple[Run, Sequence[Cell]]] = {
+            "dragoman int8": (dragoman_run(int8, FIXED, True), CELLS)
+        }
         if PEER:
             to_ctranslate2(int8, work / "ctranslate2")
             for parallel in (False, True)[: 1 + (CORES > 1)]:
                 theirs.append(f"CTranslate2 int8{', one batch per core' * parallel}")
-                row(theirs[-1], ctranslate2_run(work / "ctranslate2", int8, True, parallel))
-        row("Hugging Face float32", huggingface_run(peer), slow=True)
-        row("Hugging Face bfloat16", huggingface_run(peer.to(torch.bfloat16)), slow=True)
-    better = [max(values) for values in zip(*(found[name] for name in theirs), strict=True)]
-    shown = {
-        name: with_ratios(speeds, better) if better else [f"{value:,.0f}" for value in speeds]
-        for name, speeds in found.items()
-    }
-    shape = f"{given.layers}+{given.layers} layers, width {given.width}, {PIECES:,} pieces"
+                run = ctranslate2_run(work / "ctranslate2", int8, True, parallel)
+                systems[theirs[-1]] = run, CELLS
+        half = copy.deepcopy(peer).to(torch.bfloat16)
+        systems["Hugging Face float32"] = huggingface_run(peer), CELLS
+        systems["Hugging Face bfloat16"] = huggingface_run(half), CELLS
+        shown = measure_cells(systems, sources, theirs, options)
+    shape = f"{options.layers}+{options.layers} layers, width {options.width}, {PIECES:,} pieces"
     columns = [name for name, *_ in CELLS]
     table(f"{shape}, {len(sources)} sentences, target tokens/s (ratio)", columns, shown)
 

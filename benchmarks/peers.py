@@ -2,19 +2,23 @@
 documentation has it."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import interleaved, layers_to_marian
+from dragoman.model.interface import Model
 from dragoman.model.weights import get_weights
-from dragoman.plain_weights import sinusoids
 
 
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer with embeddings, sinusoids and a tied output layer; padding is id 0."""
+
+    positions: Tensor
 
     def __init__(self, model: ModelConfig, size: int):
         super().__init__()
@@ -38,13 +42,13 @@ class TorchTransformer(nn.Module):
             self._embed(source), self._embed(target), tgt_mask=future, tgt_is_causal=True,
             src_key_padding_mask=padding, memory_key_padding_mask=padding,
         )  # fmt: skip
-        return hidden @ self.embedding.weight.T
+        logits: Tensor = hidden @ self.embedding.weight.T
+        return logits
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.drop(
-            self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
-            + self.positions[: ids.shape[1]]
-        )
+        words = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        dropped: Tensor = self.drop(words + self.positions[: ids.shape[1]])
+        return dropped
 
 
 class HuggingFaceMarian(nn.Module):
@@ -93,18 +97,18 @@ def peer_step(
         logits.flatten(0, 1), target_out.flatten(), ignore_index=0, label_smoothing=smoothing
     )
     optimiser.zero_grad(set_to_none=True)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(peer.parameters(), clip_norm)
     optimiser.step()
     return loss.detach()
 
 
-def marian_with_weights_of(model: nn.Module, size: int) -> nn.Module:
+def marian_with_weights_of(model: Model, size: int) -> Any:
     """transformers' MarianMTModel with the weights of our post-norm Transformer, all embeddings
     tied."""
     marian, config = HuggingFaceMarian(model.config, size).model, model.config
     ours = {name: tensor.cpu().numpy() for name, tensor in get_weights(model).items()}
-    theirs = layers_to_marian(ours, config.encoder_layers, config.decoder_layers, config.width)
+    theirs = layers_to_marian(ours, config)
     marian.load_state_dict(
         {name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False
     )

@@ -17,6 +17,7 @@ The last lines are for a corpus in both directions: each sentence is encoded onc
 cost hardly more.
 """
 
+import argparse
 import gzip
 import os
 import random
@@ -151,7 +152,12 @@ def both_directions(folder: Path, source: str, target: str) -> Path:
 
 
 def main() -> None:
-    for pairs in [int(argument) for argument in sys.argv[1:]] or [1_000_000, 5_000_000]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs", type=int, nargs="*", default=[1_000_000, 5_000_000])
+    options = parser.parse_args()
+    for pairs in options.pairs:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             source, target = make_corpus(folder, pairs)

@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from itertools import islice
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -51,11 +52,11 @@ def random_batches(words: float, tokens: int, count: int, pieces: Vocabulary) ->
     plan = BatchPlan(lengths, targets, tokens, 1)
     batches = []
     for rows in islice(plan.epoch(0), count):
-        sides = [
+        left, right = (
             [draw.integers(4, _WORDS, length).tolist() for length in side[rows]]
             for side in (lengths, targets)
-        ]
-        batches.append(collate(*sides, pieces, pieces))
+        )
+        batches.append(collate(left, right, pieces, pieces))
     return batches
 
 
@@ -107,7 +108,7 @@ def measure(architecture: str, width: int, words: float, args: argparse.Namespac
     def fresh() -> Model:
         return build_model(config.model, pieces, pieces, shared=True).to(device).train()
 
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "architecture": architecture, "width": width, "words": words,
         "flops_per_step": float(np.mean([training_flops(fresh(), batch) for batch in batches[:3]])),
     }  # fmt: skip

@@ -22,7 +22,8 @@ def found(queries: np.ndarray, others: np.ndarray) -> float:
 
 def centred(vectors: np.ndarray) -> np.ndarray:
     moved = vectors - vectors.mean(axis=0)
-    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    unit: np.ndarray = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    return unit
 
 
 def main() -> None:

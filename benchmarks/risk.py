@@ -5,15 +5,18 @@ python benchmarks/risk.py examples/valid.de.gz examples/valid.en.gz runs/demo ru
 """
 
 import argparse
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import dragoman
 from dragoman.config import replace
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
-from dragoman.evaluate.metrics import bleu, gleu
+from dragoman.decode.search.task import Sampling
+from dragoman.text.metrics import bleu, gleu
 from dragoman.text.parallel import read_pairs
+
+Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 def main() -> None:
@@ -31,7 +34,7 @@ def main() -> None:
         translator = dragoman.load(name, engine="torch")
         pieces = translator.codec.encode_target
 
-        def mean_gleu(outputs: list[str], pieces=pieces) -> float:
+        def mean_gleu(outputs: Sequence[str], pieces: Encode = pieces) -> float:
             return float(
                 np.mean(
                     [gleu(y, r) for y, r in zip(pieces(outputs), pieces(references), strict=True)]

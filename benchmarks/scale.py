@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.bulk.job import RETRIES
 from dragoman.config import Config, from_tree, make_config
+from dragoman.config.settings import read_toml
+from dragoman.decode.bulk.job import RETRIES
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.model.build import Model, build_model, parameter_count
-from dragoman.settings import read_toml
 from dragoman.text.vocabulary import Vocabulary
 
 LENGTH = 25  # tokens of a sentence, as in benchmarks/gpu.py
@@ -31,7 +31,7 @@ BYTES_OF_AN_UPDATE = 28
 
 
 def assumed(default: float, text: str) -> float:
-    return field(default=default, metadata={"help": text})  # type: ignore[no-any-return]
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)

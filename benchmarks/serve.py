@@ -6,14 +6,17 @@
 the other, each over one connection. Before and after that the engine translates, in this process
 and in batches of its own making, as many of the same sentences as 8 seconds take; the better rate
 counts. Both use every core; the clients' own work counts against the service. What is printed:
-sentences a second of both and their ratio, the median and the 99th percentile of the answers'
-times, failures, and the service's memory as the load began (after a warm-up) and as it ended.
+sentences a second of both and their ratio, the processor's time that a sentence took of engine,
+service and clients (which tells what the ratio could be on busy cores), the median and the 99th
+percentile of the answers' times, failures, and the service's memory as the load began (after a
+warm-up) and as it ended.
 """
 
 import argparse
 import asyncio
 import gzip
 import json
+import os
 import re
 import signal
 import statistics
@@ -33,15 +36,15 @@ def read_sentences() -> list[str]:
         return [line.strip() for line in file]
 
 
-def offline(model: str, sentences: list[str], seconds: float) -> float:
-    """Sentences a second of the engine alone."""
+def offline(model: str, sentences: list[str], seconds: float) -> tuple[float, float]:
+    """Sentences a second of the engine alone, and the processor's time of one."""
     translator = dragoman.load(model, device="cpu")
     translator(sentences[:64])
     done = 0
-    started = time.perf_counter()
+    started, cpu_s = time.perf_counter(), time.process_time()
     while time.perf_counter() - started < seconds:
         done += len(translator(sentences))
-    return done / (time.perf_counter() - started)
+    return done / (time.perf_counter() - started), (time.process_time() - cpu_s) / done
 
 
 async def client(
@@ -56,7 +59,7 @@ async def client(
         ).encode()
         started = time.perf_counter()
         head = (
-            f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: "
+            f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
             f"application/json\r\nContent-Length: {len(body)}"
         )
         writer.write(f"{head}\r\n\r\n".encode() + body)
@@ -80,6 +83,11 @@ async def load(
     return times, sum(failures), time.perf_counter() - started
 
 
+def cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mib(process: int) -> float:
     status = Path(f"/proc/{process}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
@@ -94,7 +102,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     arguments = parser.parse_args()
     sentences = read_sentences()
-    alone = offline(arguments.model, sentences, 8)
+    alone, engine_s = offline(arguments.model, sentences, 8)
     command = [
         sys.executable,
         "-m",
@@ -112,13 +120,16 @@ def main() -> None:
         port = int(re.search(r":(\d+)/", server.stderr.readline())[1])  # type: ignore[index]
         asyncio.run(load(port, sentences, arguments.clients, 5))
         before = memory_mib(server.pid)
+        service_s, clients_s = cpu_seconds(server.pid), time.process_time()
         times, failed, elapsed = asyncio.run(
             load(port, sentences, arguments.clients, arguments.seconds)
         )
         after = memory_mib(server.pid)
+        service_s = (cpu_seconds(server.pid) - service_s) / len(times)
+        clients_s = (time.process_time() - clients_s) / len(times)
         server.send_signal(signal.SIGTERM)
     rate = len(times) / elapsed
-    alone = max(alone, offline(arguments.model, sentences, 8))
+    alone = max(alone, offline(arguments.model, sentences, 8)[0])
     p50 = statistics.median(times)
     p99 = statistics.quantiles(times, n=100)[98]
     print(
@@ -127,6 +138,10 @@ def main() -> None:
     )
     print(f"engine:  {alone:7.1f} sentences/s")
     print(f"ratio {rate / alone:.2f}   p50 {1000 * p50:.0f} ms   p99 {1000 * p99:.0f} ms")
+    print(
+        f"processor's time of a sentence: engine {1000 * engine_s:.1f} ms, service "
+        f"{1000 * service_s:.1f} ms, clients {1000 * clients_s:.1f} ms"
+    )
     print(f"memory {before:.0f} MiB before the load, {after:.0f} MiB after it")
 
 

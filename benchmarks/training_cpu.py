@@ -21,8 +21,9 @@ from peers import TorchTransformer, peer_step
 from dragoman.config import Config, make_config
 from dragoman.data.prepare import Prepared, prepare
 from dragoman.model.build import build_model
+from dragoman.training.optimiser import make_optimiser
 from dragoman.training.state import Checkpoints, Progress
-from dragoman.training.trainer import Trainer, make_optimiser
+from dragoman.training.trainer import Trainer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -75,10 +76,11 @@ def main() -> None:
             trainer.settle(Silent())  # type: ignore[arg-type]
             clock.append(time.perf_counter())
             for batch in batches:
-                arrays = (
+                source, target_in, target_out = (
                     torch.from_numpy(a) for a in (batch.source, batch.target_in, batch.target_out)
                 )
-                peer_step(peer, optimiser, *arrays, config.training.label_smoothing).item()
+                smoothing = config.training.label_smoothing
+                peer_step(peer, optimiser, source, target_in, target_out, smoothing).item()
             clock.append(time.perf_counter())
             if number >= 5:
                 times["dragoman"].append(clock[1] - clock[0])

@@ -20,34 +20,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DragomanError
-from dragoman.version import __version__
+from dragoman.storage.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.decode.glossary import Glossary
+    from dragoman.decode.promises.glossary import Glossary
     from dragoman.decode.request import Request
-    from dragoman.decode.sampling import Sampling
+    from dragoman.decode.search.task import Sampling
+    from dragoman.decode.together import AsyncTranslator
     from dragoman.decode.translation import Candidate, Translation
     from dragoman.inspect.translator import InspectableTranslator as Translator
 
 __all__ = [
-    "Candidate", "DragomanError", "Glossary", "Request", "Sampling", "Translation", "Translator",
-    "__version__", "load", "train",
+    "AsyncTranslator", "Candidate", "DragomanError", "Glossary", "Request", "Sampling",
+    "Translation", "Translator", "__version__", "load", "train",
 ]  # fmt: skip
 _WHERE = {  # imported on use: `import dragoman` stays light
+    "AsyncTranslator": ("dragoman.decode.together", "AsyncTranslator"),
     "Candidate": ("dragoman.decode.translation", "Candidate"),
-    "Glossary": ("dragoman.decode.glossary", "Glossary"),
+    "Glossary": ("dragoman.decode.promises.glossary", "Glossary"),
     "Request": ("dragoman.decode.request", "Request"),
-    "Sampling": ("dragoman.decode.sampling", "Sampling"),
+    "Sampling": ("dragoman.decode.search.task", "Sampling"),
     "Translation": ("dragoman.decode.translation", "Translation"),
     "Translator": ("dragoman.inspect.translator", "InspectableTranslator"),
+    "load_ipython_extension": ("dragoman.inspect.notebook", "load_ipython_extension"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    module, found = _WHERE[name]
-    return getattr(importlib.import_module(module), found)
+    module, attribute = _WHERE[name]
+    return getattr(importlib.import_module(module), attribute)
 
 
 def load(
@@ -58,13 +61,18 @@ def load(
     source: str = "",
     target: str = "",
 ) -> "Translator":
-    """A translator from a bundle's folder; folders joined by commas make an ensemble.
+    """A translator from a bundle's folder, which may be an adapted one, or from a name of the hub;
+    folders joined by commas make an ensemble.
 
-    Without a folder, one of the models that come with the package: the first that translates from
-    the source into the target language.
+    From a folder of several models, the first that translates from the source into the target
+    language. Without a model, the first such one of those that come with the package.
 
         dragoman.load()
         dragoman.load("runs/de-en", device="cuda")
+        dragoman.load("models", source="de", target="en")
+
+        with dragoman.load("runs/de-en") as translator:  # frees its engine at the end
+            translator("Guten Tag.")
 
     `device` is auto, cpu, cuda or mps; `engine` is auto, onnx or torch.
     """
@@ -117,10 +125,10 @@ def train(
         raise ConfigError("train needs `out`, a folder for the run.")
 
     def corpus(sides: tuple[str | Path, str | Path] | None) -> tuple[Corpus, ...]:
-        given = sides is not None and str(sides[0])
+        named = sides is not None and str(sides[0])
         return (
             (Corpus(str(sides[0]), str(sides[1]), source_language, target_language),)
-            if sides and given
+            if sides and named
             else ()
         )
 

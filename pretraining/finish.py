@@ -9,8 +9,8 @@ made on the validation sets (validate.py). Scores that are found in runs/bundled
 computed again.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 from data import LANGUAGES, tatoeba_files
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import make_config
 from dragoman.config import replace as with_settings
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import score
 from dragoman.text.languages import Languages
+from dragoman.text.metrics import score
 from dragoman.text.parallel import read_pairs
 
 CONFIG = Path(__file__).parent / "config.toml"
@@ -114,4 +114,11 @@ def with_search_settings(model: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    main(options.corpora, options.model, options.out)

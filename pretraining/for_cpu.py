@@ -7,7 +7,7 @@
 - ranges.json: how large the inputs of products become.
 """
 
-import sys
+import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice, permutations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from data import LANGUAGES, OTHERS, tatoeba
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.convert.ranges import measure_ranges
 from dragoman.convert.shortlist import language_lists
 from dragoman.text.codec import Codec
@@ -76,4 +76,10 @@ def pairs(codec: Codec, corpora: Path) -> Iterator[tuple[list[int], list[int]]]:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("model", type=Path)
+    options = parser.parse_args()
+    main(options.corpora, options.model)

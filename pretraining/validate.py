@@ -6,7 +6,7 @@ Tatoeba.
 BLEU as in finish.py, with the model's own settings of search.
 """
 
-import sys
+import argparse
 from pathlib import Path
 from statistics import mean
 
@@ -14,7 +14,7 @@ from data import OTHERS, flores, tatoeba
 
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import bleu
+from dragoman.text.metrics import bleu
 
 
 def main(corpora: Path, model: str) -> None:
@@ -39,4 +39,10 @@ def main(corpora: Path, model: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("model")
+    options = parser.parse_args()
+    main(options.corpora, options.model)

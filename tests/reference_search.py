@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.engine.interface import Engine, Forbidden, Step, top_k
 from dragoman.text.vocabulary import Vocabulary
 
@@ -35,6 +35,8 @@ PLAIN_RULES: list[dict[str, object]] = [
     {"length_penalty": "power", "alpha": 1.5},
     {"alpha": 2.5},
     {"min_length_ratio": 1.0},
+    {"shrinking_beam": True},
+    {"shrinking_beam": True, "length_penalty": "power", "alpha": 1.5},
 ]
 
 
@@ -129,7 +131,8 @@ class Rules:
         prefix: Sequence[int],
     ):
         self.engine, self.source, self.settings = engine, source, settings
-        self.longest = int(settings.max_length_ratio * len(source)) + settings.max_length_extra
+        longest = int(settings.max_length_ratio * len(source)) + settings.max_length_extra
+        self.longest = max(longest, 1)
         self.shortest = min(int(settings.min_length_ratio * len(source)), self.longest - 1)
         self.prefix = prefix[: self.longest - 1]
 
@@ -194,6 +197,8 @@ def plain_search(
         for partial in live:
             candidates += rules.continuations(partial)
         candidates.sort(key=lambda candidate: -candidate.total)
+        if settings.shrinking_beam:
+            candidates = candidates[: beam - len(done)]
         done += [rules.hypothesis(c) for c in candidates[:beam] if c.tokens[-1] == END]
         live = [c for c in candidates if c.tokens[-1] != END][:beam]
         done.sort(key=lambda hypothesis: -hypothesis.score)

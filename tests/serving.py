@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.decode.translator import Translator
+from dragoman.decode.searcher import Searcher
 from dragoman.serve import server as server_module
 from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
@@ -51,16 +51,16 @@ def process(
 
 
 def search_without_end() -> None:
-    def search(self, parts, request):
+    def search(self, queries, on_step, at_once):
         while True:
-            request.on_step()
+            on_step()
             time.sleep(0.001)
 
-    Translator.search = search
+    Searcher.__call__ = search
 
 
 def search_that_is_stuck() -> None:
-    Translator.search = lambda self, parts, request: time.sleep(1000)
+    Searcher.__call__ = lambda self, queries, on_step, at_once: time.sleep(1000)
 
 
 def have_few_files() -> None:

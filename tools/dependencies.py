@@ -8,6 +8,7 @@ build without network goes on, but says that nothing was audited: silence is not
 health.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -71,14 +72,16 @@ def audit(pinned: list[tuple[str, str]], service: str = SERVICE) -> int:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["audit"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["audit", "lowest"])
+    options = parser.parse_args()
+    if options.what == "audit":
         sys.exit(audit(pins((ROOT / "constraints.txt").read_text())))
-    if sys.argv[1:] == ["lowest"]:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        extras = project["optional-dependencies"]
-        print("\n".join(lowest([*project["dependencies"], *extras["serve"]])))
-        return
-    sys.exit(__doc__)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    print("\n".join(lowest([*project["dependencies"], *extras["serve"]])))
 
 
 if __name__ == "__main__":

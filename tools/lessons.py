@@ -6,6 +6,7 @@ the other in one namespace: no Jupyter is needed. What a cell prints, and what i
 is, becomes its output. An SVG stays one.
 """
 
+import argparse
 import ast
 import contextlib
 import io
@@ -38,11 +39,13 @@ def run(notebook: Path) -> list[list[dict[str, Any]]]:
 
 def _run_cell(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     printed, value = io.StringIO(), None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         exec(compile(tree, "<cell>", "exec"), names)
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
     outputs: list[dict[str, Any]] = []
     if text := printed.getvalue():
@@ -70,6 +73,11 @@ def render(notebook: Path) -> None:
 
 
 if __name__ == "__main__":
-    for path in [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb")):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("notebooks", type=Path, nargs="*")
+    options = parser.parse_args()
+    for path in options.notebooks or sorted(FOLDER.glob("*.ipynb")):
         render(path)
         print(path.name)

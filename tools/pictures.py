@@ -5,6 +5,7 @@
 The colours are readable on light and on dark paper; nothing else in a picture depends on the page.
 """
 
+import argparse
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, make_config
-from dragoman.decode.hypotheses import LENGTH_PENALTIES
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.model.attention import plain_attention
 from dragoman.model.distances import DISTANCES
 from dragoman.model.heads import BareHeads
 from dragoman.model.layers import ACTIVATIONS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS, causal_mask
-from dragoman.plain_weights import sinusoids
 from dragoman.text.lexicon import Model1
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.schedule import learning_rate
@@ -42,7 +43,11 @@ def heatmaps(
     cell: float = 18,
     gap: float = 26,
 ) -> str:
-    """Matrices side by side: blue above zero, orange below, the stronger the larger."""
+    """Matrices side by side, the stronger the colour the larger the number.
+
+    As on the pages of `explain`: where there are numbers below zero, these are blue and those above
+    are orange; where there are none, all are blue.
+    """
     left = 12 + 6.4 * max(map(len, rows), default=0)
     top = 30 + (5.5 * max(map(len, columns)) if columns else 0)
     parts = []
@@ -51,6 +56,7 @@ def heatmaps(
     for title, matrix in maps.items():
         height, width = matrix.shape
         largest = float(np.abs(matrix[np.isfinite(matrix)]).max()) or 1.0
+        lowest = float(matrix[np.isfinite(matrix)].min())
         parts.append(text(x, 14, title, weight="bold"))
         for j, word in enumerate(columns if width == len(columns) else ()):
             across, up = x + cell * (j + 0.7), top - 4
@@ -58,7 +64,7 @@ def heatmaps(
         parts.append(f'<g stroke="{INK}" stroke-opacity=".25" stroke-width=".5">')
         for i, j in np.argwhere(np.isfinite(matrix)):
             value = float(matrix[i, j])
-            colour = BLUE if value >= 0 else ORANGE
+            colour = ORANGE if value >= 0 and lowest < 0 else BLUE
             parts.append(
                 f'<rect x="{x + cell * j:.0f}" y="{top + cell * i:.0f}" width="{cell - 1:.0f}" '
                 f'height="{cell - 1:.0f}" fill="{colour}" '
@@ -511,6 +517,9 @@ def _chain(side: str, count: int, row: float, letter: str, first: float = 0) -> 
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, drawn in pictures().items():
         (FOLDER / f"{name}.svg").write_text(drawn, encoding="utf-8")

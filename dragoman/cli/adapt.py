@@ -1,14 +1,15 @@
 """`dragoman adapt`"""
 
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dragoman.bundle import read_bundle, write_bundle
-from dragoman.cli.loading import one_folder
+from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.cli.loading import load_model, one_folder
 from dragoman.cli.options import From, OneModel, To
 from dragoman.errors import ConfigError, RunError, needs_torch
 from dragoman.text.parallel import (
@@ -36,10 +37,20 @@ def command(
         str,
         typer.Option(
             metavar="SRC[,TGT]",
-            help="Sentences from outside the domain, to be kept; else the model makes some up.",
+            help="Sentences from other domains, to be kept; default: the model makes some up.",
         ),
     ] = "",
-    minutes: Annotated[float, typer.Option(min=0.0, help="For all of it, at most.")] = 5.0,
+    active: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Adapt nothing; print the N source sentences most worth translating by hand.",
+        ),
+    ] = 0,
+    minutes: Annotated[
+        float, typer.Option(min=0.5, help="Minutes that it may take, from start to end.")
+    ] = 5.0,
     merged: Annotated[
         bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
     ] = False,
@@ -48,9 +59,14 @@ def command(
 
     Example: `dragoman adapt mine.tmx --from de --to en --out runs/mine`
     """
+    started = time.monotonic()
+    if active:
+        _show_worthwhile(source, model, from_, to, active)
+        return
     with needs_torch():
         from dragoman.training.adapt import adapt
         from dragoman.training.adapter import Recipe
+        from dragoman.training.clock import Clock
     if not out:
         raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
     folder = Path(out)
@@ -67,15 +83,40 @@ def command(
     if len(known) == 1:
         from_ = from_ or known[0]
     pairs = [(pair.source, pair.target) for pair in read_pairs(source, target, (from_, to))]
-    found = adapt(bundle, pairs, from_, to, _general(general), Recipe(minutes=minutes), say=_say)
-    for gain in found.gains:
+    result = adapt(
+        bundle,
+        pairs,
+        from_,
+        to,
+        _general(general),
+        Recipe(minutes=minutes),
+        say=_say,
+        clock=Clock(60 * minutes, started),
+    )
+    for gain in result.gains:
         _say(str(gain))
-    if found.gains[0].after <= found.gains[0].before:
+    if result.gains[0].after <= result.gains[0].before:
         raise RunError("nothing was gained on the held-out pairs, so nothing is written.")
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
-    card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, found.gains)]}
-    bundle = replace(bundle, adapter=found.adapter, card=card)
+    card = dict(bundle.card) | {"adapted_to": adapted_to, "gained": [*map(str, result.gains)]}
+    bundle = replace(bundle, adapter=result.adapter, card=card)
     write_bundle(folder, bundle.merged() if merged else bundle)
+
+
+def _show_worthwhile(source: str, model: str, from_: str, to: str, count: int) -> None:
+    """Line TAB confidence TAB sentence, the most useful first."""
+    from dragoman.cascade.active import worth_translating
+
+    if holds_both_sides(source):
+        lines = [pair.source for pair in read_pairs(source, "", (from_, to))]
+    else:
+        lines = [*read_lines(source)]
+    from_ = from_ or language_of(source)
+    translator = load_model(model, "auto", "auto", from_, to)
+    translations = translator.translate(lines, source=from_, to=to)
+    for row in worth_translating(translations, count):
+        one = translations[row]
+        print(f"{row + 1}\t{one.confidence:.3f}\t{one.source}")
 
 
 def _general(files: str) -> list[tuple[str, str]]:

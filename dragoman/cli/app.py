@@ -10,10 +10,10 @@ import signal
 import sys
 from contextlib import suppress
 
-from dragoman.ahead import read_weights_ahead
 from dragoman.cli import ReaderGoneError
 from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
+from dragoman.storage.ahead import read_weights_ahead
 
 
 def run() -> None:
@@ -60,12 +60,12 @@ def _drop_output() -> None:
 
 
 def _run() -> None:
-    asked = quick_translation(sys.argv[1:])
-    if asked is not None:
-        read_weights_ahead(asked.get("model", ""))
+    request = quick_translation(sys.argv[1:])
+    if request is not None:
+        read_weights_ahead(request.get("model", ""))
         from dragoman.cli.translating import translate
 
-        translate(**asked)
+        translate(**request)
         return
     from dragoman.cli.commands import app
 

@@ -12,9 +12,10 @@ from dragoman.cli.options import From, Json, To
 from dragoman.config import Corpus
 from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
-from dragoman.files import storage_errors, writing
+from dragoman.storage.files import storage_errors, writing
 from dragoman.text.doctor import HeldOut, Report, examine, fix
-from dragoman.text.parallel import Pair, holds_both_sides, read_pairs, unpacked_name
+from dragoman.text.parallel import Pair, holds_both_sides, read_lines, read_pairs, unpacked_name
+from dragoman.text.terms import Row, findings, looks_like_terms, rows_of
 
 
 def command(
@@ -43,15 +44,26 @@ def command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
     ] = False,
+    glossary: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the file is a glossary; default: it is if all entries are short."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Report what is wrong with a corpus and where; --fix writes a cleaned copy.
+    """Report what is wrong with a corpus or a glossary and where; --fix writes a cleaned copy.
 
     Exit with 1 if training on it would be pointless: lines shifted, languages swapped or other
     than those named (by --from and --to, or by the file names), sides of different lengths.
 
     Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """
+    if not target and not fix_ and not against and glossary is not False:
+        rows = _terms(source, from_, to, bool(glossary))
+        if rows is not None:
+            _check_terms(source, rows, from_, to, strict, json_)
+            return
     held_out = HeldOut.of(read_pairs(*_two(files)) for files in against) if against else None
     parts = _Parting(source, target)
     (corpus,) = name_languages([Corpus(source, target, from_, to)])
@@ -63,6 +75,33 @@ def command(
         raise CorpusError(f"training on {source} is pointless as it is: see the findings above.")
     if strict and report.findings:
         raise CorpusError(f"{source} has findings, and --strict allows none.")
+
+
+def _terms(name: str, source: str, target: str, surely: bool) -> list[Row] | None:
+    """The entries of a glossary; nothing if the file is a corpus."""
+    ending = Path(unpacked_name(name)).suffix.lower()
+    if not surely and ending not in (".tsv", ".csv", ".tbx"):
+        return None
+    rows = [*rows_of("\n".join(read_lines(name)), unpacked_name(name), source, target)]
+    return rows if surely or ending != ".tsv" or looks_like_terms(rows) else None
+
+
+def _check_terms(
+    name: str, rows: list[Row], source: str, target: str, strict: bool, as_json: bool
+) -> None:
+    wrong = findings(rows, source, target)
+    if as_json:
+        print(json.dumps({"terms": len(rows), "findings": [one._asdict() for one in wrong]}))
+    else:
+        print(f"{len(rows):,} terms")
+        for finding in wrong:
+            print(escaped(str(finding)))
+    if any(finding.serious for finding in wrong):
+        raise CorpusError(
+            f"{name} contradicts itself or has wrong columns: see the findings above."
+        )
+    if strict and wrong:
+        raise CorpusError(f"{name} has findings, and --strict allows none.")
 
 
 class _Parting:

@@ -1,21 +1,20 @@
 """The commands put together."""
 
 import importlib
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dragoman.cli import STYLE, ReaderGoneError
-from dragoman.errors import ConfigError
-from dragoman.settings import near_miss
-from dragoman.version import __version__
+from dragoman.config.plugins import import_named
+from dragoman.config.settings import near_miss
+from dragoman.storage.version import __version__
 
 COMMANDS = (
     "train", "prepare", "adapt", "extend", "translate", "synthesize", "attend", "explain", "serve",
-    "evaluate", "score", "embed", "tokenize", "check", "compare", "info", "convert", "models",
+    "evaluate", "score", "cascade", "embed", "tokenize", "check", "compare", "sweep", "info",
+    "convert", "models", "mcp",
 )  # fmt: skip
 
 
@@ -80,19 +79,4 @@ def options(
     ] = None,
 ) -> None:
     for name in plugin or []:
-        _import(name)
-
-
-def _import(name: str) -> None:
-    """A module from the current folder, or an installed one."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise ConfigError(
-            f"--plugin {name}: there is no such module here, and none is installed."
-        ) from None
-    finally:
-        sys.path.pop(0)
+        import_named(name)

@@ -1,10 +1,15 @@
 """`dragoman compare`"""
 
 import math
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
 
+import dragoman
 from dragoman.cli.options import Device
 from dragoman.errors import ConfigError, needs_torch
 
@@ -71,7 +76,6 @@ def command(
     Example: `dragoman compare --systems a.toml b.toml --seeds 3 SRC TGT --out runs/compare`
     """
     with needs_torch():
-        from dragoman.compare.compare import compare, tables
         from dragoman.compare.contest import compare_systems
         from dragoman.compare.texts import Given
 
@@ -79,26 +83,40 @@ def command(
         raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
     # An option takes one value; the other settings files come as arguments.
     settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
-    given = Given(_pair(files or [], bool(settings)), valid, test, also)
+    corpora = Given(_pair(files or [], bool(settings)), valid, test, also)
     if settings:
         if quick or claims or also:
             raise ConfigError("--quick, --claims and --also belong to the claims: not --systems.")
         if until and flops:
             raise ConfigError("--flops and --until converged are two terms: choose one of them.")
         shown = compare_systems(
-            out, settings, given, seeds=seeds, flops=flops, device=device, jobs=jobs,
+            out, settings, corpora, seeds=seeds, flops=flops, device=device, jobs=jobs,
             minutes=minutes,
         )  # fmt: skip
     else:
         names = [name.strip() for name in claims.split(",") if name.strip()]
-        shown = tables(
-            compare(
-                out, given, quick=quick, claims=names, flops=flops, device=device, jobs=jobs,
+        studies = _studies()
+        shown = studies.tables(
+            studies.compare(
+                out, corpora, quick=quick, claims=names, flops=flops, device=device, jobs=jobs,
                 minutes=minutes,
             )
         )  # fmt: skip
     if shown:
         print(shown)
+
+
+def _studies() -> ModuleType:
+    """The lectures' claims: they lie beside the package in its sources, and no wheel has them."""
+    sources = Path(dragoman.__file__).parents[1]
+    if not (sources / "studies" / "claims.py").exists():
+        raise ConfigError(
+            "the claims are not part of the installed package: run them from dragoman's source "
+            "folder, or compare settings of your own with --systems A.toml B.toml."
+        )
+    if str(sources) not in sys.path:
+        sys.path.append(str(sources))  # workers get it too
+    return import_module("studies.claims")
 
 
 def _pair(files: list[str], with_systems: bool) -> Files | None:

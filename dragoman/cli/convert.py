@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.cli import STYLE
 from dragoman.cli.options import From, To
+from dragoman.convert.hub import model_folder
 from dragoman.errors import ConversionError, CorpusError, needs_torch
-from dragoman.hub import model_folder
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_pairs
 
@@ -28,6 +28,28 @@ In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
 Onnx = Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")]
 Int8 = Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")]
+
+
+@app.command("to-web")
+def to_web(
+    model: In,
+    out: Out,
+    runtime: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
+        ),
+    ] = "node_modules/onnxruntime-web/dist",
+) -> None:
+    """Write a page that translates in the browser: no server, also from disk.
+
+    Example: `dragoman convert to-web runs/demo runs/page`
+    """
+    from dragoman.convert.to_web import to_web
+
+    size = to_web(read_bundle(model_folder(model)), Path(out), Path(runtime))
+    print(f"wrote {Path(out) / 'index.html'}, {size / 1e6:.1f} MB in all", file=sys.stderr)
 
 
 @app.command("to-onnx")
@@ -174,7 +196,8 @@ def from_marian(
     """
     from dragoman.convert.from_marian import from_marian
 
-    _write(model, out, from_marian(Path(model), from_, to), onnx, int8)
+    bundle = from_marian(Path(model), from_, to)
+    _write(model, out, bundle, onnx, int8)
 
 
 def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:
@@ -204,8 +227,8 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
     for corpus in _corpora(sources, targets):
         some = (pair for pair in corpus.pairs if pair.source.strip() and pair.target.strip())
         read = list(islice(some, MOST_MEASURED))
-        found = codec.encode_source([pair.source for pair in read], corpus.to, corpus.source)
-        pairs += zip(found, codec.encode_target([pair.target for pair in read]), strict=True)
+        ids = codec.encode_source([pair.source for pair in read], corpus.to, corpus.source)
+        pairs += zip(ids, codec.encode_target([pair.target for pair in read]), strict=True)
     if not pairs:
         raise CorpusError("there are no pairs to calibrate with.")
     return measure_ranges(replace(bundle, adapter=None), pairs)

@@ -15,7 +15,7 @@ from dragoman.cli.translating import destination
 from dragoman.decode.request import Request
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, escaped
-from dragoman.files import storage_errors, write_atomically
+from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines
 
 

@@ -16,9 +16,11 @@ from dragoman.cli.options import (
     Set,
     To,
 )
+from dragoman.convert.hub import model_folders
 from dragoman.decode.request import Request
-from dragoman.errors import CorpusError, escaped
-from dragoman.hub import model_folders
+from dragoman.decode.translation import Translation
+from dragoman.errors import ConfigError, CorpusError, escaped
+from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines
 
 
@@ -32,13 +34,21 @@ def command(
         typer.Option(
             "--model",
             "-m",
-            help="A model to score; may be repeated. Without it or --hyp: the package's own.",
+            help="A model to score (repeatable); default without --hyp: the bundled one.",
         ),
     ] = None,
     hypotheses: Annotated[
         list[str] | None,
         typer.Option("--hyp", help="A file of translations to score (repeatable)."),
     ] = None,
+    confidence: Annotated[
+        str,
+        typer.Option(
+            metavar="F.svg",
+            help="Also say how far confidences can be trusted, and draw them: a reliability "
+            "diagram.",
+        ),
+    ] = "",
     beam: Beam = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     from_: From = "",
@@ -54,11 +64,14 @@ def command(
 
     Example: `dragoman evaluate examples/valid.de.gz examples/valid.en.gz --model runs/demo`
     """
-    from dragoman.evaluate import metrics
+    from dragoman.text import metrics
 
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
     systems: list[tuple[str, list[str]]] = []
+    judged: list[tuple[str, list[Translation]]] = []
+    if confidence and hypotheses and not models:
+        raise ConfigError("--confidence needs a --model: a file of translations has none.")
     if not models and not hypotheses:
         models = [Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
@@ -66,7 +79,9 @@ def command(
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
         )
-        systems.append((model, [*translator(sources, request)]))
+        translations = translator(sources, request)
+        systems.append((model, [*translations]))
+        judged.append((model, translations))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]
     for name, lines in [*zip(references, refs, strict=True), *systems]:
         if len(lines) != len(sources):
@@ -82,12 +97,51 @@ def command(
         else [{}]
     )
     for (name, outputs), p_values in zip(systems, compared, strict=True):
-        found = metrics.score(outputs, refs, lowercase=lowercase)
+        scores = metrics.score(outputs, refs, lowercase=lowercase)
         if json_:
-            rows = [{"metric": s.name, "score": s.value, "signature": s.signature} for s in found]
+            rows = [{"metric": s.name, "score": s.value, "signature": s.signature} for s in scores]
             print(json.dumps({"system": name, "scores": rows, "p_values": p_values}))
             continue
-        for result in found:
+        for result in scores:
             chance = p_values.get(result.name)
             beside = f"  p = {chance:.4f} against {systems[0][0]}" if chance is not None else ""
             print(escaped(f"{name}  {result}{beside}"))
+    if confidence:
+        for name, translations in judged:
+            _show_trust(name, translations, refs, confidence, json_)
+
+
+def _show_trust(
+    name: str, translations: list[Translation], refs: list[list[str]], path: str, as_json: bool
+) -> None:
+    """Whether the confidences of a model's translations are right."""
+    from dragoman.confidence import calibration
+    from dragoman.confidence.estimate import GOOD_CHRF
+    from dragoman.text.metrics import sentence_chrf
+
+    estimated = [
+        (estimate, sentence_chrf(translation, [lines[row] for lines in refs]))
+        for row, translation in enumerate(translations)
+        if (estimate := translation.estimate)
+    ]
+    if not estimated:
+        raise CorpusError(f"{name} has translated nothing: no confidence can be judged.")
+    sure = [estimate.good for estimate, _ in estimated]
+    chrf = [value for _, value in estimated]
+    good = [value >= GOOD_CHRF for value in chrf]
+    figures = {
+        "pearson": calibration.pearson([estimate.chrf for estimate, _ in estimated], chrf),
+        "spearman": calibration.spearman([estimate.chrf for estimate, _ in estimated], chrf),
+        "auc": calibration.area_under_curve(sure, good),
+        "ece": calibration.calibration_error(sure, good),
+        "mean_confidence": sum(sure) / len(sure),
+        "share_good": sum(good) / len(good),
+    }
+    if as_json:
+        print(json.dumps({"system": name, "confidence": figures}))
+    else:
+        shown = "  ".join(f"{figure} {value:.3f}" for figure, value in figures.items())
+        print(escaped(f"{name}  confidence: {shown}"))
+    picture = calibration.reliability_diagram(calibration.bins(sure, good), name)
+    with storage_errors(f"writing {path}"):
+        write_atomically(Path(path), picture.encode())

@@ -24,8 +24,33 @@ def command(
     model: OneModel = "",
     out: Annotated[str, typer.Option(help="The page to write, for a browser.")] = "",
     translation: Annotated[
-        str | None, typer.Option(help="Follow how this translation is said, not the model's own.")
+        str | None, typer.Option(help="Follow this translation instead of the model's own.")
     ] = None,
+    off: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help="Switch a part off: encoder.0.head.2, cross.1.head.0, decoder.1, "
+            "encoder.0.network (repeatable; everything counts from 0).",
+        ),
+    ] = None,
+    swap: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="I J", help="Swap two words of the source.")
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PIECE=POSITION", help="Put a piece of the source elsewhere (repeatable)."
+        ),
+    ] = None,
+    begin: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the translation has to begin with.")
+    ] = "",
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="Draw the translation at this temperature.")
+    ] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw from so many pieces; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 1,
     from_: From = "",
     to: To = "",
     beam: Beam = None,
@@ -35,9 +60,15 @@ def command(
 ) -> None:
     """Follow a sentence through the model, step by step, on one page with the model's own numbers.
 
+    With a part switched off, words swapped or another beginning, the sentence is translated anew by
+    the changed model, one piece at a time.
+
     Example: `dragoman explain "The dog sleeps." --to de --out runs/explained.html`
+
+    Example: `dragoman explain "The dog sleeps." --to de --off cross.0.head.1 --out runs/off.html`
     """
     from dragoman.inspect.explain import explain, page
+    from dragoman.inspect.touch import Change
 
     if not out:
         raise ConfigError("there is nothing to write: give --out page.html.")
@@ -45,7 +76,20 @@ def command(
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )
+    codec = translator.codec
+    said = [codec.target.pieces[i] for i in codec.encode_target([begin])[0]] if begin else []
+    change = Change(
+        tuple(off or ()), swap, dict(map(_place, place or ())), tuple(said), temperature, top_k,
+        seed, study=True,
+    )  # fmt: skip
     with needs_torch():
-        explained = explain(translator, text, translation, request)
+        explained = explain(translator, text, translation, request, change)
     files = {out: page(explained).encode("utf-8", "replace")}
     show_result(explained["translation"], files)
+
+
+def _place(given: str) -> tuple[int, int]:
+    piece, _, position = given.partition("=")
+    if not (piece.isdecimal() and position.isdecimal()):
+        raise ConfigError(f"--place {given}: say which piece goes where, as 2=7.")
+    return int(piece), int(position)

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.cli.loading import load_model, one_folder
 from dragoman.cli.options import Device, From, OneModel, Set, To
 from dragoman.config import Corpus, parse_set
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
-from dragoman.files import storage_errors, writing
+from dragoman.storage.files import storage_errors, writing
 from dragoman.text.detect import detect
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_lines, read_pairs
@@ -34,7 +34,7 @@ def command(
     out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
     from_: From = "",
     to: To = "",
-    pieces: Annotated[int, typer.Option(min=0, help="To add at most.")] = 2000,
+    pieces: Annotated[int, typer.Option(min=0, help="Pieces to add, at most.")] = 2000,
     set_: Set = None,
     device: Device = "auto",
 ) -> None:
@@ -69,8 +69,11 @@ def command(
         for into in known.targets or ("",):
             kept = beside / f"replay-{into or 'all'}.tsv"
             with writing(str(kept)) as file:
-                for said in translator.stream(_others(old, into, known), Request(to=into)):
-                    line = said.source.replace("\t", " "), said.text.replace("\t", " ")
+                for translation in translator.stream(_others(old, into, known), Request(to=into)):
+                    line = (
+                        translation.source.replace("\t", " "),
+                        translation.text.replace("\t", " "),
+                    )
                     print(*line, sep="\t", file=file)
             first = known.sources[0] if known.sources else ""
             corpora.append(Corpus(str(kept), "", first, into))

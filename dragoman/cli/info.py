@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.bundle import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
+from dragoman.bundle.folder import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
 from dragoman.cli.options import Json
 from dragoman.config import Config, describe_settings, make_config, model_summary
+from dragoman.config.presets import PRESETS
+from dragoman.config.settings import aliases_of, leaves, to_tree
+from dragoman.convert.hub import model_folder
 from dragoman.errors import BundleError, ConfigError, escaped
-from dragoman.hub import model_folder
-from dragoman.presets import PRESETS
-from dragoman.settings import aliases_of, leaves, to_tree
-from dragoman.version import __version__
+from dragoman.storage.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
 WIDE = 160  # columns of a table that goes into a file or a pipe
@@ -157,9 +157,9 @@ def _facts(name: str, bundle: Bundle) -> dict[str, Any]:
 
 def _parameters(bundle: Bundle) -> str:
     parts = parameters_by_part(bundle.weights)
-    told = ", ".join(f"{part} {count:,}" for part, count in parts.items() if count)
+    counts = ", ".join(f"{part} {count:,}" for part, count in parts.items() if count)
     shared = "" if parts["output"] else ", output shared with the embeddings"
-    return f"{sum(parts.values()):,} ({told}{shared})"
+    return f"{sum(parts.values()):,} ({counts}{shared})"
 
 
 def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 import sys
 
-from dragoman.bundle import read_config
+from dragoman.bundle.folder import read_config
 from dragoman.config import Config, DecodingConfig, parse_set, replace
-from dragoman.decode.sampling import Sampling
+from dragoman.convert.hub import model_folders
+from dragoman.decode.search.task import Sampling
 from dragoman.errors import ConfigError
-from dragoman.hub import model_folders
 from dragoman.inspect.translator import InspectableTranslator
 
 
@@ -46,13 +46,13 @@ def sampling_settings(
     sample: bool, temperature: float, top_k: int, top_p: float, seed: int, beam: int | None
 ) -> Sampling | None:
     """How to draw; None: search. What the other one would ignore is refused."""
-    asked = Sampling(temperature, top_k, top_p, seed)
+    sampling = Sampling(temperature, top_k, top_p, seed)
     if sample:
         if beam is not None:
             raise ConfigError("--beam is for a search: leave out --sample, or --beam.")
-        return asked
+        return sampling
     for name in ("temperature", "top_k", "top_p", "seed"):
-        if getattr(asked, name) != getattr(Sampling, name):
+        if getattr(sampling, name) != getattr(Sampling, name):
             raise ConfigError(f"--{name.replace('_', '-')} is for sampling: add --sample.")
     return None
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from dragoman import hub
 from dragoman.cli import STYLE
 from dragoman.cli.options import Json
+from dragoman.convert import hub
 from dragoman.errors import BundleError, escaped
 
 app = typer.Typer(help="List, fetch and remove models.", **STYLE)
@@ -41,9 +41,28 @@ def list_models(json_: Json = False) -> None:
         print(escaped("  ".join([*row, licence])))
 
 
+@app.command("firefox")
+def list_firefox(json_: Json = False) -> None:
+    """List Firefox's models by language pair. They can be named like those of the hub.
+
+    Example: `dragoman models firefox`
+    """
+    from dragoman.convert.firefox import firefox_models
+
+    for model in firefox_models():
+        if json_:
+            facts = {"name": model.name, "size": model.size, "version": model.version}
+            languages = {"from": [model.source], "to": [model.target]}
+            print(escaped(json.dumps(facts | languages, ensure_ascii=False)))
+            continue
+        pair = f"{model.source} → {model.target}"
+        row = [model.name, pair, f"{model.size / 2**20:.1f} MiB", f"version {model.version}"]
+        print(escaped("  ".join(row)))
+
+
 @app.command("get")
 def get(name: Name) -> None:
-    """Fetch a model from the Hugging Face hub, or its newest revision.
+    """Fetch a model from the Hugging Face hub, or one of Firefox's, or its newest revision.
 
     Example: `dragoman models get Helsinki-NLP/opus-mt-de-en`
     """

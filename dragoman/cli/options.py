@@ -8,7 +8,7 @@ import typer
 
 from dragoman.config import MOST_HYPOTHESES
 from dragoman.errors import escaped
-from dragoman.files import storage_errors, write_atomically
+from dragoman.storage.files import storage_errors, write_atomically
 
 _MODEL = "Folder or name of a model (bundled, or on the Hugging Face hub); default: a bundled one."
 Model = Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL} Commas join an ensemble.")]

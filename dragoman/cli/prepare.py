@@ -9,9 +9,9 @@ import typer
 
 from dragoman.cli.options import From, Set, To
 from dragoman.config import Corpus, make_config, parse_set
+from dragoman.config.presets import PRESETS
+from dragoman.config.settings import to_tree
 from dragoman.errors import ConfigError, RunError, escaped
-from dragoman.presets import PRESETS
-from dragoman.settings import to_tree
 
 
 def command(
@@ -43,21 +43,21 @@ def command(
     Example: `dragoman prepare examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/data
     --preset tiny`
     """
-    from dragoman.bundle import read_bundle
+    from dragoman.bundle.folder import read_bundle
+    from dragoman.convert.hub import model_folder
     from dragoman.data.prepare import name_languages, prepare
-    from dragoman.files import storage_errors
-    from dragoman.hub import model_folder
+    from dragoman.storage.files import storage_errors
 
     if not out:
         raise typer.BadParameter("give a folder for the data.", param_hint="--out")
     if Path(out).exists():
         raise RunError(f"{out} already exists: choose another --out.")
-    given = parse_set(set_ or [])
+    overrides = parse_set(set_ or [])
     for name, files in (("corpora", (source, target)), ("valid", valid)):
         if files and files[0]:
             (corpus,) = name_languages([Corpus(*files, from_, to)])
-            given[f"data.{name}"] = [to_tree(corpus)]
-    settings = make_config(preset, config, given)
+            overrides[f"data.{name}"] = [to_tree(corpus)]
+    settings = make_config(preset, config, overrides)
     if not settings.data.corpora:
         raise ConfigError(
             "nothing to prepare: give SRC and TGT, or [[data.corpora]] in the --config file."

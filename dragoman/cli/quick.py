@@ -38,20 +38,20 @@ def quick_translation(arguments: Sequence[str]) -> QuickTranslation | None:
     # On Windows typer replaces patterns by the names of files.
     if arguments[:1] != ["translate"] or os.name == "nt":
         return None
-    asked = QuickTranslation(texts=[])
+    request = QuickTranslation(texts=[])
     left = iter(arguments[1:])
     for word in left:
         if not word.startswith("-"):
-            asked["texts"].append(word)
+            request["texts"].append(word)
             continue
         name = _NAMES.get(word)
         value = next(left, "-")
-        if name is None or name in asked or value.startswith("-"):
+        if name is None or name in request or value.startswith("-"):
             return None
         if name != "beam":
-            asked[name] = value  # type: ignore[literal-required]
+            request[name] = value  # type: ignore[literal-required]
         elif value.isascii() and value.isdigit() and 1 <= int(value) <= _LARGEST_BEAM:
-            asked["beam"] = int(value)
+            request["beam"] = int(value)
         else:
             return None
-    return asked
+    return request

@@ -11,6 +11,7 @@ import typer
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.decode.translator import WINDOW_LINES
+from dragoman.inspect.errors import find_errors
 from dragoman.text.parallel import read_pairs
 
 
@@ -25,6 +26,10 @@ def command(
     model: Model = "",
     from_: From = "",
     to: To = "",
+    errors: Annotated[
+        bool,
+        typer.Option("--errors", help="Print what is wrong instead, by kind: number, omission, …"),
+    ] = False,
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",
@@ -38,9 +43,12 @@ def command(
     total = 0.0
     pieces = 0
     while window := list(islice(pairs, WINDOW_LINES)):
-        scored = translator.score(
-            [pair.source for pair in window], [pair.target for pair in window], to, from_
-        )
+        sources, targets = [pair.source for pair in window], [pair.target for pair in window]
+        if errors:
+            for kinds in find_errors(translator, sources, targets, from_, to):
+                print(json.dumps({"errors": kinds}) if json_ else " ".join(kinds))
+            continue
+        scored = translator.score(sources, targets, to, from_)
         for log_probs in scored:
             total, pieces = total + float(log_probs.sum()), pieces + len(log_probs)
             if json_:

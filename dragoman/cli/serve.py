@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import bundled_models
+from dragoman.bundle.folder import bundled_models, models_in
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError, how_to_install
-from dragoman.files import storage_errors
+from dragoman.storage.files import storage_errors
 
 
 def command(
@@ -19,7 +19,7 @@ def command(
         typer.Option(
             "--model",
             "-m",
-            help="Folder of a model (repeatable); default: the bundled one.",
+            help="Folder of a model, or of several (repeatable); default: the bundled one.",
         ),
     ] = None,
     host: Annotated[
@@ -36,7 +36,7 @@ def command(
     ] = "",
     keys: Annotated[
         list[str] | None,
-        typer.Option(metavar="F.toml", help="Several keys with limits each; may be repeated."),
+        typer.Option(metavar="F.toml", help="File of keys, each with its own limits (repeatable)."),
     ] = None,
     queue: Annotated[
         int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
@@ -73,6 +73,13 @@ def command(
         list[str] | None,
         typer.Option(help="A site whose pages may call the service (repeatable)."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name under which clients may ask for the service, besides localhost, --host "
+            "and addresses in numbers (repeatable); *: any."
+        ),
+    ] = None,
     root_path: Annotated[
         str, typer.Option(help="Where a proxy shows the service, such as /translate.")
     ] = "",
@@ -80,7 +87,7 @@ def command(
         bool, typer.Option("--access-log", help="A line of JSON on stderr for each request.")
     ] = False,
     cache: Annotated[
-        int, typer.Option(min=0, help="Translated texts to keep for whoever asks again.")
+        int, typer.Option(min=0, help="Translated texts to keep for repeated requests.")
     ] = 0,
     engine: EngineName = "auto",
     device: Device = "auto",
@@ -118,13 +125,20 @@ def command(
         with storage_errors(f"making {suggestions}"):
             kept.mkdir(parents=True, exist_ok=True)
     service = Service(
-        model or bundled_models(), limits, api_key, device, engine, Keys.read(keys or ()), kept
+        _each(model or bundled_models()),
+        limits,
+        api_key,
+        device,
+        engine,
+        Keys.read(keys or ()),
+        kept,
     )
     app = create_app(
         service,
         allow_origin or (),
         root_path=root_path,
         access_log=access_log,
+        allow_hosts=[host, *(allow_host or ())],
     )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # what is loaded now stays: no need to look through all of it for garbage, over and over
@@ -132,3 +146,11 @@ def command(
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     server.run(sockets=[listener])
+
+
+def _each(names: list[str]) -> list[str]:
+    """A folder of several models stands for all of them."""
+    models = []
+    for name in names:
+        models += [str(folder) for folder in models_in(Path(name))] or [name]
+    return models

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bulk.job import Job
-from dragoman.bulk.synthetic import KINDS, PairLine
 from dragoman.cli.loading import config_of, decoding_settings, sampling_settings
 from dragoman.cli.options import (
     Address,
@@ -25,6 +23,8 @@ from dragoman.cli.options import (
     TopP,
     Workers,
 )
+from dragoman.decode.bulk.job import Job
+from dragoman.decode.bulk.synthetic import KINDS, PairLine
 from dragoman.decode.request import Request
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError
@@ -65,7 +65,7 @@ def command(
     Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
     --output made.de-en.tsv`
     """
-    from dragoman.bulk.run import translate_file  # imports rich, which takes long
+    from dragoman.decode.bulk.run import translate_file  # imports rich, which takes long
 
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")

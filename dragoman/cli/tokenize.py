@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from dragoman.cli.loading import one_folder
 from dragoman.cli.options import From, Json, OneModel, To
 from dragoman.errors import ConfigError, escaped

@@ -6,8 +6,8 @@ import typer
 
 from dragoman.cli.options import Device, From, Set, To
 from dragoman.config import Corpus, parse_set
+from dragoman.config.presets import PRESETS
 from dragoman.errors import needs_torch
-from dragoman.presets import PRESETS
 
 Files = tuple[str, str]
 

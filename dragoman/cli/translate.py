@@ -59,12 +59,39 @@ def command(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
     ] = False,
+    confidence: Annotated[
+        bool,
+        typer.Option(
+            "--confidence", help="Append TAB and the probability that the translation is good."
+        ),
+    ] = False,
+    defer_below: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Send what is less sure than this to a second one."),
+    ] = 0.0,
+    defer_to: Annotated[
+        str,
+        typer.Option(
+            metavar="SECOND",
+            help="With --defer-below: a model, or an address: .../v1#MODEL (OpenAI-compatible) or "
+            ".../v2 (DeepL-compatible).",
+        ),
+    ] = "",
+    defer_budget: Annotated[
+        int | None, typer.Option(min=0, help="Characters that may be sent to the second one.")
+    ] = None,
+    defer_cache: Annotated[
+        str, typer.Option(metavar="F", help="File that keeps what the second one answered.")
+    ] = "",
+    defer_timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that an endpoint may take for an answer.")
+    ] = 30.0,
     memory: Annotated[
         str,
         typer.Option(
             metavar="F",
-            help="What was translated before (.tmx, .xliff, .po, .tsv): exact matches are taken "
-            "over, near ones shown behind a TAB.",
+            help="Earlier translations (.tmx, .xliff, .po, .tsv): exact matches are reused, near "
+            "ones are shown after a TAB.",
         ),
     ] = "",
     json_: Json = False,
@@ -78,21 +105,29 @@ def command(
         str,
         typer.Option(
             "--format",
-            help=f"Take what is translated for one of {', '.join(BY_NAME)}; a file's name tells.",
+            help=f"Format of the input: {', '.join(BY_NAME)}; default: by the file's name.",
         ),
     ] = "",
     glossary: Annotated[
         str, typer.Option(help="File of terms: source TAB target, or target|target.")
     ] = "",
     all_: Annotated[
-        bool, typer.Option("--all", help="Translate again what has a translation (po, xliff).")
+        bool,
+        typer.Option("--all", help="Also translate what has a translation already (po, xliff)."),
     ] = False,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="Of a table (csv, tsv), by name or number; may be repeated."),
+        typer.Option(help="Column of a table (csv, tsv), by name or number (repeatable)."),
     ] = None,
     encoding: Annotated[
-        str, typer.Option(help="Of a text file that is not UTF-8 and does not name its own.")
+        str, typer.Option(help="Encoding of a text file that is not UTF-8 and declares none.")
+    ] = "",
+    report: Annotated[
+        str,
+        typer.Option(
+            metavar="F.html",
+            help="Page to write for a document: texts and translations, doubtful ones first.",
+        ),
     ] = "",
 ) -> None:
     """Translate texts, a file, or the lines of standard input.
@@ -118,6 +153,12 @@ def command(
         seed=seed,
         prefix=prefix,
         alignments=alignments,
+        confidence=confidence,
+        defer_below=defer_below,
+        defer_to=defer_to,
+        defer_budget=defer_budget,
+        defer_cache=defer_cache,
+        defer_timeout=defer_timeout,
         memory=memory,
         json_=json_,
         engine=engine,
@@ -131,4 +172,5 @@ def command(
         all_=all_,
         column=column,
         encoding=encoding,
+        report=report,
     )

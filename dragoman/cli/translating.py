@@ -14,18 +14,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from dragoman.cli.loading import config_of, decoding_settings, load_model, sampling_settings
-from dragoman.decode.glossary import Glossary
+from dragoman.convert.hub import model_folders
+from dragoman.decode.promises.glossary import Glossary, Use
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.decode.translator import WINDOW_LINES, Translator
+from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
 from dragoman.errors import ConfigError, escaped
-from dragoman.files import storage_errors, writing
-from dragoman.hub import model_folders
+from dragoman.storage.files import storage_errors, writing
 from dragoman.text.memory import EXACT, Match, Memory
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
+
+if TYPE_CHECKING:
+    from dragoman.cascade.defer import Deferral
 
 READ_ON_S = 0.01  # how long a line waits for another one to be translated with
 NOTES_SHOWN = 5  # on standard error; the rest are counted
@@ -48,6 +51,12 @@ def translate(
     seed: int = 1,
     prefix: str = "",
     alignments: bool = False,
+    confidence: bool = False,
+    defer_below: float = 0.0,
+    defer_to: str = "",
+    defer_budget: int | None = None,
+    defer_cache: str = "",
+    defer_timeout: float = 30.0,
     memory: str = "",
     json_: bool = False,
     engine: str = "auto",
@@ -60,6 +69,7 @@ def translate(
     glossary: str = "",
     all_: bool = False,
     column: list[str] | None = None,
+    report: str = "",
     encoding: str = "",
 ) -> None:
     """`cli/translate.py` says what the options mean."""
@@ -79,23 +89,36 @@ def translate(
     if files and len(files) < len(texts):
         raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
     of_documents = bool(files or format_)
-    if of_documents and (workers or nbest > 1 or json_ or alignments or sample or prefix):
+    others = workers or nbest > 1 or json_ or alignments or sample or prefix or confidence
+    if of_documents and (others or defer_to):
         raise ConfigError("a document is translated into one document: leave other outputs out.")
     if len(files) > 1 and output:
         raise ConfigError("--output is one file: leave it out, and each file gets a name.")
+    if report and len(files) != 1:
+        raise ConfigError("--report tells of one document: give one file.")
     if workers and memory:
         raise ConfigError("--memory and --workers do not go together.")
+    if bool(defer_below) != bool(defer_to):
+        raise ConfigError("--defer-below and --defer-to go together: give both.")
+    if defer_to and not to:
+        raise ConfigError("--defer-to needs --to: the second one must know the language.")
+    if defer_to and (workers or nbest > 1 or alignments or prefix or glossary):
+        raise ConfigError(
+            "a second translator gives one plain translation: leave out --workers, --nbest, "
+            "--alignments, --prefix and --glossary, or --defer-to."
+        )
     text = texts[0] if texts else ""
     if of_documents:
         from dragoman.cli.translating_documents import Documents
         from dragoman.documents.document import Options
 
         options = Options(all_, tuple(column or ()), to, encoding)
-        documents = Documents(files, format_, texts, input_, output, options)
+        documents = Documents(files, format_, texts, input_, output, options, report)
         text = documents.beginning()
     # From a file into a file, work is done in shards: a job that was interrupted goes on.
     from_file_to_file = _is_file(input_) and (_is_file(output) or _is_new(output))
     in_shards = bool(workers) or (from_file_to_file and not of_documents and not memory)
+    in_shards = in_shards and not defer_to
     translator: Translator | None = None
     if in_shards:
         config = config_of(model, from_, to)
@@ -111,13 +134,21 @@ def translate(
         prefix=prefix,
         alignments=alignments,
         sampling=sampling,
-        glossary=_glossary(glossary),
+        glossary=_glossary(glossary, from_, to),
         memory=_memory(memory, from_, to),
     )
-    show = Shown(nbest, alignments, json_, matches=bool(memory))
+    show = Shown(
+        nbest,
+        alignments,
+        json_,
+        matches=bool(memory),
+        terms=request,
+        confidence=confidence,
+        second=bool(defer_to),
+    )
     if translator is None:
-        from dragoman.bulk.job import Job
-        from dragoman.bulk.run import translate_file
+        from dragoman.decode.bulk.job import Job
+        from dragoman.decode.bulk.run import translate_file
 
         named = model if workers else ",".join(model_folders(model, from_, to))
         job = Job(named, request, show, device, engine)
@@ -127,7 +158,16 @@ def translate(
     elif of_documents:
         documents.translate(translator, request)
     else:
-        _translate_lines(translator, request, show, texts, input_, output)
+        deferral = None
+        if defer_to:
+            from dragoman.cascade.defer import Deferral, second_of  # few need them
+
+            second = second_of(defer_to, from_, to, defer_timeout)
+            cache = Path(defer_cache) if defer_cache else None
+            deferral = Deferral(second, defer_below, defer_budget, cache)
+        _translate_lines(translator, request, show, texts, input_, output, deferral)
+        if deferral:
+            print(f"dragoman: {deferral.summary}.", file=sys.stderr)
 
 
 def _translate_lines(
@@ -137,17 +177,18 @@ def _translate_lines(
     texts: Sequence[str],
     input_: str,
     output: str,
+    deferral: "Deferral | None" = None,
 ) -> None:
     """Texts, or the lines of a file or of standard input, as they come."""
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
         shown = replace(show, terminal=file.isatty())
-        found = (
-            iter([[_written(shown, one) for one in translator.stream(texts, request, len(texts))]])
-            if texts
-            else _written_lines(translator, request, shown, input_)
-        )
+        if texts or deferral:
+            windows = [texts] if texts else arriving(read_lines(input_ or "-"))
+            found = _written_windows(translator, request, shown, windows, deferral)
+        else:
+            found = _written_lines(translator, request, shown, input_)
         for written in found:
             for text, note in written:
                 print(text, end="", file=file)
@@ -162,17 +203,29 @@ def _translate_lines(
         print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
 
 
+def _written_windows(
+    translator: Translator,
+    request: Request,
+    shown: "Shown",
+    windows: Iterable[Sequence[str]],
+    deferral: "Deferral | None",
+) -> Iterator[list[tuple[str, str]]]:
+    """Lines that are there, a window at a time, in this process."""
+    for window in windows:
+        translations = [*translator.stream(window, request, len(window))]
+        if deferral:
+            translations = deferral(translations, request)
+        yield [_written(shown, one) for one in translations]
+
+
 def _written_lines(
     translator: Translator, request: Request, shown: "Shown", input_: str
 ) -> Iterator[list[tuple[str, str]]]:
     """The lines of a file or of standard input, a window at a time."""
-    # Only here: a text is translated sooner than what several processes need is imported.
-    from dragoman.decode.processes import AHEAD, numbered, translate_windows
-
     windows = numbered(arriving(read_lines(input_ or "-")))
     # Whoever writes line by line may wait for a translation before the next line.
     ahead = AHEAD if _is_file(input_) else 0
-    return translate_windows(translator, windows, request, partial(_written, shown), ahead=ahead)
+    return translator.windows(windows, request, partial(_written, shown), ahead=ahead)
 
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
@@ -199,7 +252,7 @@ def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int]
     watched = bool(input_) and bool(output or not sys.stdout.isatty())
     if not watched:
         return nullcontext(lambda lines: None)
-    from dragoman.bulk.run import progress
+    from dragoman.decode.bulk.run import progress
 
     return progress()
 
@@ -259,10 +312,10 @@ def _is_document(text: str) -> bool:
     return exists
 
 
-def _glossary(name: str) -> Glossary:
+def _glossary(name: str, source: str, target: str) -> Glossary:
     if not name:
         return Glossary()
-    return Glossary.parse("\n".join(read_lines(name)), name)
+    return Glossary.parse("\n".join(read_lines(name)), name, source, target)
 
 
 @dataclass(frozen=True)
@@ -274,19 +327,57 @@ class Shown:
     as_json: bool
     terminal: bool = False
     matches: bool = False
+    terms: Request | None = None  # whose glossary the terms of each text are of
+    confidence: bool = False
+    second: bool = False  # whether to say who translated what
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
-            told = _as_json(translation, self.alignments)
-            return escaped(json.dumps(told, ensure_ascii=False)) + "\n"
+            fields = _as_json(translation, self.alignments)
+            if self.confidence:
+                fields |= _as_estimated(translation, self.terms or Request())
+            if self.second:
+                fields["by"] = translation.by
+            if self.terms and self.terms.glossary.terms:
+                fields["terms"] = [use._asdict() for use in _uses(translation, self.terms)]
+            return escaped(json.dumps(fields, ensure_ascii=False)) + "\n"
         rows = []
         for candidate in translation.candidates:
             text = escaped(candidate.text) if self.terminal else candidate.text
             columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
             columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
             columns += [_shown_match(translation.match)] * self.matches
+            columns += [_shown_confidence(translation)] * self.confidence
+            columns += [translation.by] * self.second
             rows.append("\t".join(columns) + "\n")
         return "".join(rows)
+
+
+def _shown_confidence(translation: Translation) -> str:
+    """Nothing where nobody searched: a match, a line that stays, what a second one said."""
+    estimate = translation.estimate
+    return f"{estimate.good:.3f}" if estimate else ""
+
+
+def _as_estimated(translation: Translation, request: Request) -> dict[str, object]:
+    """The estimate, word by word too, and what errors the two texts show."""
+    estimate = translation.estimate
+    if estimate is None:
+        return {"confidence": None}
+    from dragoman.confidence.errors import errors
+
+    return {
+        "confidence": round(estimate.good, 4),
+        "chrf": round(estimate.chrf, 2),
+        "words": [round(word, 4) for word in estimate.words],
+        "errors": errors(translation.source, translation.text, request.source_language, request.to),
+    }
+
+
+def _uses(translation: Translation, request: Request) -> list[Use]:
+    """What became of the terms in a text."""
+    glossary, text = request.glossary, translation.source
+    return glossary.uses(text, translation.text, request.source_language, request.to)
 
 
 def _shown_match(match: Match | None) -> str:

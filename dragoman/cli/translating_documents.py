@@ -3,17 +3,18 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.documents.document import Document, DocumentError, Options
-from dragoman.documents.formats import BY_NAME, format_of, read, translated_name
-from dragoman.documents.translating import sample, settled, translate_document
+from dragoman.documents.confined import GENEROUS, Outline, Reader
+from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.driving import driven, settled
+from dragoman.documents.formats import BY_NAME, format_of, translated_name
 from dragoman.errors import ConfigError, escaped
-from dragoman.files import storage_errors, write_atomically
-from dragoman.untrusted import read_regular
+from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.storage.untrusted import read_regular
 
 LARGEST_FILE = 2**28  # bytes
 
@@ -28,66 +29,70 @@ class Documents:
     input: str
     output: str
     options: Options
+    report: str = ""
 
     def beginning(self) -> str:
         """Of the first file: what a language can be detected from."""
         if not self.files:
             return self.texts[0] if self.texts else ""
-        return sample(_read_document(self.files[0], self.options).segments)
+        with Reader() as reader:
+            return read_document(reader, self.files[0], self.options).sample
 
     def translate(self, translator: Translator, request: Request) -> None:
-        if self.format:
-            _translate_markup(
-                translator, request, self.options, self.format, self.texts, self.input, self.output
-            )
-        for name in self.files:
-            _translate_document(translator, request, self.options, name, self.output)
+        with Reader() as reader:
+            if self.format:
+                self._translate_markup(translator, reader, request)
+            for name in self.files:
+                self._translate_file(translator, reader, request, name)
+
+    def _translate_file(
+        self, translator: Translator, reader: Reader, request: Request, name: str
+    ) -> None:
+        """A file, into one whose name says the language; a report of it, if one is wanted."""
+        outline = read_document(reader, name, self.options)
+        request = settled(translator, outline.sample, request)
+        if request.to != self.options.to:  # formats that state their language must know it
+            outline = read_document(reader, name, replace(self.options, to=request.to))
+        path = self.output or translated_name(name, request.to or "translated")
+        with _bar(outline.segments, name) as show:
+            translated = driven(translator, reader.rounds(), request, lambda: show(reader.done))
+        with storage_errors(f"writing {path}"):
+            write_atomically(Path(path), translated)
+        if self.report:
+            report = reader.report
+            if request.glossary.terms:
+                languages = request.source_language, request.to
+                report = report.with_terms(lambda s, t: request.glossary.uses(s, t, *languages))
+            page = report.as_page(Path(name).name)
+            with storage_errors(f"writing {self.report}"):
+                write_atomically(Path(self.report), page.encode())
+        print(path)
+
+    def _translate_markup(self, translator: Translator, reader: Reader, request: Request) -> None:
+        """Texts of a format, or all of a file or of standard input, to standard output or a
+        file."""
+        if self.format not in BY_NAME:
+            known = ", ".join(BY_NAME)
+            raise ConfigError(f"there is no format {self.format!r}; there are {known}.")
+        raws = [text.encode() + b"\n" for text in self.texts]
+        if not raws:
+            raws = [_file(self.input) if self.input else sys.stdin.buffer.read()]
+        translated = b""
+        for raw in raws:
+            name = self.input or "the text"
+            outline = reader.open(name, raw, self.format, self.options, GENEROUS)
+            request = settled(translator, outline.sample, request)
+            translated += driven(translator, reader.rounds(), request)
+        if self.output:
+            with storage_errors(f"writing {self.output}"):
+                write_atomically(Path(self.output), translated)
+        else:
+            sys.stdout.buffer.write(translated)
+            sys.stdout.buffer.flush()
 
 
-def _read_document(name: str, options: Options) -> Document:
-    return read(name, _file(name), format_of(name), options)
-
-
-def _translate_document(
-    translator: Translator, request: Request, options: Options, name: str, output: str
-) -> None:
-    """A file, into one whose name says the language."""
-    document = _read_document(name, options)
-    request = settled(translator, document.segments, request)
-    path = output or translated_name(name, request.to or "translated")
-    with _bar(len(document.segments), name) as advance:
-        translated = translate_document(translator, document, request, advance)
-    with storage_errors(f"writing {path}"):
-        write_atomically(Path(path), translated)
-    print(path)
-
-
-def _translate_markup(
-    translator: Translator,
-    request: Request,
-    options: Options,
-    format_: str,
-    texts: Sequence[str],
-    input_: str,
-    output: str,
-) -> None:
-    """Texts of a format, or all of a file or of standard input, to standard output or a file."""
-    if format_ not in BY_NAME:
-        raise ConfigError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
-    raws = [text.encode() + b"\n" for text in texts]
-    if not raws:
-        raws = [_file(input_) if input_ else sys.stdin.buffer.read()]
-    translated = b""
-    for raw in raws:
-        document = read(input_ or "the text", raw, BY_NAME[format_], options)
-        request = settled(translator, document.segments, request)
-        translated += translate_document(translator, document, request)
-    if output:
-        with storage_errors(f"writing {output}"):
-            write_atomically(Path(output), translated)
-    else:
-        sys.stdout.buffer.write(translated)
-        sys.stdout.buffer.flush()
+def read_document(reader: Reader, name: str, options: Options) -> Outline:
+    return reader.open(name, _file(name), format_of(name).name, options, GENEROUS)
 
 
 def _file(name: str) -> bytes:
@@ -101,11 +106,11 @@ def _file(name: str) -> bytes:
 def _bar(segments: int, name: str) -> Iterator[Callable[[int], None]]:
     """How much of a file is done, on standard error, where somebody sees it."""
     if not sys.stderr.isatty():
-        yield lambda count: None
+        yield lambda done: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(escaped(Path(name).name), total=segments)
-        yield lambda count: progress.advance(task, count)
+        yield lambda done: progress.update(task, completed=done)

@@ -1,4 +1,1 @@
-"""The lectures' claims, each run on models trained here.
-
-A claim is drawn, and summed up in two sentences made from the numbers.
-"""
+"""Settings of one's own, trained and compared on equal terms."""

@@ -6,14 +6,16 @@
 
 Equal terms are the same number of floating-point operations, or each until it has converged: the
 run stops when validation no longer improves. Two systems differ if, with every seed, a paired
-bootstrap of the test set says so and the sign is the same.
+bootstrap of the test set says so and the sign is the same. Of several pairs some would seem to
+differ by luck: their p-values are corrected (Holm 1979). Two systems that both translate nothing
+are not compared.
 """
 
 import html
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -21,28 +23,26 @@ import torch
 from rich.console import Console
 
 from dragoman.compare.figures import Figure, Lines, Series, Table
-from dragoman.compare.grid import spread
-from dragoman.compare.judge import interval
 from dragoman.compare.report import as_text, draw, list_of, page
 from dragoman.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
-from dragoman.compare.systems import FULL, System
+from dragoman.compare.seeds import interval, spread
+from dragoman.compare.systems import Scale, System
 from dragoman.compare.texts import Given
 from dragoman.config import make_config
+from dragoman.config.settings import read_toml
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
-from dragoman.evaluate.metrics import compare as paired_bootstrap
-from dragoman.files import storage_errors, write_atomically
-from dragoman.settings import read_toml
+from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.text.metrics import compare as paired_bootstrap
 
 _FACTS, _PAGE, _TEXT = "systems.json", "report.html", "report.txt"
 _SURE = 0.05  # a p-value below this is no luck
+_FLOOR = 1.0  # BLEU that a system has to reach before a difference from it means anything
 _NOT_COMPARED = {
     "data.prepared": "the texts are those of the command line",
     "training.init": "systems start from nothing",
 }
-_SCALE = replace(
-    FULL, name="systems", settings={}, test_pairs=2000, valid_pairs=1000, validations=10
-)
+_SCALE = Scale("systems", flops=0.0, settings={}, test_pairs=2000, valid_pairs=1000, validations=10)
 
 
 def compare_systems(
@@ -139,6 +139,7 @@ def _systems_table(results: Mapping[str, Sequence[Result]]) -> Table:
         rows.append(
             [
                 name,
+                spread([result.valid for result in seeds], ".2f"),
                 spread([result.bleu for result in seeds], ".2f"),
                 spread([result.chrf for result in seeds], ".2f"),
                 f"{seeds[0].parameters:,}",
@@ -149,48 +150,102 @@ def _systems_table(results: Mapping[str, Sequence[Result]]) -> Table:
             ]
         )
     return Table(
-        "The systems on the test set: mean over seeds ± half their range",
-        ["system", "BLEU", "chrF", "parameters", "FLOPs", "steps", "seconds", "failed"],
+        "The systems: mean over seeds ± half their range",
+        [
+            "system",
+            "validation BLEU",
+            "test BLEU",
+            "chrF",
+            "parameters",
+            "FLOPs",
+            "steps",
+            "seconds",
+            "failed",
+        ],
         rows,
     )
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """How the second system differs from the first, by seeds."""
+
+    first: str
+    second: str
+    differences: Sequence[float]
+    p_value: float  # the largest of all seeds
+    learned: bool  # one of the two translates at all
+
+
 def _pairs_table(results: Mapping[str, Sequence[Result]], references: Sequence[str]) -> Table:
-    rows = []
-    for first, second in combinations(results, 2):
-        row = [f"{second} against {first}"]
-        for metric in ("BLEU", "chrF2"):
-            differences, luck = [], []
-            for one, other in zip(results[first], results[second], strict=True):
-                outputs = [(first, one.outputs), (second, other.outputs)]
-                base, found = paired_bootstrap(outputs, [references])
-                place = [score.name for score in found.scores].index(metric)
-                differences.append(found.scores[place].value - base.scores[place].value)
-                luck.append(found.p_values[metric] or 0.0)
-            low, high = interval(differences)
+    by_metric = {
+        metric: [_pair(results, *names, metric, references) for names in combinations(results, 2)]
+        for metric in ("BLEU", "chrF2")
+    }
+    rows = [[f"{pair.second} against {pair.first}"] for pair in by_metric["BLEU"]]
+    for pairs in by_metric.values():
+        corrected = holm([pair.p_value for pair in pairs])
+        for row, pair, p_value in zip(rows, pairs, corrected, strict=True):
+            low, high = interval(pair.differences)
+            ends = f" [{low:+.2f}, {high:+.2f}]" if len(pair.differences) > 1 else ""
             row += [
-                f"{_mean(differences):+.2f} [{low:+.2f}, {high:+.2f}]",
-                f"{max(luck):.3f}",
-                verdict(first, second, differences, luck),
+                f"{_mean(pair.differences):+.2f}{ends}",
+                f"{p_value:.3f}",
+                verdict(pair.first, pair.second, pair.differences, p_value, pair.learned),
             ]
-        rows.append(row)
     return Table(
-        "Differences: mean and 95% interval over seeds; p of a paired bootstrap, the largest of "
-        "all seeds",
+        "Differences: mean and 95% t-interval over seeds; p of a paired bootstrap, the largest of "
+        "all seeds, corrected for the number of pairs",
         ["systems", "BLEU", "p", "by BLEU", "chrF", "p", "by chrF"],
         rows,
     )
 
 
+def _pair(
+    results: Mapping[str, Sequence[Result]],
+    first: str,
+    second: str,
+    metric: str,
+    references: Sequence[str],
+) -> _Pair:
+    differences, p_values = [], []
+    for one, other in zip(results[first], results[second], strict=True):
+        outputs = [(first, one.outputs), (second, other.outputs)]
+        base, changed = paired_bootstrap(outputs, [references])
+        place = [score.name for score in changed.scores].index(metric)
+        differences.append(changed.scores[place].value - base.scores[place].value)
+        p_values.append(changed.p_values[metric] or 0.0)
+    best = max(_mean([result.bleu for result in results[name]]) for name in (first, second))
+    return _Pair(first, second, differences, max(p_values), best >= _FLOOR)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrected for being several: the smallest times their number, the next times one less, ...
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
 def verdict(
-    first: str, second: str, differences: Sequence[float], p_values: Sequence[float]
+    first: str, second: str, differences: Sequence[float], p_value: float, learned: bool = True
 ) -> str:
     """Who is better, if every seed says so with confidence.
 
-    >>> verdict("a", "b", [1.0, 2.0], [0.01, 0.02]), verdict("a", "b", [1.0, -1.0], [0.01, 0.01])
+    >>> verdict("a", "b", [1.0, 2.0], 0.02), verdict("a", "b", [1.0, -1.0], 0.01)
     ('b is better', 'undecided')
+    >>> verdict("a", "b", [0.06, 0.05], 0.01, learned=False)
+    'neither translates'
     """
-    if max(p_values) >= _SURE:
+    if not learned:
+        return "neither translates"
+    if p_value >= _SURE:
         return "undecided"
     if min(differences) > 0:
         return f"{second} is better"
@@ -252,6 +307,7 @@ def _page(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
 _HOW = (
     "Every system was trained with the same seeds on the same pairs. A system is called better if "
     "it is so with every seed and a paired bootstrap of the test set (Koehn 2004) finds a p-value "
-    f"below {_SURE} for each of them; otherwise the two are undecided. No test sentence stands in "
-    "the training or validation set."
+    f"below {_SURE} for each of them, corrected for the number of pairs (Holm 1979); otherwise the "
+    f"two are undecided. Two systems that both stay below {_FLOOR:g} BLEU are not compared. No "
+    "test sentence stands in the training or validation set."
 )

@@ -1,13 +1,11 @@
-"""What a claim shows, as plain data: curves, bars, maps, tables, and their finding.
+"""What a report shows, as plain data: curves, bars, maps, tables.
 
 All of it goes through JSON, so that a report can be written again without running anything.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-Verdict = Literal["seen", "undecided", "not seen"]
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -73,32 +71,11 @@ Figure = Lines | Bars | Map | Table
 _KINDS: dict[str, type[Figure]] = {kind.__name__: kind for kind in (Lines, Bars, Map, Table)}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What came out. The first figure is the one to look at."""
-
-    figures: Sequence[Figure]
-    sentences: tuple[str, str]  # what to see in the figures
-    verdict: Verdict
-    conditions: str  # under which the verdict was reached: task, sizes, seeds, what was required
-
-    def to_json(self) -> dict[str, Any]:
-        figures = [{"kind": type(figure).__name__, **asdict(figure)} for figure in self.figures]
-        return {
-            "figures": figures,
-            "sentences": list(self.sentences),
-            "verdict": self.verdict,
-            "conditions": self.conditions,
-        }
-
-    @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> "Finding":
-        first, second = tree["sentences"]
-        figures = [_figure(figure) for figure in tree["figures"]]
-        return cls(figures, (first, second), tree["verdict"], tree["conditions"])
+def to_tree(figure: Figure) -> dict[str, Any]:
+    return {"kind": type(figure).__name__, **asdict(figure)}
 
 
-def _figure(tree: Mapping[str, Any]) -> Figure:
+def from_tree(tree: Mapping[str, Any]) -> Figure:
     fields = {name: value for name, value in tree.items() if name != "kind"}
     if "series" in fields:
         fields["series"] = [Series(**series) for series in fields["series"]]
@@ -106,21 +83,3 @@ def _figure(tree: Mapping[str, Any]) -> Figure:
         if fields.get(mark):
             fields[mark] = tuple(fields[mark])
     return _KINDS[tree["kind"]](**fields)
-
-
-def listed(items: Sequence[str]) -> str:
-    """As a sentence lists them.
-
-    >>> listed(["a", "b", "c"]), listed(["a"])
-    ('a, b and c', 'a')
-    """
-    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
-
-
-def named(values: Mapping[str, float], form: str = ".1f") -> str:
-    """Numbers with whom they belong to.
-
-    >>> named({"rnn": 1.25, "transformer": 30})
-    '1.2 (rnn) and 30.0 (transformer)'
-    """
-    return listed([f"{value:{form}} ({name})" for name, value in values.items()])

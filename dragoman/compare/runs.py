@@ -15,30 +15,29 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from dragoman.bundle import MANIFEST
-from dragoman.compare.figures import Finding
-from dragoman.compare.systems import COMMON, Scale, System
+from dragoman.bundle.folder import MANIFEST
+from dragoman.compare.systems import Scale, System
 from dragoman.compare.texts import Texts
+from dragoman.compare.workers import worker_pool
 from dragoman.config import Config, make_config, replace
+from dragoman.config.settings import to_tree
 from dragoman.data.batches import BatchPlan
 from dragoman.data.prepare import Prepared, open_prepared, prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
-from dragoman.evaluate.metrics import score
-from dragoman.files import storage_errors, write_atomically
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import build_model
-from dragoman.settings import to_tree
+from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.text.metrics import score
 from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.optimiser import Muon, make_optimiser
@@ -118,9 +117,7 @@ class Study:
             held_out: dict[str, Any] = {"data.test": [], "data.exclude": []}
             own = {**held_out, **data, **system.settings}
             return make_config(file=system.file, settings=own)
-        return make_config(
-            "tiny", settings={**COMMON, **self.scale.settings, **system.settings, **data}
-        )
+        return make_config("tiny", settings={**self.scale.settings, **system.settings, **data})
 
     def data_of(self, system: System) -> Path:
         """One folder for all systems that cut the same text in the same way."""
@@ -359,7 +356,7 @@ def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
         yield one_by_one
         return
     threads = max(1, cores() // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+    with worker_pool(jobs, threads) as pool:
 
         def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
             coming = list(systems)
@@ -379,22 +376,4 @@ def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
             for future in done:
                 future.result()
 
-        try:
-            yield at_once
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim: words, the systems that it needs trained, and a function that looks at them."""
-
-    title: str
-    words: str  # what the lectures say
-    question: str  # that the experiment asks
-    refuted_by: str  # what would have been seen if the claim were false
-    show: Callable[[Study], Finding]
-    systems: Callable[[Scale], Sequence[System]] = lambda scale: ()
-    # what else to train, as far as the results so far can tell: after tuning, the rest
-    then: Callable[[Study], Sequence[System]] = lambda study: ()
+        yield at_once

@@ -37,7 +37,6 @@ class Scale:
     settings: Mapping[str, Any]
     test_pairs: int
     valid_pairs: int
-    toy_pairs: int
     validations: int  # during a training whose course is drawn
     budgets: tuple[float, ...] = (1.0,)  # shares of the budget at which systems are compared
     rates: tuple[float, ...] = ()  # learning rates to choose from, at the second of these
@@ -45,63 +44,5 @@ class Scale:
     seeds: int = 1
     corpora: tuple[int, ...] = ()  # pairs; beside the whole corpus
     dropouts: tuple[float, ...] = ()  # to choose from, for each size of the corpus
+    toy_pairs: int = 0  # of a language made for it, where there is no corpus
     patience: int = 4  # validations without a better score until a system has converged
-
-
-QUICK = Scale(
-    name="quick",
-    flops=4.5e10,
-    settings={
-        "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
-        "training.batch_tokens": 80, "training.learning_rate": 3e-3,
-    },
-    test_pairs=150,
-    valid_pairs=40,
-    toy_pairs=8000,
-    validations=2,
-    budgets=(0.08, 0.22),
-    rates=(3e-3,),
-    seeds=2,
-    corpora=(500,),
-    dropouts=(0.0,),
-    patience=2,
-)  # fmt: skip
-FULL = Scale(
-    name="full",
-    flops=4e14,
-    settings={
-        "text.size": 8000, "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
-        "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
-        "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
-    },
-    test_pairs=2000,
-    valid_pairs=400,
-    toy_pairs=100_000,
-    validations=2,
-    budgets=(0.15, 0.6, 2.4, 9.6),
-    rates=(1e-3, 2.5e-3, 6e-3, 1.5e-2),
-    finalists=2,
-    seeds=2,
-    corpora=(5_000, 20_000),
-    dropouts=(0.1, 0.3),
-)  # fmt: skip
-COMMON: dict[str, Any] = {
-    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
-    "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
-    "training.optimiser": "adam", "training.schedule": "linear", "training.patience": 0,
-    "training.average": 1, "training.log_every": 1_000_000,
-}  # fmt: skip
-
-
-def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
-    """One of the table's systems; with another corpus it bears that corpus in its name."""
-    called = name if corpus == "all" else f"{name}.{corpus}"
-    return System(called, {"model.architecture": name}, corpus, share, corpus == "all")
-
-
-def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:
-    """The Transformer with something else: `model__norm="post"` sets model.norm."""
-    return System(
-        name, {key.replace("__", "."): value for key, value in settings.items()}, corpus, share
-    )

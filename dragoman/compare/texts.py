@@ -15,17 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.compare.language import Pairs, toy_pairs
 from dragoman.compare.systems import Scale
 from dragoman.config import Corpus
 from dragoman.data.batches import rng
 from dragoman.data.prepare import Sentences, read_sentences
 from dragoman.errors import CorpusError
-from dragoman.files import write_atomically
+from dragoman.storage.files import write_atomically
 from dragoman.text.doctor import is_usable
 from dragoman.text.parallel import read_pairs, unpacked_name
 
 Files = tuple[str, str]
+Pairs = list[tuple[str, str]]
 ALSO = "also"
 _NAMES = "names.json"
 _LEAST_PER_HELD_OUT = 10  # pairs for each that is held out, of a small corpus
@@ -33,7 +33,7 @@ _LEAST_PER_HELD_OUT = 10  # pairs for each that is held out, of a small corpus
 
 @dataclass(frozen=True)
 class Given:
-    """Files that somebody named; without `train` the corpus is a toy language."""
+    """Files that somebody named."""
 
     train: Files | None = None
     valid: Files | None = None
@@ -77,7 +77,7 @@ class Texts:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = {"all": _called(given.train), ALSO: _called(given.also)}
         write_atomically(self.folder / _NAMES, json.dumps(names).encode())
-        if "all" in wanted:
+        if "all" in wanted and given.train:
             self._write_corpus(given, scale)
         if ALSO in wanted and given.also:
             self._write_corpus(Given(given.also), scale, ALSO, f"{ALSO}.")
@@ -95,7 +95,8 @@ class Texts:
 
         `before` stands before the names of the held-out parts.
         """
-        pairs = _read(given.train) if given.train else toy_pairs(scale.toy_pairs, seed=1)
+        assert given.train is not None
+        pairs = _read(given.train)
         for part, files, size in (
             ("test", given.test, scale.test_pairs),
             ("valid", given.valid, scale.valid_pairs),
@@ -121,10 +122,10 @@ class Texts:
 
 def _called(files: Files | None) -> str:
     """
-    >>> _called(("corpora/tatoeba.de.gz", "corpora/tatoeba.en.gz")), _called(None)
-    ('tatoeba.de', 'the toy language')
+    >>> _called(("corpora/tatoeba.de.gz", "corpora/tatoeba.en.gz"))
+    'tatoeba.de'
     """
-    return Path(unpacked_name(files[0])).name if files else "the toy language"
+    return Path(unpacked_name(files[0])).name if files else ""
 
 
 def _read(files: Files) -> Pairs:

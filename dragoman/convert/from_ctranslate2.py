@@ -13,6 +13,7 @@ models. Anybody may have made all of these.
 """
 
 import io
+import lzma
 import math
 import stat
 import struct
@@ -26,16 +27,16 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.bundle import LARGEST_VOCABULARY, Bundle
+from dragoman.bundle.folder import LARGEST_VOCABULARY, Bundle
+from dragoman.bundle.plain_weights import check_plain_weights, sinusoids
 from dragoman.config import make_config
 from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
-from dragoman.plain_weights import check_plain_weights, sinusoids
+from dragoman.storage.untrusted import memory_bytes, parsed_json, read_regular
 from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
-from dragoman.untrusted import memory_bytes, parsed_json, read_regular
 
 MODEL, CONFIG, METADATA, BYTE_PAIRS = "model.bin", "config.json", "metadata.json", "bpe.model"
 VERSIONS = (4, 5, 6)
@@ -200,6 +201,12 @@ def _read_package(folder: Path) -> Bundle:
     return replace(bundle, card=card)
 
 
+# Weights are packed to a half, lists of words to a fifth; a bomb to a thousandth.
+_MOST_TIMES = 10
+_HARMLESS = 2**24
+_CHUNK = 2**20
+
+
 def _unpack(path: Path, folder: Path) -> None:
     """The files of a package that we read, out of the one folder that it holds. Nothing of it
     decides where a file is written."""
@@ -209,6 +216,7 @@ def _unpack(path: Path, folder: Path) -> None:
     limit = memory_bytes() // 2
     try:
         raw = read_regular(path, limit)
+        limit = min(limit, _HARMLESS + _MOST_TIMES * len(raw))
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             (folder / "model").mkdir()
             for entry in archive.infolist():
@@ -221,16 +229,19 @@ def _unpack(path: Path, folder: Path) -> None:
                 if name not in wanted or stat.S_ISLNK(entry.external_attr >> 16):
                     continue
                 # what an entry says about its size need not be true
-                with archive.open(entry) as file:
-                    content = file.read(limit + 1)
-                if len(content) > limit:
-                    raise ConversionError(f"{path}: {name} unpacks to over {limit:,} bytes.")
-                limit -= len(content)
-                (folder / name).write_bytes(content)
+                with archive.open(entry) as file, (folder / name).open("wb") as copy:
+                    while chunk := file.read(_CHUNK):
+                        limit -= len(chunk)
+                        if limit < 0:
+                            raise ConversionError(f"{path}: {name} unpacks to too many bytes.")
+                        copy.write(chunk)
     except OSError as error:
         raise ConversionError(f"{path}: {error.strerror or error}.") from None
     # a broken archive fails in as many ways as there are kinds of compression
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError) as error:
+    except (
+        *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError),
+        *(ValueError, NotImplementedError),
+    ) as error:
         raise ConversionError(f"{path} is no Argos package ({error}).") from None
 
 

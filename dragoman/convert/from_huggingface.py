@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.bundle import Bundle, read_tensors
+from dragoman.bundle.folder import Bundle, read_tensors
+from dragoman.bundle.plain_weights import check_plain_weights, sinusoids
 from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
-from dragoman.plain_weights import check_plain_weights, sinusoids
 from dragoman.text.codec import M2M, MARIAN, NLLB, UNUSED, Codec, Framing
 from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.subword import BytePairs

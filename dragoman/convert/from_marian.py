@@ -1,9 +1,11 @@
 """What Marian itself trained as a bundle: a folder with `decoder.yml`, a `.npz` with weights and
-settings, and vocabularies.
+settings, and vocabularies; or what Firefox and Bergamot translate with, a `.bin` of 8-bit matrices,
+vocabularies and a shortlist.
 
-`decoder.yml` names the files. Marian multiplies from the right, so its matrices are transposed
-here. Its decoder begins with a vector of zeros; we give it a piece whose vector is that.
-Its layers have MarianMT's parts under other names (`marian.parts`).
+`decoder.yml` names the files; Firefox's have names that tell what they are. Marian multiplies from
+the right, so its matrices are transposed here. Its decoder begins with a vector of zeros; we give
+it a piece whose vector is that. Its layers have MarianMT's parts under other names
+(`marian.parts`).
 
 Anybody may have made such a folder.
 """
@@ -17,28 +19,40 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
+from dragoman.bundle.int8 import SCALES, ZERO, quantise
+from dragoman.bundle.plain_weights import check_plain_weights
 from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, numbered
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
+from dragoman.convert.marian_packed import read_lexical_shortlist, read_packed
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_package
-from dragoman.plain_weights import check_plain_weights
 from dragoman.text.codec import ZEROS, Codec, Framing
+from dragoman.text.shortlist import Shortlist
 from dragoman.text.subword import pieces_of_model
 
 DECODER, SETTINGS = "decoder.yml", "special:model.yml"
+# how Firefox searches
+FIREFOX: dict[str, Any] = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
+_LANGUAGES = re.compile(r"model\.([a-z]{2})([a-z]{2})\.")
 ACTIVATIONS = ("relu", "swish")  # its gelu is another function than ours
 MUST_BE: dict[str, Any] = {
     "type": "transformer",
-    "transformer-decoder-autoreg": "self-attention",
+    "transformer-rnn-projection": False,
     "transformer-no-projection": False,
     "transformer-train-position-embeddings": False,
     "transformer-tied-layers": [],
     "transformer-aan-depth": 2,
+    "transformer-ffn-depth": 2,
+    "transformer-no-bias": False,
+    "transformer-no-affine": False,
+    "transformer-disable-position-embeddings": False,
+    "transformer-attention-mask": "default",
     "output-omit-bias": False,
     "lemma-dim-emb": 0,
 }
+SUBLAYERS = {"self-attention": "attention", "rnn": "ssru"}
 NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}  # steps before, after, on top
 _PART = re.compile(r"model\.(encoder|decoder)(?:\.layers\.(\d+)\.(\w+?)(?:\.([qkv]|out)_proj)?)?$")
 _PLACES = {"self_attn": "self", "encoder_attn": "context"}
@@ -53,15 +67,17 @@ def from_marian(folder: Path, source: str = "", target: str = "") -> Bundle:
         return _read_folder(theirs, source, target)
     except (ConfigError, BundleError) as error:
         raise ConversionError(f"{folder}: {error}") from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         told = str(error).splitlines() or ["it is nested too deeply"]
         raise ConversionError(f"{folder}: its settings cannot be read ({told[0]}).") from None
 
 
 def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
-    named = _yaml(theirs.read(DECODER))
+    named = _named_files(theirs)
     models, vocabularies = (_names(theirs, named, key) for key in ("models", "vocabs"))
-    arrays = _arrays(theirs, models[0])
+    if not (source or target) and (pair := _LANGUAGES.match(models[0])):
+        source, target = pair.groups()
+    arrays, steps = _arrays(theirs, models[0])
     settings = _settings(theirs, arrays)
     count = len(arrays["Wemb"] if "Wemb" in arrays else arrays.get("encoder_Wemb", ()))
     pieces = [_vocabulary(theirs, name, count) for name in (vocabularies[0], vocabularies[-1])]
@@ -80,13 +96,78 @@ def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
         "converted_from": f"Marian, {theirs.path.name}",
         "parameters": sum(array.size for array in weights.values()),
     }
-    return Bundle(config, codec, weights, card)
+    if steps:
+        counts = _weights(theirs, steps, config, [len(side) for side in pieces])
+        weights = _same_bytes(weights, counts)
+    one = vocabularies[0] == vocabularies[-1]
+    return Bundle(config, codec, weights, card, _shortlist(theirs, named, codec, one))
+
+
+def _shortlist(
+    theirs: TheirFolder, named: dict[str, Any], codec: Codec, shared: bool
+) -> Shortlist | None:
+    """A binary one. Without it, or with a text in its place, all pieces are searched."""
+    options = named.get("shortlist")
+    if not isinstance(options, list) or not options or not str(options[0]).endswith(".bin"):
+        return None
+    name = PurePosixPath(str(options[0])).name
+    raw = theirs.read(name)
+    return read_lexical_shortlist(raw, theirs.path / name, codec.source, codec.target, shared)
+
+
+def _named_files(theirs: TheirFolder) -> dict[str, Any]:
+    """What `decoder.yml` says, or what the names of Firefox's files say."""
+    if theirs.has(DECODER):
+        return _yaml(theirs.read(DECODER))
+    here = sorted(path.name for path in theirs.path.iterdir())
+    if settings := [name for name in here if re.fullmatch(r"config.*\.ya?ml", name)]:
+        return _yaml(theirs.read(settings[0]))
+    models = [name for name in here if name.startswith("model") and name.endswith(".bin")]
+    vocabularies = [
+        name
+        for kind in ("srcvocab", "vocab", "trgvocab")
+        for name in here
+        if name.startswith(kind) and name.endswith(".spm")
+    ]
+    if not models or not vocabularies:
+        raise ConversionError(
+            f"{theirs.path} has neither {DECODER} nor files like model.deen.intgemm.alphas.bin "
+            "and vocab.deen.spm (unpack .gz and .zst first)."
+        )
+    shortlists = [name for name in here if name.startswith("lex") and name.endswith(".bin")]
+    return {**FIREFOX, "models": models, "vocabs": vocabularies, "shortlist": shortlists}
+
+
+def _same_bytes(
+    weights: dict[str, np.ndarray], counts: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Matrices in the bytes that they came in; what came in float is rounded as ours are.
+
+    `counts` has for each weight what a byte of it counted, or 0.
+    """
+    stored = quantise(weights)
+    for name, array in weights.items():
+        if name + SCALES not in stored or not counts[name].any():
+            continue
+        steps = counts[name].max(axis=1)  # (rows,)
+        known = steps > 0  # all but our own row for the start
+        numbers = np.rint(array[known] / steps[known, None])
+        stored[name][known] = (numbers + ZERO).astype(np.uint8)
+        stored[name + SCALES][known] = steps[known]
+    return stored
 
 
 def _yaml(raw: bytes) -> dict[str, Any]:
+    """Without aliases: a few lines of them stand for billions of values."""
     import yaml
 
-    told = yaml.safe_load(raw.decode("utf-8", "replace"))
+    class WithoutAliases(yaml.SafeLoader):  # type: ignore[misc]
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ConversionError("its settings have aliases, which Marian's have not.")
+            return super().compose_node(parent, index)
+
+    told = yaml.load(raw.decode("utf-8", "replace"), WithoutAliases)
     if not isinstance(told, dict):
         raise ConversionError("its settings are no table.")
     return told
@@ -100,9 +181,21 @@ def _names(theirs: TheirFolder, named: dict[str, Any], key: str) -> list[str]:
     return [PurePosixPath(name).name for name in found]
 
 
-def _arrays(theirs: TheirFolder, name: str) -> dict[str, np.ndarray]:
+def _arrays(theirs: TheirFolder, name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Weights by name. If some are in 8 bits: for all, of the same shape, what a byte counts."""
     raw = theirs.read_weights(name)
     path = theirs.path / name
+    if name.endswith(".bin"):
+        packed = read_packed(raw, path)
+        steps = {
+            name: np.broadcast_to(np.float32(packed.steps.get(name, 0.0)), array.shape)
+            for name, array in packed.arrays.items()
+        }
+        return packed.arrays, steps if packed.steps else {}
+    return _npz(raw, path), {}
+
+
+def _npz(raw: bytes, path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
@@ -110,7 +203,16 @@ def _arrays(theirs: TheirFolder, name: str) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
             return {key: np.asarray(stored[key]) for key in stored.files}
     # numpy's reader fails in as many ways as there are files
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, TypeError) as error:
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        OSError,
+        EOFError,
+        KeyError,
+        TypeError,
+        SyntaxError,
+        MemoryError,
+    ) as error:
         raise ConversionError(f"{path} cannot be read ({error}).") from None
 
 
@@ -124,6 +226,13 @@ def _settings(theirs: TheirFolder, arrays: dict[str, np.ndarray]) -> dict[str, A
                 f"{theirs.path}: {name}={settings[name]!r} is a kind of model that dragoman has "
                 f"not."
             )
+    sublayer = settings.get("transformer-decoder-autoreg", "self-attention")
+    if sublayer not in SUBLAYERS or (sublayer == "rnn" and settings.get("dec-cell") != "ssru"):
+        raise ConversionError(
+            f"{theirs.path}: transformer-decoder-autoreg={sublayer!r} with "
+            f"dec-cell={settings.get('dec-cell')!r} is a kind of decoder that dragoman does not "
+            "support."
+        )
     if settings.get("transformer-ffn-activation") not in ACTIVATIONS:
         raise ConversionError(
             f"{theirs.path}: activation {settings.get('transformer-ffn-activation')!r} is unknown."
@@ -146,6 +255,11 @@ def _config(
     if not arrays.keys() & {"decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"}:
         tied = "all" if "Wemb" in arrays else "target"
     alpha = search.get("normalize", 1.0)
+    recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
+    half = settings["dim-emb"] / 2 if isinstance(settings.get("dim-emb"), int) else 0
+    # The slowest of Marian's sinusoids has exactly 10000 for its base, ours has a little less.
+    # Held to Marian itself for SSRU alone, so models with attention keep the usual base.
+    base = 10000.0 ** (half / (half - 1)) if recurrent and half > 1 else 10000.0
     return make_config(
         "base",
         settings={
@@ -157,9 +271,16 @@ def _config(
             "model.decoder_layers": settings.get("dec-depth"),
             "model.activation": settings.get("transformer-ffn-activation"),
             "model.norm": NORMS[steps],
+            "model.positions.base": base,
+            "model.decoder_sublayer": SUBLAYERS[
+                settings.get("transformer-decoder-autoreg", "self-attention")
+            ],
             "model.tied": tied,
             "model.output_bias": "decoder_ff_logit_out_b" in arrays,
             "decoding.beam": search.get("beam-size", 6),
+            "decoding.shrinking_beam": True,
+            "decoding.max_length_ratio": search.get("max-length-factor", 3.0),
+            "decoding.max_length_extra": 0,
             "decoding.length_penalty": "power" if alpha else "none",
             "decoding.alpha": float(alpha) if isinstance(alpha, int | float) else alpha,
         },
@@ -174,12 +295,17 @@ def _weights(
     for name, shape in layers_of_marian(config.model).items():
         part, _, end = name.rpartition(".")
         their, turned = _their_name(part, end)
+        if config.model.decoder_sublayer == "ssru" and their.startswith("decoder"):
+            their = their.replace("_self_Wo_", "_rnn_ffn_")
         array = arrays.get(their, arrays.get(f"{their}_pre"))
         if array is not None:
             array = array.T if turned else array.reshape(-1)
         found[name] = theirs.of_shape(their, array, shape)
     order = interleaved(width)
     weights = layers_from_marian(found, config.model, order)
+    if config.model.decoder_sublayer == "ssru":
+        for number in range(config.model.decoder_layers):
+            weights |= _recurrence(theirs, arrays, number, order)
     shared = arrays.get("Wemb")
     for side, theirs_side, size in zip(
         ("source", "target"), ("encoder", "decoder"), sizes, strict=True
@@ -200,6 +326,21 @@ def _weights(
         bias = theirs.of_shape("decoder_ff_logit_out_b", bias, (sizes[1],))
         weights["output.bias"] = _with_start(bias)
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
+
+
+def _recurrence(
+    theirs: TheirFolder, arrays: dict[str, np.ndarray], number: int, order: np.ndarray
+) -> dict[str, np.ndarray]:
+    """A decoder layer's SSRU. It reads the stream and adds to it, feature by feature."""
+    there, here = f"decoder_l{number + 1}_rnn", f"decoder.{number}.recurrence"
+    width = len(order)
+    found = {}
+    for their, our in (("W", "value"), ("Wf", "forget")):
+        matrix = theirs.of_shape(f"{there}_{their}", arrays.get(f"{there}_{their}"), (width, width))
+        found[f"{here}.{our}.weight"] = matrix.T[order][:, order]
+    bias = arrays.get(f"{there}_bf")
+    bias = theirs.of_shape(f"{there}_bf", None if bias is None else bias.reshape(-1), (width,))
+    return {**found, f"{here}.forget.bias": bias[order]}
 
 
 def _with_start(array: np.ndarray) -> np.ndarray:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dragoman.bundle.plain_weights import Shape, plain_weights
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.errors import ConversionError
-from dragoman.plain_weights import Shape, plain_weights
 
 
 class Part(NamedTuple):
@@ -47,12 +47,16 @@ def _parts(config: ModelConfig) -> Iterator[Part]:
             for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
                 : 1 + (side == "decoder")
             ]:
+                norm = Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
+                if (side, our, config.decoder_sublayer) == ("decoder", "attention", "ssru"):
+                    yield norm  # the recurrence itself is Marian's alone (`from_marian`)
+                    continue
                 for third, letter in enumerate("qkv"):
                     yield Part(
                         f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third
                     )
                 yield Part(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
-                yield Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
+                yield norm
             yield Part(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
             yield Part(f"{theirs}.fc2", f"{ours}.feed_forward.outer", 0)
             yield Part(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)

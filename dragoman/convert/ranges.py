@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.layers import LayerNorm, PostNorm
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.bundle import LARGEST_VOCABULARY
+from dragoman.bundle.folder import LARGEST_VOCABULARY
+from dragoman.bundle.plain_weights import Shape
 from dragoman.errors import ConversionError
-from dragoman.plain_weights import Shape
-from dragoman.untrusted import leads_out, memory_bytes, parsed_json, read_regular
+from dragoman.storage.untrusted import leads_out, memory_bytes, parsed_json, read_regular
 
 
 class TheirFolder:

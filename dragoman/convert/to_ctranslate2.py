@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import refuse_unknown
 from dragoman.errors import needs_package
-from dragoman.files import storage_errors, write_atomically
-from dragoman.plain_weights import sinusoids
+from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.languages import LANGUAGES_FILE
 
 _LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer

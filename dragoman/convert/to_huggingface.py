@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
 from dragoman.convert.marian import interleaved, layers_to_marian, refuse_unknown
 from dragoman.errors import ConversionError, needs_package
-from dragoman.files import storage_errors, write_atomically
+from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.languages import LANGUAGES_FILE
 
 _LONGEST = 512  # positions that they keep in a table

@@ -7,10 +7,10 @@ The engine runs any bundle of a plain Transformer; this one says that it is mean
 
 from dataclasses import replace
 
-from dragoman.bundle import ONNX, Bundle
+from dragoman.bundle.folder import ONNX, Bundle
+from dragoman.bundle.int8 import all_in_bytes, dequantise, quantise
 from dragoman.engine.onnx.graphs import beyond_graphs, step_graph
 from dragoman.errors import ConversionError
-from dragoman.int8 import dequantise, quantise
 
 
 def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
@@ -20,7 +20,9 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
             "the ONNX engine supports only the plain Transformer; this model has "
             f"{', '.join(reasons)}."
         )
-    weights = quantise(dequantise(bundle.weights)) if int8 else bundle.weights
+    weights = bundle.weights
+    if int8 and not all_in_bytes(weights):  # bytes that came as such stay as they are
+        weights = quantise(dequantise(weights))
     # refuses a width that int8 cannot take
     step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

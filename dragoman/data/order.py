@@ -89,10 +89,10 @@ class Mixture:
     def pairs(self, visits: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The pair of each visit."""
         corpora = np.searchsorted(self._ends, visits, side="right")
-        found = np.empty_like(visits)
+        pairs = np.empty_like(visits)
         for corpus in np.unique(corpora):
             here = corpora == corpus
             size = int(self._sizes[corpus])
             first = self._ends[corpus - 1] if corpus else 0
-            found[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
-        return found
+            pairs[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
+        return pairs

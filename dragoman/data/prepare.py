@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
+from dragoman.config.settings import read_toml
 from dragoman.data.encoding import (
     Lines,
     Span,
@@ -55,7 +56,6 @@ from dragoman.data.store import (
     type_of_ids,
 )
 from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
-from dragoman.settings import read_toml
 from dragoman.text.alignment import find_alarms, places_of_blocks
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
@@ -203,15 +203,17 @@ def _notes(
 
     Both directions of the same two files have the same troubles, which are reported once.
     """
-    told = _once(corpora)
+    files_told = _once(corpora)
     notes = [
-        f"{corpora[row].source}: {finding}" for row in told for finding in reports[row].findings
+        f"{corpora[row].source}: {finding}"
+        for row in files_told
+        for finding in reports[row].findings
     ]
     if config.data.exclude:
         notes += [
             f"{corpora[row].source}: {kept_out[row]:,} pairs share a sentence with data.exclude, "
             f"and are left out"
-            for row in told
+            for row in files_told
             if kept_out[row]
         ]
     elif shared := sum(kept_out) - drawn:
@@ -443,7 +445,7 @@ def _sentence(rows: Rows, number: int) -> str:
 
 def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     """Which sentences of the store are among these, but for case, spaces and punctuation. (N,)"""
-    found = np.zeros(len(looks), dtype=bool)
+    present = np.zeros(len(looks), dtype=bool)
     rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
@@ -451,20 +453,20 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
         for number in (
             np.flatnonzero(np.isin(looks["key"][start : start + _BLOCK], keys)) + start
         ).tolist():
-            found[number] = normalised(_sentence(rows, number)) in texts
-    return found
+            present[number] = normalised(_sentence(rows, number)) in texts
+    return present
 
 
 def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     """Which sentences are in a pair that has two sides and none that is held out. (N,)"""
-    found = np.zeros(len(looks), dtype=bool)
+    present = np.zeros(len(looks), dtype=bool)
     for corpus in range(len(text.joined)):
         for sources, targets, _ in text.blocks(corpus):
             kept = (
                 are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
             )
-            found[sources[kept]] = found[targets[kept]] = True
-    return found
+            present[sources[kept]] = present[targets[kept]] = True
+    return present
 
 
 def _learn(

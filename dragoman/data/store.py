@@ -199,10 +199,10 @@ class Store:
         self.sizes = [corpus.pairs for corpus in corpora]
         self._ends = np.cumsum(self.sizes)
         sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
-        found = {name: (len(row), sentences) for name, row in rows.items()}
+        sizes = {name: (len(row), sentences) for name, row in rows.items()}
         arrays = (self.lines, self.source_lengths, self.target_lengths)
-        found |= {name: (len(array), pairs) for name, array in zip(_PAIRS, arrays, strict=True)}
-        for name, (items, expected) in found.items():
+        sizes |= {name: (len(array), pairs) for name, array in zip(_PAIRS, arrays, strict=True)}
+        for name, (items, expected) in sizes.items():
             if items != expected:
                 raise RunError(
                     f"{folder / name} is damaged: it holds {items} items. Start a new run."

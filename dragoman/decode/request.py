@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.glossary import NO_TERMS, Glossary
-from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.sampling import Sampling
-from dragoman.decode.search import Observer
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
+from dragoman.decode.search.hypotheses import OnStep
+from dragoman.decode.search.task import Observer, Sampling
 from dragoman.text.memory import Memory
 
 
@@ -24,7 +23,6 @@ class Request:
         alignments: Whether to link the words of source and translation.
         sampling: Draw translations instead of searching for the best.
         glossary: Terms that must be translated as it says.
-        demanding: Whether to search only for what has all terms that the glossary calls for.
         observer: Sees every step of the search.
         on_step: Called before every step of every search; what it raises ends the search.
     """
@@ -37,7 +35,6 @@ class Request:
     alignments: bool = False
     sampling: Sampling | None = None
     glossary: Glossary = NO_TERMS
-    demanding: bool = False
     observer: Observer | None = None
     on_step: OnStep | None = field(default=None, compare=False)
     # what was translated before: exact matches are taken over, near ones are shown

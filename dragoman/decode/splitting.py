@@ -1,17 +1,17 @@
-"""First stage of a translation: lines become parts, as ids, that the model can take at once."""
+"""Lines become parts, as ids, that the model can take at once."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.glossary import Demand
-from dragoman.decode.numbers import in_24_hours
+from dragoman.decode.promises.glossary import Demand
 from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
+from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import is_in_capitals, sentence_case, split_sentences, split_to_fit
 
 
@@ -26,7 +26,6 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
-    says: tuple[str, ...] = ()  # its translations, where these are only to be scored
     left_out: tuple[int, ...] = ()  # words of the line that are not in the text: pm
 
 
@@ -36,8 +35,11 @@ class Splitter:
     def __init__(self, codec: Codec, decoding: DecodingConfig, max_length: int | None):
         self._codec, self._decoding, self._max_length = codec, decoding, max_length
 
-    def __call__(self, lines: Sequence[str], request: Request) -> list[Part]:
-        """The parts of the lines, several of a long one, none of an empty one."""
+    def __call__(self, lines: Sequence[str], request: Request, first: int = 0) -> list[Part]:
+        """The parts of the lines, several of a long one, none of an empty one.
+
+        `first`: the number of the first line.
+        """
         rows_of_pair: dict[tuple[str, str], list[int]] = {}
         for row, text in enumerate(lines):
             if text.strip():
@@ -46,9 +48,9 @@ class Splitter:
         parts: list[Part] = []
         by_sentence = self._settings(request).by_sentence
         for (to, source), rows in rows_of_pair.items():
-            wholes = [Part(row, 0, [], to, lines[row], source=source) for row in rows]
+            wholes = [Part(first + row, 0, [], to, lines[row], source=source) for row in rows]
             for whole in self.encode(wholes, request):
-                line = lines[whole.line]
+                line = lines[whole.line - first]
                 texts = split_sentences(line)[0] if by_sentence else [line]
                 if len(texts) == 1 and len(whole.ids) <= self.longest(request):
                     parts.append(whole)
@@ -82,7 +84,11 @@ class Splitter:
         encoded = self._codec.encode_source(read, parts[0].to, parts[0].source)
         return [
             part._replace(
-                ids=ids, demands=request.glossary.demands(part.text), in_capitals=in_capitals
+                ids=ids,
+                demands=request.glossary.demands(
+                    part.text, part.source or request.source_language, part.to
+                ),
+                in_capitals=in_capitals,
             )
             for part, ids, in_capitals in zip(parts, encoded, loud, strict=True)
         ]
@@ -137,7 +143,10 @@ class Splitter:
         """The sentences of a line as parts, with those that are too long cut to fit."""
         fits = partial(self._fits, whole, self.longest(request))
         fitting = [piece for text in texts for piece in split_to_fit(text, fits) if piece.strip()]
-        pieces = [whole._replace(number=n, text=text) for n, text in enumerate(fitting)]
+        # What the whole line leaves out is some piece's, whose own look finds it again.
+        pieces = [
+            whole._replace(number=n, text=text, left_out=()) for n, text in enumerate(fitting)
+        ]
         return self.encode(pieces, request)
 
     def _fits(self, whole: Part, longest: int, text: str) -> bool:

@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dragoman.confidence.estimate import Estimate, estimator
+from dragoman.confidence.features import word_log_probs
+from dragoman.decode.search.hypotheses import CERTAIN
 from dragoman.text.codec import words_of_pieces
 from dragoman.text.memory import Match
 
@@ -20,6 +23,7 @@ class Candidate:
         pieces: What the model said, piece by piece.
         log_probs: The log-probability of each piece, and of the end.
         alignment: Pairs of a source word and a target word, counted from 0.
+        looked: How much each word looked at each source word, until promises are kept. (T, S)
     """
 
     text: str
@@ -27,13 +31,15 @@ class Candidate:
     pieces: tuple[str, ...] = ()
     log_probs: tuple[float, ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
+    looked: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
 class Translation(str):
     """The best translation of a text, as a `str` that knows more.
 
     `source` is the text itself, `candidates` are its translations, best first. `note` says why the
-    text was left as it is, if it was; `adapted`, whether a gate let it pass to an adapter.
+    text was left as it is, if it was; `adapted`, whether a gate let it pass to an adapter; `by`,
+    who translated it, if that was somebody else than the first model.
 
     >>> found = Translation("Guten Tag!", (Candidate("Hello!", -0.4), Candidate("Hi!", -1.2)))
     >>> found == "Hello!", found.score, found.alternatives
@@ -47,6 +53,7 @@ class Translation(str):
     note: str
     match: Match | None  # in a translation memory; an exact one is the candidate itself
     adapted: bool
+    by: str
 
     def __new__(
         cls,
@@ -55,16 +62,17 @@ class Translation(str):
         note: str = "",
         match: Match | None = None,
         adapted: bool = False,
+        by: str = "",
     ) -> "Translation":
         self = super().__new__(cls, candidates[0].text)
         self.source, self.candidates, self.note, self.match = source, candidates, note, match
-        self.adapted = adapted
+        self.adapted, self.by = adapted, by
         return self
 
     def __getnewargs__(  # type: ignore[override]
         self,
-    ) -> tuple[str, tuple[Candidate, ...], str, Match | None, bool]:
-        return self.source, self.candidates, self.note, self.match, self.adapted
+    ) -> tuple[str, tuple[Candidate, ...], str, Match | None, bool, str]:
+        return self.source, self.candidates, self.note, self.match, self.adapted, self.by
 
     @property
     def text(self) -> str:
@@ -90,6 +98,20 @@ class Translation(str):
     def alignment(self) -> tuple[tuple[int, int], ...]:
         """Links of words, (source, target), counted from 0; empty unless they were asked for."""
         return self.candidates[0].alignment
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """How good it probably is; None where no model has searched, as for an exact match."""
+        best = self.candidates[0]
+        if not best.log_probs:
+            return None
+        return estimator()(self.source, best.text, best.pieces, best.log_probs)
+
+    @property
+    def confidence(self) -> float:
+        """The probability that it is good; 1 where nothing was estimated."""
+        estimate = self.estimate
+        return estimate.good if estimate else 1.0
 
     @property
     def alternatives(self) -> list[str]:
@@ -135,6 +157,43 @@ def _together(known: Candidate, other: Candidate) -> Candidate:
     return replace(known, score=known.score * both / total, log_probs=tuple(log_probs))
 
 
+def reworded(candidate: Candidate, text: str, pieces: tuple[str, ...]) -> Candidate:
+    """A candidate in which some words were changed by others than the model.
+
+    The other words keep their log-probabilities and what they looked at. New words are certain,
+    since the model was not asked, and looked at what those looked at whose place they take.
+    """
+    from difflib import SequenceMatcher  # only terms need it
+
+    spans, new_spans = _spans(candidate.pieces), _spans(pieces)
+    words, new_words = (
+        [of[span] for span in some] for of, some in ((candidate.pieces, spans), (pieces, new_spans))
+    )
+    log_probs: list[float] = []
+    rows: list[np.ndarray] = []
+    looked = candidate.looked
+    for kind, first, last, start, end in SequenceMatcher(
+        None, words, new_words, autojunk=False
+    ).get_opcodes():
+        for place in range(start, end):
+            old = slice(first, last) if first < last else slice(max(0, first - 1), first + 1)
+            if kind == "equal":
+                old = slice(first + place - start, first + place - start + 1)
+                log_probs += candidate.log_probs[spans[old.start]]
+            else:
+                log_probs += [CERTAIN] * len(new_words[place])
+            if looked is not None:
+                rows.append(looked[old].sum(axis=0))
+    log_probs += candidate.log_probs[len(candidate.pieces) :]
+    return replace(
+        candidate,
+        text=text,
+        pieces=pieces,
+        log_probs=tuple(log_probs),
+        looked=np.array(rows) if rows else None,
+    )
+
+
 def joined(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
     """The candidates of a text from those of its parts.
 
@@ -170,45 +229,63 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
     )
 
 
-def align_words(
-    source: Sequence[str], target: Sequence[str], attention: np.ndarray
-) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that its pieces looked at most.
+def align_words(looked: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """For each target word the source word that it looked at most.
 
-    Links are (source, target) pairs.
+    Links are (source, target) pairs. `looked`: (T, S), as `word_attention` has it.
 
-    >>> align_words(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]]))
+    >>> align_words(word_attention(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]])))
     ((0, 0),)
     """
-    mass = word_attention(source, target, attention)
-    if not mass.size:
+    if not looked.size:
         return ()
-    return tuple((int(word), place) for place, word in enumerate(mass.argmax(axis=1)))
+    return tuple((int(word), place) for place, word in enumerate(looked.argmax(axis=1)))
 
 
 def word_attention(
-    source: Sequence[str], target: Sequence[str], attention: np.ndarray
+    source: Sequence[str], target: Sequence[str], attention: np.ndarray, punctuation: bool = True
 ) -> np.ndarray:
     """What the pieces of each target word looked at, summed over those of each source word.
 
-    A row for each target word, a column for each source word.
+    A row for each target word, a column for each source word. `punctuation`: marks count as part
+    of the word that they stand at. The full stop behind a sentence's last word looks at the other
+    sentence's last word, whether or not that is its translation.
     """
     source_words, target_words = (
-        np.array(words_of_pieces(pieces), dtype=int) for pieces in (source, target)
+        np.array(words_of_pieces(pieces) if punctuation else _without_marks(pieces), dtype=int)
+        for pieces in (source, target)
     )
-    mass = np.zeros((target_words.max(initial=-1) + 1, source_words.max(initial=-1) + 1))
-    for word, row in enumerate(mass):
-        looked = attention[: len(target)][target_words == word].sum(axis=0)  # (S,)
-        for s in range(len(row)):
-            row[s] = looked[: len(source)][source_words == s].sum()
-    return mass
+    by_word = _summed(attention[: len(target)], target_words)  # (T, pieces of the source)
+    return _summed(by_word.T[: len(source)], source_words).T
+
+
+def _without_marks(pieces: Sequence[str]) -> list[int]:
+    """As `words_of_pieces`, but marks belong to no word, unless it consists of them.
+
+    >>> _without_marks(["▁Ja", ".", "▁–"])
+    [0, -1, 1]
+    """
+    words = words_of_pieces(pieces)
+    spelled = [any(map(str.isalnum, piece)) for piece in pieces]
+    with_letters = {word for word, has_some in zip(words, spelled, strict=True) if has_some}
+    return [
+        word if has_some or word not in with_letters else -1
+        for word, has_some in zip(words, spelled, strict=True)
+    ]
+
+
+def _summed(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The sum of each word's rows; a negative number is no word."""
+    sums = np.zeros((words.max(initial=-1) + 1, rows.shape[1]), dtype=rows.dtype)
+    np.add.at(sums, words[words >= 0], rows[words >= 0])
+    return sums
 
 
 def _spans(pieces: Sequence[str]) -> list[slice]:
     """Where each word's pieces stand."""
     numbers = words_of_pieces(pieces)
     starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
-    ends = [*starts[1:], len(numbers)]
+    ends = [*starts[1:], len(numbers)] if starts else []
     return [slice(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
@@ -224,9 +301,4 @@ def word_probabilities(pieces: Sequence[str], log_probs: Sequence[float]) -> lis
     >>> word_probabilities(["▁sleep", "ing", "."], [math.log(0.5), math.log(0.5), 0.0, -1.0])
     [0.25]
     """
-    totals = [0.0] * count_words(pieces)
-    # the end has no piece
-    for word, log_prob in zip(words_of_pieces(pieces), log_probs, strict=False):
-        if word >= 0:
-            totals[word] += log_prob
-    return [round(math.exp(total), 4) for total in totals]
+    return [round(math.exp(total), 4) for total in word_log_probs(pieces, log_probs)]

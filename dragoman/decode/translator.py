@@ -1,33 +1,59 @@
 """Text to text: what everything that translates goes through.
 
-Lines are taken in windows. Each window is split into parts that the model can take, the parts are
-searched, what breaks a promise is repaired, and the parts of a line are joined again. An empty line
-stays empty. What stands several times in a window is translated once.
+Lines are taken in windows, and each window goes through the pipeline (`pipeline.py`), whose queries
+the engine answers here.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack, overload
 
-from dragoman.bundle import UNFINISHED, Bundle, read_bundle
+from dragoman.bundle.folder import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config
-from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.repairs import REPAIRS, repaired
+from dragoman.convert.hub import model_folders
+from dragoman.decode.pipeline import Pipeline
+from dragoman.decode.query import Answer, Life, Query, drive
 from dragoman.decode.request import Options, Request
-from dragoman.decode.searching import Found, Searcher
-from dragoman.decode.splitting import Part, Splitter
-from dragoman.decode.translation import Candidate, Translation, count_words, joined, merged
+from dragoman.decode.searcher import Searcher
+from dragoman.decode.translation import Translation
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine
 from dragoman.errors import BundleError, ConfigError, TranslationError
-from dragoman.hub import model_folders
 from dragoman.text.codec import Codec
-from dragoman.text.languages import known_code, reason_to_keep
-from dragoman.text.memory import EXACT
+from dragoman.text.languages import known_code
 
+T = TypeVar("T")
 WINDOW_LINES = 2048
+AHEAD = 2  # windows that are begun before the one in front of them is done
 _WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
+_CHARACTERS = 3  # of a piece, or a little more: a chunk should be no larger than a batch
+_TAG_AND_END = 2  # pieces
+# Lines of a window for each process: fewer are translated sooner without any.
+_LEAST_LINES = 32
+_MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
+
+
+class Window(NamedTuple):
+    first: int  # lines that came before these
+    lines: Sequence[str]
+
+
+def numbered(windows: Iterable[Sequence[str]], first: int = 0) -> Iterator[Window]:
+    """Windows that follow each other, behind so many lines."""
+    for lines in windows:
+        yield Window(first, lines)
+        first += len(lines)
 
 
 class Translator:
@@ -46,9 +72,8 @@ class Translator:
     ):
         self.engine, self.codec, self.config, self.bundle = engine, codec, config, bundle
         self.notes = notes
-        self.splitter = Splitter(codec, config.decoding, engine.max_length)
-        self.searcher = Searcher(engine, codec, config.decoding)
-        self._repairs = [make(self.splitter, self.searcher) for make in REPAIRS.values()]
+        self.pipeline = Pipeline(engine, codec, config.decoding)
+        self.searcher = Searcher(engine)
 
     @classmethod
     def load(
@@ -85,8 +110,28 @@ class Translator:
                 )
         engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
         if len(engines) > 1:
+            from dragoman.engine.ensemble import Ensemble
+
             return cls(Ensemble(engines), codec, bundles[0].config, notes=tuple(notes))
         return cls(engines[0], codec, bundles[0].config, bundles[0], tuple(notes))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the engine, its weights and its threads. A closed translator translates no more."""
+        self.__dict__.clear()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked for what is not there: nothing is, once it is closed."""
+            if not self.__dict__ and not name.startswith("__"):
+                raise TranslationError("this translator is closed.")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @overload
     def translate(  # type: ignore[overload-overlap]
@@ -117,6 +162,17 @@ class Translator:
 
     __call__ = translate
 
+    def map(self, values: Iterable[Any], **options: Unpack[Options]) -> Any:
+        """A column of a table, translated: a pandas or Polars Series keeps its index and name.
+
+            frame["english"] = translator.map(frame["german"], to="en")
+
+        Missing values stay missing; a text that comes several times is translated once.
+        """
+        from dragoman.decode.columns import map_column
+
+        return map_column(lambda texts: self.translate(texts, **options), values)
+
     def stream(
         self,
         lines: Iterable[str],
@@ -137,18 +193,88 @@ class Translator:
         """
         request = self.check(self.request(request, options))
         # A window's candidates are all in memory: the more of them a line has, the fewer lines.
-        windows = _windows(lines, window or max(1, WINDOW_LINES // request.nbest))
+        cut = _windows(lines, window or max(1, WINDOW_LINES // request.nbest))
+        windows = numbered(cut, first)
         if processes != 1:
-            # Only here, since that module is about this class.
-            from dragoman.decode.processes import numbered, translate_windows
-
-            given = numbered(windows, first)
-            for found in translate_windows(self, given, request, lambda one: one, processes):
-                yield from found
+            for translations in self.windows(windows, request, lambda one: one, processes):
+                yield from translations
             return
-        for taken in windows:
-            yield from self._window(taken, first, request)
-            first += len(taken)
+        for number, taken in windows:
+            yield from self.run(self.pipeline.translate(taken, request, number), request)
+
+    def windows(
+        self,
+        windows: Iterable[Window],
+        request: Request,
+        show: Callable[[Translation], T],
+        processes: int = 0,
+        ahead: int = AHEAD,
+    ) -> Generator[list[T], None, None]:
+        """What `show` makes of the translations of each window, in the order of the lines.
+
+        `processes`: at most so many; 0: one for each core, within reason. `ahead`: windows that are
+        begun before the one in front of them is done. Where processes cannot be forked, or a window
+        is too small for them to pay, this process does all of it.
+        """
+        # Only here: a text is translated sooner than what several processes need is imported.
+        from dragoman.decode.processes import Forks, WindowUnderWay, can_fork
+
+        request = self.check(request)
+        processes = processes or min(self.engine.threads, _MOST_PROCESSES)
+        # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
+        watched = request.sampling or request.observer or request.on_step
+        one_core = None if watched or processes == 1 or not can_fork() else self.engine.on_one_core
+        alone = self._with_engine(one_core) if one_core is not None else None
+
+        def translate(lines: Sequence[str]) -> list[T]:
+            assert alone is not None
+            return [show(translation) for translation in alone.stream(lines, request, len(lines))]
+
+        with ExitStack() as stack:
+            forks: Forks | None = None
+            under_way: deque[WindowUnderWay] = deque()
+            for first, lines in windows:
+                large = len(lines) >= _LEAST_LINES * processes
+                if alone is None or not (large or under_way):
+                    translations = self.stream(lines, request, len(lines), first)
+                    yield [show(translation) for translation in translations]
+                    continue
+                chunks = alone._chunks(lines, request, processes)
+                texts = [[lines[row] for row in rows] for rows in chunks]
+                if forks is None:
+                    # What a search needs is made with its first sentence. Made here, it is made
+                    # once.
+                    for engine in alone.engine.choices:
+                        alone._with_engine(engine).translate(lines[:1], request)
+                    forks = stack.enter_context(Forks.started(translate, texts[:processes]))
+                    begun = len(forks.begun)
+                    futures = [*forks.begun, *map(forks.submit, texts[begun:])]
+                else:
+                    futures = [*map(forks.submit, texts)]
+                under_way.append(WindowUnderWay(len(lines), chunks, futures))
+                if len(under_way) > ahead:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+
+    def _chunks(self, lines: Sequence[str], request: Request, processes: int) -> list[list[int]]:
+        """Numbers of lines that one process takes at once: a batch, as far as can be told before
+        the lines are cut into pieces."""
+        lengths = [_TAG_AND_END + len(line) // _CHARACTERS for line in lines]
+        proposer = self.pipeline.proposer
+        settings, width = proposer.settings(request), proposer.width(request)
+        return self.searcher.batches(lengths, settings, width, processes)
+
+    def _with_engine(self, engine: Engine) -> "Translator":
+        return Translator(engine, self.codec, self.config, self.bundle)
+
+    def run(self, life: Life[T], request: Request = Request()) -> T:
+        """The result of a life of the pipeline, whose queries the engine answers."""
+
+        def search(queries: list[Query]) -> list[Answer]:
+            return [*self.searcher(queries, request.on_step, request.observer)]
+
+        return drive(life, search)
 
     async def stream_async(
         self,
@@ -165,10 +291,10 @@ class Translator:
         """
         import asyncio  # few need it, and every start of the command line would wait for it
 
-        asked = self.request(request, options)
+        request = self.request(request, options)
         async for line in lines:
-            (found,) = await asyncio.to_thread(self.translate, [line], asked)
-            yield found
+            (translation,) = await asyncio.to_thread(self.translate, [line], request)
+            yield translation
 
     def request(self, request: Request, options: Options) -> Request:
         """A request with some of its fields given as keywords."""
@@ -176,91 +302,19 @@ class Translator:
         if "source" in changes:
             changes["source_language"] = changes.pop("source")
         if "beam" in changes:
-            changes["decoding"] = replace(self.searcher.settings(request), beam=changes.pop("beam"))
+            changes["decoding"] = replace(
+                self.pipeline.proposer.settings(request), beam=changes.pop("beam")
+            )
         return replace(request, **changes)
-
-    def split(self, lines: Sequence[str], request: Request = Request()) -> list[Part]:
-        """First stage: the lines as ids, long ones in several parts, empty ones left out."""
-        return self.splitter(lines, self.check(request))
-
-    def search(self, parts: list[Part], request: Request = Request(), first: int = 0) -> Found:
-        """Second stage: the candidates of each part, best first, no two of which read the same."""
-        found = self.searcher.all(parts, first, request)
-        return found if request.sampling else [merged(candidates) for candidates in found]
-
-    def repair(
-        self,
-        parts: list[Part],
-        found: Sequence[tuple[Candidate, ...]],
-        request: Request = Request(),
-        first: int = 0,
-    ) -> Found:
-        """Third stage: other candidates for parts whose best one breaks a promise.
-
-        It lacks a term of the glossary, for example, or its numbers are wrong.
-        """
-        found = list(found)
-        if request.sampling or request.observer:
-            return found
-        for repair in self._repairs:
-            found = repaired(repair, parts, found, first, request)
-        return found
-
-    def join(
-        self, lines: Sequence[str], parts: list[Part], found: Sequence[tuple[Candidate, ...]]
-    ) -> list[Translation]:
-        """Last stage: a translation for each line from the candidates of its parts."""
-        of_line: list[list[tuple[Part, tuple[Candidate, ...]]]] = [[] for _ in lines]
-        for part, candidates in zip(parts, found, strict=True):
-            of_line[part.line].append((part, candidates))
-        translations = []
-        for text, own in zip(lines, of_line, strict=True):
-            # where one part is the whole line, nothing is shifted by the words before it
-            several = own if len(own) > 1 else []
-            pieces = self.codec.source.pieces
-            words = [
-                count_words([pieces[i] for i in part.ids]) + len(part.left_out)
-                for part, _ in several
-            ]
-            adapted = any(self._is_adapted(part) for part, _ in own)
-            candidates = joined([found for _, found in own], words)
-            translations.append(Translation(text, candidates, adapted=adapted))
-        return translations
-
-    def _is_adapted(self, part: Part) -> bool:
-        return self.engine.chosen(part.ids) is not self.engine.choices[0]
-
-    def least_work(self, lines: Sequence[str], request: Request = Request()) -> int:
-        """A lower bound of `searcher.work` for these lines, found without splitting them."""
-        source = request.source_language or next(iter(self.codec.languages.sources), "")
-        to = request.to or self.codec.languages.default_target(request.source_language)
-        texts = [line for line in lines if line.strip()]
-        pieces = sum(map(len, self.codec.encode_source(texts, to, source)))
-        ratio = min(1.0, self.searcher.settings(request).max_length_ratio)
-        return int(pieces * (1 + self.searcher.width(request) * ratio))
-
-    def repair_work(
-        self, part: Part, candidates: Sequence[Candidate], request: Request = Request()
-    ) -> int:
-        """Positions that a repair computes at most; 0 where there is nothing to repair."""
-        if request.sampling or request.observer:
-            return 0
-        work = 0
-        for repair in self._repairs:
-            # What an earlier repair puts in its place may break this promise too.
-            at_risk = work > 0 and repair.concerns(part)
-            if at_risk or repair.broken(part, candidates[0].text, request):
-                work += repair.work(part, request)
-        return work
 
     def forced_pieces(self, text: str, request: Request = Request()) -> tuple[str, ...]:
         """What the translation of a text must begin with in this model; no candidate shows it."""
-        ids = self.codec.forced_start(self.splitter.target(text, request))
+        ids = self.codec.forced_start(self.pipeline.splitter.target(text, request))
         return tuple(self.codec.target.pieces[i] for i in ids)
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""
-        return self.splitter.encode_whole(text, self.check(request))
+        return self.pipeline.splitter.encode_whole(text, self.check(request))
 
     def check(self, request: Request) -> Request:
         """Refuse what this model or search cannot do; the request with the model's own codes."""
@@ -290,67 +344,11 @@ class Translator:
             )
         if request.glossary.terms and (request.sampling or request.prefix or request.observer):
             raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
-        for name, asked in (
-            ("nbest", request.nbest),
-            ("beam", self.searcher.settings(request).beam),
-        ):
-            if not 1 <= asked <= MOST_HYPOTHESES:
-                raise ConfigError(f"{name} is {asked}: it must be from 1 to {MOST_HYPOTHESES}.")
+        beam = self.pipeline.proposer.settings(request).beam
+        for name, number in (("nbest", request.nbest), ("beam", beam)):
+            if not 1 <= number <= MOST_HYPOTHESES:
+                raise ConfigError(f"{name} is {number}: it must be from 1 to {MOST_HYPOTHESES}.")
         return request
-
-    def _window(self, lines: list[str], first: int, request: Request) -> list[Translation]:
-        memory = request.memory
-        matches = [memory.find(text) if memory and text.strip() else None for text in lines]
-        kept = dict[int, Translation]()  # by line: what the model is not asked for
-        for row, (text, match) in enumerate(zip(lines, matches, strict=True)):
-            if match and match.similarity == EXACT:
-                kept[row] = Translation(text, (Candidate(match.target, 0.0),), match=match)
-            elif note := self._reason_to_keep(text, request):
-                # A translation is one line, and so is what takes its place.
-                same = " ".join(text.splitlines()).replace("\t", " ")
-                kept[row] = Translation(text, (Candidate(same, 0.0),), note, match)
-        # To the model, a line that stays as it is looks empty.
-        read = ["" if row in kept else text for row, text in enumerate(lines)]
-        parts = self.splitter(read, request)
-        found = self._found_once(parts, first, request)
-        translations = self.join(lines, parts, found)
-        for row, match in enumerate(matches):
-            if row in kept:
-                translations[row] = kept[row]
-            elif match:
-                made = translations[row]
-                translations[row] = Translation(
-                    made.source, made.candidates, made.note, match, made.adapted
-                )
-        return translations
-
-    def _reason_to_keep(self, text: str, request: Request) -> str:
-        """Why a text is left as it is, if its language was to be detected and is not for us."""
-        if request.source_language or request.observer or not text.strip():
-            return ""
-        languages = self.codec.languages
-        return reason_to_keep(text, languages.sources, self.splitter.target(text, request))
-
-    def _found_once(self, parts: list[Part], first: int, request: Request) -> Found:
-        """The candidates of each part, best first; equal parts share theirs.
-
-        Not where they are drawn, since equal parts get different draws, nor where somebody looks
-        on.
-        """
-        if request.sampling or request.observer:
-            return self.searcher.all(parts, first, request)
-        keys = []
-        for part in parts:
-            must_begin = bool(request.prefix) and part.number == 0  # with the prefix
-            # The text too: its digits are looked at, and two ways to write them may have the same
-            # ids.
-            keys.append((tuple(part.ids), part.to, part.text.strip(), must_begin, part.demands))
-        unique = dict(zip(keys, parts, strict=True))
-        different = list(unique.values())
-        found = self.searcher.different(different, first, request)
-        found = self.repair(different, found, request, first)
-        of_key = dict(zip(unique, found, strict=True))
-        return [of_key[key] for key in keys]
 
 
 def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:

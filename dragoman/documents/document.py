@@ -8,7 +8,7 @@ so it cannot change; a segment that comes back unchanged leaves its span as it w
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,19 +43,34 @@ class Options:
 
     `everything`: translate again what has a translation (po, xliff). `columns`: of a table, by
     name or number; none: all. `to`: the target language's code, for formats that state it.
-    `encoding`: of a text file that is not UTF-8 and does not name its own.
+    `encoding`: of a text file that is not UTF-8 and does not name its own. `ignored`: names of
+    tags whose content is kept, in a text with tags.
     """
 
     everything: bool = False
     columns: tuple[str, ...] = ()
     to: str = ""
     encoding: str = ""
+    ignored: tuple[str, ...] = ()
+
+
+class Doubt(NamedTuple):
+    """Why somebody should look at a translation, and how likely it is to be good."""
+
+    why: str
+    confidence: float = 1.0
+
+
+NO_DOUBT = Doubt("")
 
 
 @dataclass(frozen=True)
 class Document:
+    """`doubts` says of segments that were translated why somebody should look at them."""
+
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
+    doubts: dict[Segment, Doubt] = field(default_factory=dict)
 
 
 FindSpans = Callable[[str, Options], Iterable[Span]]
@@ -134,9 +149,13 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _DECLARED = re.compile(
-    rb"""<\?xml[^>]*?encoding=["']([\w.:-]+)|<meta[^>]*?charset=["']?([\w.:-]+)"""
+    rb"""<\?xml[^<>]*?encoding=["']([\w.:-]+)|<meta[^<>]*?charset=["']?([\w.:-]+)"""
     rb"""|"Content-Type:[^"]*?charset=([\w.:-]+)""",
     re.I,
+)
+# Codecs of Python that are for no file, and do not give back what they read.
+_NO_TEXT = frozenset(
+    ["idna", "punycode", "undefined", "unicode-escape", "unicode_escape", "raw-unicode-escape"]
 )
 _HEAD = 4096  # bytes in which an encoding is declared
 
@@ -156,8 +175,9 @@ def decoded(raw: bytes, otherwise: str = "") -> tuple[str, str]:
     if found := _DECLARED.search(raw[:_HEAD]):
         name = next(filter(None, found.groups())).decode()
         try:
-            return raw.decode(name), name
-        except (LookupError, UnicodeDecodeError):
+            if codecs.lookup(name).name not in _NO_TEXT:
+                return raw.decode(name), name
+        except (LookupError, ValueError):
             pass  # declarations are often wrong
     try:
         return raw.decode("utf-8"), "utf-8"

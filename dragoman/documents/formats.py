@@ -1,20 +1,32 @@
 """Which files can be translated: one table of formats, and the way of a file through one."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragoman.config.plugins import import_plugins
 from dragoman.documents import (
+    adoc,
+    apple,
     archive,
+    converted,
     gettext,
+    mail,
     markdown,
     messages,
     prose,
+    rst,
+    rtf,
     tables,
+    tagged,
+    tex,
     web,
     xml_messages,
 )
 from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.segment import Segment
+from dragoman.documents.shape import checked
 
 
 @dataclass(frozen=True)
@@ -23,14 +35,16 @@ class Format:
     endings: tuple[str, ...]
     read: Callable[[bytes, Options], Document]
     media_type: str = "text/plain"
+    becomes: str = ""  # the ending of a translation that is of another format
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
+_DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (
     Format("text", (".txt",), prose.read_text),
     Format("html", (".html", ".htm", ".xhtml"), web.read, "text/html"),
     Format("markdown", (".md", ".markdown"), markdown.read, "text/markdown"),
-    Format("docx", (".docx",), archive.read_docx, f"{_OFFICE}.wordprocessingml.document"),
+    Format("docx", (".docx",), archive.read_docx, _DOCX),
     Format("pptx", (".pptx",), archive.read_pptx, f"{_OFFICE}.presentationml.presentation"),
     Format("xlsx", (".xlsx",), archive.read_xlsx, f"{_OFFICE}.spreadsheetml.sheet"),
     Format("odt", (".odt",), archive.read_odf, "application/vnd.oasis.opendocument.text"),
@@ -42,21 +56,62 @@ FORMATS = (
     Format("po", (".po", ".pot"), gettext.read, "text/x-gettext-translation"),
     Format("xliff", (".xlf", ".xliff"), xml_messages.read_xliff, "application/xliff+xml"),
     Format("android", (".xml",), xml_messages.read_android, "application/xml"),
-    Format("json", (".json", ".arb"), messages.read_json, "application/json"),
+    Format("json", (".json",), messages.read_json, "application/json"),
+    Format("arb", (".arb",), messages.read_arb, "application/json"),
     Format("yaml", (".yaml", ".yml"), messages.read_yaml, "application/yaml"),
     Format("properties", (".properties",), messages.read_properties),
     Format("fluent", (".ftl",), messages.read_fluent),
     Format("csv", (".csv",), tables.read_csv, "text/csv"),
     Format("tsv", (".tsv",), tables.read_tsv, "text/tab-separated-values"),
     Format("notebook", (".ipynb",), messages.read_notebook, "application/x-ipynb+json"),
+    Format("rst", (".rst",), rst.read, "text/x-rst"),
+    Format("asciidoc", (".adoc", ".asciidoc"), adoc.read, "text/asciidoc"),
+    Format("latex", (".tex",), tex.read, "application/x-latex"),
+    Format("resx", (".resx",), xml_messages.read_resx, "application/xml"),
+    Format("linguist", (".ts",), xml_messages.read_linguist, "application/xml"),
+    Format("svg", (".svg",), xml_messages.read_svg, "image/svg+xml"),
+    Format("strings", (".strings",), apple.read_strings),
+    Format("xcstrings", (".xcstrings",), apple.read_catalog, "application/json"),
+    Format("toml", (".toml",), messages.read_toml, "application/toml"),
+    Format("ass", (".ass", ".ssa"), prose.read_ass, "text/x-ssa"),
+    Format("rtf", (".rtf",), rtf.read, "application/rtf"),
+    Format("eml", (".eml",), mail.read, "message/rfc822"),
+    Format("doc", (".doc",), converted.read_doc, _DOCX, ".docx"),
+    Format("pdf", (".pdf",), converted.read_pdf, "text/html", ".html"),
+)
+# Languages that the name of a file may state: film.en.srt.
+_STATED = re.compile(
+    r"(?:ar|bg|bn|ca|cs|da|de|el|en|es|et|eu|fa|fi|fr|gl|he|hi|hr|hu|id|it|ja|ko|lt|lv|nb|nl|no|pl"
+    r"|pt|ro|ru|sk|sl|sr|sv|th|tr|uk|vi|zh)(?:[-_]\w{2,4})?"
 )
 BY_NAME = {format_.name: format_ for format_ in FORMATS}
 BY_ENDING = {ending: format_ for format_ in FORMATS for ending in format_.endings}
 
 
+def add_format(format_: Format) -> None:
+    """For plugins (`config/plugins.py`)."""
+    BY_NAME[format_.name] = format_
+    BY_ENDING.update(dict.fromkeys(format_.endings, format_))
+
+
+TAGGED = Format("tagged", (), tagged.read)  # a text of a request, never a file
+
+
+def named(name: str) -> Format:
+    if name == TAGGED.name:
+        return TAGGED
+    if name not in BY_NAME:
+        import_plugins()
+    if name not in BY_NAME:
+        raise DocumentError(f"there is no format {name!r}; there are {', '.join(BY_NAME)}.")
+    return BY_NAME[name]
+
+
 def format_of(name: str) -> Format:
     """A file's format by the end of its name."""
     ending = Path(name).suffix.lower()
+    if ending not in BY_ENDING:
+        import_plugins()
     if ending not in BY_ENDING:
         raise DocumentError(
             f"{name} is of no format that can be translated; these are: {' '.join(BY_ENDING)}."
@@ -65,17 +120,43 @@ def format_of(name: str) -> Format:
 
 
 def translated_name(name: str, to: str) -> str:
-    """
-    >>> translated_name("reports/may.docx", "de")
-    'reports/may.de.docx'
+    """The name of a translation; where the name states a language, that one is replaced.
+
+    >>> translated_name("reports/may.docx", "de"), translated_name("film.en.srt", "de")
+    ('reports/may.de.docx', 'film.de.srt')
+    >>> translated_name("film.de.srt", "de")  # never the file itself
+    'film.de.de.srt'
+    >>> translated_name("may.pdf", "de")
+    'may.de.html'
     """
     path = Path(name)
-    return str(path.with_name(f"{path.stem}.{to}{path.suffix}"))
+    format_ = BY_ENDING.get(path.suffix.lower())
+    ending = format_.becomes if format_ and format_.becomes else path.suffix
+    stem, _, stated = path.stem.rpartition(".")
+    if not stem or not _STATED.fullmatch(stated) or stated == to:
+        stem = path.stem
+    return str(path.with_name(f"{stem}.{to}{ending}"))
 
 
 def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -> Document:
-    """A document from a file's bytes; an error that names the file."""
+    """A document from a file's bytes, which writes no broken file; errors name the file."""
+
+    def named(error: DocumentError) -> DocumentError:
+        return DocumentError(f"{name}: {error}")
+
     try:
-        return format_.read(raw, options)
+        document = format_.read(raw, options)
     except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from None
+        raise named(error) from None
+    before, written_as = raw, format_
+    if format_.becomes:  # it was converted, and is compared with what it was converted to
+        before, written_as = document.write(document.segments), BY_ENDING[format_.becomes]
+    whole = checked(document, before, written_as.name, written_as.read, options)
+
+    def write(translated: Sequence[Segment]) -> bytes:
+        try:
+            return whole.write(translated)
+        except DocumentError as error:
+            raise named(error) from None
+
+    return Document(document.segments, write)

@@ -9,20 +9,26 @@ from collections.abc import Callable, Iterator
 from dragoman.documents.document import Document, Options, Span, text_document
 from dragoman.documents.segment import Segment, written
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_PO_LINES = r'(?:[ \t]*"(?:[^"\\\r\n]|\\.)*"[ \t]*(?:\r?\n|\Z))+'
+_STRING = re.compile(r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)', re.S)
+_PO_LINES = r'(?:[ \t]*+"(?:[^"\\\r\n]++|\\.)*+"[ \t]*+(?:\r?\n|\Z))++'
 _PO_ENTRY = re.compile(
-    rf"^(?:msgctxt[ \t]+{_PO_LINES})?msgid[ \t]+(?P<id>{_PO_LINES})"
-    rf"(?:msgid_plural[ \t]+(?P<plural>{_PO_LINES}))?"
-    rf"(?P<strings>(?:msgstr(?:\[\d+\])?[ \t]+{_PO_LINES})+)",
+    rf"^(?:msgctxt[ \t]++{_PO_LINES})?msgid[ \t]++(?P<id>{_PO_LINES})"
+    rf"(?:msgid_plural[ \t]++(?P<plural>{_PO_LINES}))?"
+    rf"(?P<strings>(?:msgstr(?:\[\d+\])?[ \t]++{_PO_LINES})++)",
     re.M,
 )
-_PO_STRING = re.compile(rf"msgstr(?:\[(?P<number>\d+)\])?[ \t]+(?P<value>{_PO_LINES})")
+_PO_STRING = re.compile(rf"msgstr(?:\[(?P<number>\d+)\])?[ \t]++(?P<value>{_PO_LINES})")
+_LANGUAGE = re.compile(r'^("Language:)[ \t]*[\w@.-]*(?=\\n"[ \t]*\r?$)', re.M)
 _PO_MEANINGS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _po_spans, options)
+    return text_document(raw, _po_spans, options, name_language=name_language)
+
+
+def name_language(text: str, language: str) -> str:
+    """A file whose header says that it is in this language, if it says which it is in."""
+    return _LANGUAGE.sub(rf"\g<1> {language}", text, count=1)
 
 
 def _po_spans(text: str, options: Options) -> Iterator[Span]:
@@ -54,8 +60,12 @@ def _po_text(lines: str) -> str:
 
 def _is_fuzzy(text: str, entry: int) -> bool:
     """Whether the comments right before an entry say so."""
-    comments = text[text.rfind("\n\n", 0, entry) + 1 : entry]
-    return bool(re.search(r"^#,.*\bfuzzy\b", comments, re.M))
+    end = entry
+    while end and text.startswith("#", start := text.rfind("\n", 0, end - 1) + 1):
+        if text.startswith("#,", start) and re.search(r"\bfuzzy\b", text[start:end]):
+            return True
+        end = start
+    return False
 
 
 def _end_of(line: str) -> str:

@@ -8,6 +8,7 @@ another element, there is no result, and the caller tries something else.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,15 +19,68 @@ from dragoman.text.segments import split_sentences
 from dragoman.text.verbatim import StandIns, names
 
 WORD = re.compile(r"\S+")
+_PARTS = re.compile(r"\w+")
+_PUNCTUATION = "\"'„“”‚‘’«»‹›()[]{}.,;:!?…–—-"
 DEEPEST = 50  # elements in elements
 _SURE = 1000.0  # a stand-in tells more than any number of links
+_SAME = 3.0  # a word that is in source and translation alike tells more than a link
+_SMALL = 0.25  # an article or a preposition tells less: attention links these nearly at random
+_SMALL_WORDS = frozenset(
+    [
+        *("the", "a", "an", "of", "to", "in", "on", "at", "for", "by", "with", "from", "and", "or"),
+        *("der", "die", "das", "den", "dem", "des", "ein", "eine", "einen", "einem", "einer"),
+        *(
+            "eines",
+            "im",
+            "am",
+            "zum",
+            "zur",
+            "vom",
+            "von",
+            "zu",
+            "mit",
+            "für",
+            "auf",
+            "und",
+            "oder",
+        ),
+        *(
+            "el",
+            "la",
+            "los",
+            "las",
+            "lo",
+            "un",
+            "una",
+            "unos",
+            "unas",
+            "de",
+            "del",
+            "al",
+            "en",
+            "y",
+        ),
+        *("le", "les", "l", "d", "une", "du", "au", "aux", "à", "et", "ou", "par", "pour", "dans"),
+        *("o", "os", "as", "um", "uma", "do", "da", "dos", "das", "no", "na", "ao", "à", "e", "em"),
+        *("con", "por", "para", "com", "que", "sur", "an", "bei", "aus", "su", "sus", "is", "ist"),
+    ]
+)
+_ARTICLES = frozenset(
+    [
+        *("the", "a", "an", "der", "die", "das", "den", "dem", "des", "ein", "eine", "einen"),
+        *("einem", "einer", "eines", "el", "la", "los", "las", "un", "una", "unos", "unas"),
+        *("le", "les", "une", "o", "os", "as", "um", "uma"),
+    ]
+)
 
 
 class Said(NamedTuple):
-    """What a translator made of a sentence, and which words are linked, as (source, target)."""
+    """What a translator made of a sentence, which words are linked, as (source, target), and how
+    likely it is to be good."""
 
     text: str
     links: tuple[tuple[int, int], ...] = ()
+    confidence: float = 1.0
 
 
 @dataclass
@@ -126,6 +180,7 @@ class _Placing:
         self.source_words = [match.span() for match in WORD.finditer(plain.text)]
         self.target_words = [match.span() for match in WORD.finditer(target)]
         self.links = self._links(plain, said)  # target word to source word
+        self._parts = Counter(_PARTS.findall(plain.text)), Counter(_PARTS.findall(target))
         # which stand-in is in a target word
         self.sure = {
             self._word_at(self.target_words, start): other for other, (start, _) in places.items()
@@ -164,9 +219,14 @@ class _Placing:
     def _enclose(self, child: _Node, parent: _Node, taken: set[int]) -> None:
         own = self._words_in(child.start, child.end)
         inside = {other for node in child.subtree() for _, other in node.words}
+        alike = self._alike(child)
         scores = []
         for word in range(parent.first, parent.last):
             score = 1.0 if self.links.get(word) in own else -1.0
+            if self._bare(word) in _SMALL_WORDS:
+                score *= _SMALL
+            if word in alike:
+                score = _SAME
             if word in self.sure:
                 score = _SURE if self.sure[word] in inside else -_SURE
             scores.append(float("-inf") if word in taken else score)
@@ -174,6 +234,7 @@ class _Placing:
             start, end = 0, len(scores)
         else:
             start, end = _best_run(scores)
+            start, end = self._without_articles(child, parent, start, end)
         if start == end and own:
             start, end = self._like_place(own, scores)
         child.first, child.last = parent.first + start, parent.first + end
@@ -181,7 +242,48 @@ class _Placing:
             at = self._position(child.start, parent)
             child.span = (at, at)
             return
-        child.span = self._without_punctuation(child, parent)
+        child.span = self._verbatim(child) or self._without_punctuation(child, parent)
+
+    def _bare(self, word: int) -> str:
+        """A target word in small letters, without punctuation."""
+        start, end = self.target_words[word]
+        return self.target[start:end].strip(_PUNCTUATION).lower()
+
+    def _alike(self, child: _Node) -> set[int]:
+        """Target words that hold a word of the element as it is: a name, a number. Of words that
+        are in the source or in the translation twice, this tells nothing."""
+        found = set()
+        for word in _PARTS.findall(self.source[child.start : child.end]):
+            if word.lower() in _SMALL_WORDS or self._parts[0][word] != 1:
+                continue
+            if self._parts[1][word] == 1:
+                at = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.target)
+                if at:
+                    found.add(self._word_at(self.target_words, at.start()))
+        return found
+
+    def _without_articles(
+        self, child: _Node, parent: _Node, start: int, end: int
+    ) -> tuple[int, int]:
+        """An element has an article at its beginning if its source has one there; and it does not
+        consist of small words alone if its source does not."""
+        words = _PARTS.findall(self.source[child.start : child.end].lower())
+        if not words:
+            return start, end
+        first = parent.first
+        if all(word in _SMALL_WORDS for word in words):
+            return start, end
+        while end - start > 1 and self._bare(first + start) in _ARTICLES - {words[0]}:
+            if words[0] in _ARTICLES:
+                break
+            start += 1
+        while end - start > 1 and self._bare(first + end - 1) in _SMALL_WORDS:
+            if words[-1] in _SMALL_WORDS:
+                break
+            end -= 1
+        if words[0] in _ARTICLES and start and self._bare(first + start - 1) in _ARTICLES:
+            start -= 1
+        return start, end
 
     def _words_in(self, start: int, end: int) -> set[int]:
         """Source words with a letter or digit between these offsets."""
@@ -200,6 +302,16 @@ class _Placing:
             return 0, 0
         best = min(free, key=lambda i: abs(i + 0.5 - middle * len(scores)))
         return best, best + 1
+
+    def _verbatim(self, child: _Node) -> tuple[int, int] | None:
+        """Where the text of an element stands as it is, in the words that were chosen for it:
+        X3D in X3D-Ausgabe."""
+        inner = self.source[child.start : child.end].strip()
+        if child.children or child.words or not inner or not inner[0].isalnum():
+            return None
+        start, end = self.target_words[child.first][0], self.target_words[child.last - 1][1]
+        found = re.search(rf"(?<!\w){re.escape(inner)}(?!\w)", self.target[start:end])
+        return (start + found.start(), start + found.end()) if found else None
 
     def _without_punctuation(self, child: _Node, parent: _Node) -> tuple[int, int]:
         """From the first to the last word; punctuation at either end only if the source has some

@@ -9,26 +9,31 @@ from collections.abc import Iterator
 
 from dragoman.documents import web
 from dragoman.documents.document import Document, Options, Span, text_document
-from dragoman.documents.segment import Code, Kind, Segment, made
+from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\r?\n.*?\r?\n\1[ \t]*(?:\r?\n|\Z)", re.S)
 _LINE = re.compile(r".*?(?:\r\n|\n|\Z)", re.S)
 # a character behind a backslash, code, math, images, the two ends of a link, HTML, emphasis, and a
-# line's end
+# line's end; of code and of a comment the beginning alone, because their ends may be far or missing
 _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    r"|(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\3(?!`)|\$[^$\s][^$\n]*\$|\$\$[^$]+\$\$)"
-    r"|(?P<image>!\[[^\]]*\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\]))"
+    r"|(?P<ticks>(?<!`)`++)"
+    r"|(?P<math>\$[^$\s][^$\n]*+\$|\$\$[^$]++\$\$)"
+    r"|(?P<image>!\[(?:[^\]!]|!(?!\[))*+\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\]))"
     r"|(?P<auto><[A-Za-z][A-Za-z0-9+.-]*:[^<>\s]*>|<[^<>\s@]+@[^<>\s]+>)"
-    r"|(?P<html></?[A-Za-z][^<>]*>|<!--.*?-->)"
-    r"|(?P<note>\[\^[^\]\s]+\]:?)"
+    r"|(?P<html></?[A-Za-z][^<>]*>)|(?P<comment><!--)"
+    r"|(?P<note>\[\^[^\[\]\s]++\]:?)"
     r"|(?P<open>\[)|(?P<close>\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+[\"'][^\"']*[\"'])?\)"
     r"|\[[^\]]*\])?)"
     r"|(?P<emphasis>\*\*\*|\*\*|\*|~~|___|__|_)"
-    r"|(?P<end>(?: {2,}|\\)\r?\n[ \t]*)",
+    r"|(?P<end>(?:(?<! ) {2,}+|\\)\r?\n[ \t]*+)",
     re.S,
 )
+
+
+# How a list, a heading or a quotation begins.
+_BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
 
 
 def read(raw: bytes, options: Options) -> Document:
@@ -44,7 +49,9 @@ def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
     lines = [match.span() for match in _LINE.finditer(text, start) if match[0]]
     if "\r" in text.replace("\r\n", ""):  # lines are counted in another way there
         return
-    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text[start:])
+    # Blocks alone: what it makes of inline markup is not looked at, and may take quadratic time.
+    parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    tokens = parser.parse(text[start:])
     at = start
     for token in tokens:
         if token.map is None:
@@ -78,7 +85,16 @@ def _inline_span(text: str, start: int, end: int, content: str) -> Span | None:
         begin = place if begin < 0 else begin
         at = place + len(line)
     # A line's end with two blanks before it, or a backslash, is a break; any other a blank.
-    return Span(begin, at, segment_of(content))
+    return Span(begin, at, segment_of(content), lambda said: _written(said, content))
+
+
+def _written(segment: Segment, before: str) -> str:
+    """A text that begins like a block, as "5. Mai" does, is escaped, unless it began so before."""
+    said = written(segment)
+    block = _BLOCK.match(said)
+    if block is None or before.startswith(block[0]):
+        return said
+    return f"{block['number'] or ''}\\{said[len(block['number'] or '') :]}"
 
 
 def segment_of(content: str) -> Segment:
@@ -90,10 +106,10 @@ def segment_of(content: str) -> Segment:
     links: list[int] = []
     emphasis: list[str] = []
     start = 0
-    for found in _INLINE.finditer(content):
-        raw = found[0]
+    for found, end in _inline_marks(content):
+        raw = content[found.start() : end]
         items.append(_unwrapped(content[start : found.start()]))
-        start = found.end()
+        start = end
         match found.lastgroup:
             case "escape":
                 items.append(Code(raw, Kind.MARK) if raw[1] not in ".-" else raw)
@@ -104,7 +120,7 @@ def segment_of(content: str) -> Segment:
                 _close_link(items, links, raw)
             case "emphasis":
                 items.append(_emphasis(raw, emphasis, content, found))
-            case "html":
+            case "html" | "comment":
                 items.append(_html(raw))
             case "end":
                 items.append(Code(raw, Kind.BREAK))
@@ -113,8 +129,33 @@ def segment_of(content: str) -> Segment:
     return made([*items, _unwrapped(content[start:])])
 
 
+def _inline_marks(content: str) -> Iterator[tuple[re.Match[str], int]]:
+    """Each mark, and where it ends. As many backticks end code as began it; a beginning without an
+    end is text."""
+    last: dict[str, list[int]] = {}  # where backticks stand, by their number, the next ones last
+    for ticks in reversed([*re.finditer("`+", content)]):
+        last.setdefault(ticks[0], []).append(ticks.start())
+    last_comment = content.rfind("-->")
+    at = 0
+    while found := _INLINE.search(content, at):
+        at = end = found.end()
+        if found.lastgroup == "ticks":
+            places = last.get(found[0], [])
+            while places and places[-1] < at:
+                places.pop()
+            if not places:
+                continue
+            end = places[-1] + len(found[0])
+        elif found.lastgroup == "comment":
+            if last_comment < at:
+                continue
+            end = content.index("-->", at) + 3
+        yield found, end
+        at = end
+
+
 def _unwrapped(text: str) -> str:
-    return re.sub(r"[ \t]*\n[ \t]*", " ", text)
+    return re.sub(r"(?:(?<![ \t])[ \t]++)?+\n[ \t]*+", " ", text)
 
 
 def _close_link(items: list[str | Code], links: list[int], raw: str) -> None:

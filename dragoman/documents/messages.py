@@ -1,8 +1,9 @@
-"""Message files: JSON, YAML, Java's properties and Fluent. Also notebooks, whose Markdown stands in
-JSON."""
+"""Message files: JSON, Flutter's ARB, YAML, TOML, Java's properties and Fluent. Also notebooks,
+whose Markdown stands in JSON."""
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,36 +17,48 @@ from dragoman.documents.document import (
 )
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
-from dragoman.untrusted import parsed_json
+from dragoman.storage.untrusted import parsed_json
 
 # JSON and notebooks
 
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.S)
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)|[{}\[\],:]', re.S)
 
 
-class _JsonString(NamedTuple):
+class JsonPlace(NamedTuple):
+    """A string or an object among the values, and the way to it. Quotation marks and braces stand
+    outside of its start and end."""
+
     path: tuple[str | int, ...]
-    start: int  # of its text, behind the quotation mark
+    start: int
     end: int
-    value: str
+    value: str = ""
+    is_object: bool = False
 
 
-def _json_strings(text: str) -> Iterator[_JsonString]:
-    """Every string that is a value, and the way to it. The text has been parsed before, so it is
-    JSON."""
+def _json_strings(text: str) -> Iterator[JsonPlace]:
+    return (place for place in json_places(text) if not place.is_object)
+
+
+def json_places(text: str) -> Iterator[JsonPlace]:
+    """Every string and object that is a value; an object after what is in it. The text has been
+    parsed before, so it is JSON."""
     path: list[str | int] = []
+    starts: list[int] = []
     key = ""
     in_object: list[bool] = []
     expects_key = False
     for token in _JSON_TOKEN.finditer(text):
         match token[0]:
             case "{" | "[":
+                starts.append(token.end())
                 in_object.append(token[0] == "{")
                 path.append("" if in_object[-1] else 0)
                 expects_key = in_object[-1]
             case "}" | "]":
-                in_object.pop()
+                start = starts.pop()
                 path.pop()
+                if in_object.pop():
+                    yield JsonPlace(tuple(path), start, token.start(), is_object=True)
                 expects_key = False
             case ",":
                 expects_key = in_object[-1]
@@ -59,17 +72,17 @@ def _json_strings(text: str) -> Iterator[_JsonString]:
                 if expects_key:
                     key = value
                 else:
-                    yield _JsonString(tuple(path), token.start() + 1, token.end() - 1, value)
+                    yield JsonPlace(tuple(path), token.start() + 1, token.end() - 1, value)
 
 
-def _checked_json(text: str) -> Any:
+def checked_json(text: str) -> Any:
     try:
         return parsed_json(text.removeprefix("\ufeff").encode())
     except ValueError as error:
         raise DocumentError(f"it is not JSON ({error}).") from None
 
 
-def _json_writer(text: str) -> Callable[[str], str]:
+def json_writer(text: str) -> Callable[[str], str]:
     """Other characters than ASCII by number, if the file has them so."""
     by_number = text.isascii() and r"\u" in text
     return lambda value: json.dumps(value, ensure_ascii=by_number)[1:-1]
@@ -79,9 +92,19 @@ def read_json(raw: bytes, options: Options) -> Document:
     return text_document(raw, _json_spans, options)
 
 
+_LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"\\]*')
+
+
+def read_arb(raw: bytes, options: Options) -> Document:
+    def name_language(text: str, language: str) -> str:
+        return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), text, count=1)
+
+    return text_document(raw, _json_spans, options, name_language=name_language)
+
+
 def _json_spans(text: str, options: Options) -> Iterator[Span]:
-    _checked_json(text)
-    quoted = _json_writer(text)
+    checked_json(text)
+    quoted = json_writer(text)
     for string in _json_strings(text):
         # "@key" describes another message in Flutter's files, "$schema" is an address
         if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
@@ -94,9 +117,9 @@ def read_notebook(raw: bytes, options: Options) -> Document:
 
 def _notebook_spans(text: str, options: Options) -> Iterator[Span]:
     """The Markdown cells of a Jupyter notebook."""
-    if not isinstance(_checked_json(text), dict):
+    if not isinstance(checked_json(text), dict):
         raise DocumentError("it is no notebook.")
-    cells: dict[int, list[_JsonString]] = {}
+    cells: dict[int, list[JsonPlace]] = {}
     kinds: dict[int, str] = {}
     for string in _json_strings(text):
         match string.path:
@@ -104,7 +127,7 @@ def _notebook_spans(text: str, options: Options) -> Iterator[Span]:
                 kinds[number] = string.value
             case ("cells", int(number), "source", *_):
                 cells.setdefault(number, []).append(string)
-    quoted = _json_writer(text)
+    quoted = json_writer(text)
     for number, lines in cells.items():
         if kinds.get(number) != "markdown":
             continue
@@ -135,7 +158,12 @@ def _cell_writer(quoted: Callable[[str], str], between: str) -> Callable[[Segmen
 # YAML
 
 
-_YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
+_BRACKET = re.compile(r"[\[\]{}]")
+_DEEPEST_YAML = 200
+_YAML_PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)*+")  # an anchor, a tag
+
+# Words that are no texts, in YAML 1.1 or in 1.2.
+_YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
 def read_yaml(raw: bytes, options: Options) -> Document:
@@ -146,6 +174,12 @@ def _yaml_spans(text: str, options: Options) -> Iterator[Span]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
+    # The parser's time for a bracket grows with those that are open.
+    open_ = 0
+    for bracket in _BRACKET.findall(text):
+        open_ = open_ + 1 if bracket in "[{" else max(0, open_ - 1)
+        if open_ > _DEEPEST_YAML:
+            raise DocumentError("it is nested too deeply.")
     try:
         trees = list(yaml.compose_all(text[offset:], yaml.SafeLoader))
     except yaml.YAMLError as error:
@@ -180,7 +214,9 @@ def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Sp
         if style == "'" and "\n" not in said:
             return "'" + said.replace("'", "''") + "'"
         plain = style is None and re.fullmatch(r"[^\W\d_][^:#\n\\\"'{}\[\],&*!|>%@`]*", said)
-        return said if plain else json.dumps(said, ensure_ascii=False)
+        if plain and said.lower() not in _YAML_WORDS:
+            return said
+        return json.dumps(said, ensure_ascii=False)
 
     return Span(start, end, (value,), write)
 
@@ -198,11 +234,76 @@ def _block(raw: str, said: str, style: str) -> str:
     return f"{head}\n{joined}{rest[len(body) :]}"
 
 
+# TOML
+
+_TOML_TOKEN = re.compile(
+    # What has no end goes up to the end of the text or line.
+    r'"""(?:[^"\\]|\\.?+|"(?!""))*+(?:"{3,5}|\Z)'
+    r"|'''(?:[^']|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]|\\.?+)*+(?:"|(?=\n)|\Z)'
+    r"|'[^'\n]*+'|#[^\n]*+|[\[\]{},=\n]",
+    re.S,
+)
+
+
+def read_toml(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _toml_spans, options)
+
+
+def _toml_spans(text: str, options: Options) -> Iterator[Span]:
+    """Every string that is a value: behind an equals sign, or in a list behind one."""
+    offset = len(text) - len(text.removeprefix("\ufeff"))
+    try:
+        tomllib.loads(text[offset:])
+    except tomllib.TOMLDecodeError as error:
+        raise DocumentError(f"it is not TOML ({error}).") from None
+    except RecursionError:
+        raise DocumentError("it is nested too deeply.") from None
+    is_value = False
+    inside: list[str] = []  # brackets and braces of values
+    for token in _TOML_TOKEN.finditer(text, offset):
+        match token[0]:
+            case "=":
+                is_value = True
+            case "[" | "{" if is_value:
+                inside.append(token[0])
+                is_value = token[0] == "["
+            case "]" | "}" if inside:
+                inside.pop()
+                is_value = inside[-1:] == ["["]
+            case "," | "\n":
+                is_value = inside[-1:] == ["["]
+            case raw if raw[0] in "\"'" and is_value:
+                value = tomllib.loads(f"x = {raw}")["x"]
+                yield Span(*token.span(), (value,), _toml_writer(raw))
+
+
+def _toml_writer(raw: str) -> Callable[[Segment], str]:
+    """With the same quotation marks, if the text can stand between them."""
+    quote = raw[:3] if raw[:3] in ('"""', "'''") else raw[0]
+    lines = len(quote) == 3
+    first = re.match(r"\r?\n", raw[3:]) if lines else None  # which is no part of the value
+    begin = quote + (first[0] if first else "")
+
+    def write(segment: Segment) -> str:
+        said = written(segment)
+        odd = any(c != "\t" and (c < " " or c == "\x7f") for c in said.replace("\n", " " * lines))
+        if quote[0] == "'" and "'" not in said and not odd:
+            return begin + said + quote
+        texts = said.split("\n") if lines else [said]
+        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
+        newline = "\r\n" if "\r\n" in raw else "\n"
+        joined = newline.join(escaped).replace("\x7f", "\\u007f")
+        return begin.replace("'", '"') + joined + quote.replace("'", '"')
+
+    return write
+
+
 # Java's properties
 
 _PROPERTY = re.compile(
-    r"^[ \t\f]*(?![#!])(?:[^\s:=\\]|\\.)+[ \t\f]*[:=]?[ \t\f]*"
-    r"(?P<value>(?:[^\\\r\n]|\\\r\n|\\[\s\S])*)$",
+    r"^[ \t\f]*+(?![#!])(?:[^\s:=\\]|\\.)++[ \t\f]*+[:=]?+[ \t\f]*+"
+    r"(?P<value>(?:[^\\\r\n]++|\\\r\n|\\[\s\S])*+)(?=\r?$)",
     re.M,
 )
 _JAVA_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|\r\n[ \t]*|\n[ \t]*|.)", re.S)
@@ -250,8 +351,8 @@ def _java_meaning(found: re.Match[str]) -> str:
 # Fluent
 
 _FLUENT = re.compile(
-    r"^(?:-?[A-Za-z][\w-]*|[ \t]+\.[A-Za-z][\w-]*)[ \t]*=[ \t]*"
-    r"(?P<value>[^\r\n]*(?:\r?\n(?:[ \t]+(?![.\s])[^\r\n]*|[ \t]*\}[ \t]*|[ \t]*(?=\r?\n[ \t])))*)",
+    r"^(?:-?[A-Za-z][\w-]*+|[ \t]++\.[A-Za-z][\w-]*+)[ \t]*+=[ \t]*+(?P<value>[^\r\n]*+"
+    r"(?:\r?\n(?:[ \t]++(?![.\s])[^\r\n]*+|[ \t]*+\}[ \t]*+|[ \t]*+(?=\r?\n[ \t])))*+)",
     re.M,
 )
 _VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M)
@@ -278,6 +379,6 @@ def _fluent_span(start: int, end: int, raw: str) -> Span:
     """Without white space at its ends; lines of one text are one."""
     core = raw.strip()
     start += raw.index(core)
-    parts = _PLACEABLE.split(re.sub(r"[ \t]*\r?\n\s*", " ", core))
+    parts = _PLACEABLE.split(re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n\s*+", " ", core))
     items = [Code(part) if _PLACEABLE.fullmatch(part) else part for part in parts]
     return Span(start, start + len(core), made(items))

@@ -1,4 +1,4 @@
-"""Plain text, and the subtitles of SubRip (srt) and WebVTT (vtt)."""
+"""Plain text, and the subtitles of SubRip (srt), WebVTT (vtt) and Advanced SubStation (ass)."""
 
 import re
 import textwrap
@@ -80,7 +80,7 @@ def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
 
 _CUE = re.compile(
     r"(?P<time>^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->[^\r\n]*(?:\r\n|\r|\n))"
-    r"(?P<text>(?:[^\r\n]*\S[^\r\n]*(?:\r\n|\r|\n|\Z))+)",
+    r"(?P<text>(?:[^\S\r\n]*+\S[^\r\n]*+(?:\r\n|\r|\n|\Z))++)",
     re.M,
 )
 _OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: where it is shown
@@ -116,9 +116,60 @@ def _balanced(count: int, newline: str) -> Callable[[Segment], str]:
         said = written(segment).strip()
         if count == 1:
             return said
-        width = max(1, -(-len(said) // count))
-        while len(lines := textwrap.wrap(said, width, break_long_words=False)) > count:
-            width += 1
-        return newline.join(lines)
+        said = _OVERRIDE.sub(lambda found: found[0].replace(" ", "\0"), said)  # no line ends there
+        # the narrowest width that is enough: a wider one never takes more lines
+        too_narrow, width = -(-len(said) // count) - 1, len(said)
+        while width - too_narrow > 1:
+            middle = (too_narrow + width) // 2
+            if len(textwrap.wrap(said, max(1, middle), break_long_words=False)) > count:
+                too_narrow = middle
+            else:
+                width = middle
+        lines = textwrap.wrap(said, max(1, width), break_long_words=False)
+        return newline.join(lines).replace("\0", " ")
 
     return write
+
+
+_ASS_LINE = re.compile(r"^(\[|Format:|Dialogue:)([^\r\n]*+)", re.M)
+_ASS_PART = re.compile(r"(\{[^{}]*+\}|\\[Nnh])")
+_DRAWING = re.compile(r"\\p(\d)")
+
+
+def read_ass(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _ass_spans, options)
+
+
+def _ass_spans(text: str, options: Options) -> Iterator[Span]:
+    """What is said in each dialogue: its last field, of as many as the format has."""
+    fields = 10
+    in_events = False
+    for line in _ASS_LINE.finditer(text):
+        if line[1] == "[":
+            in_events = line[2].strip().lower() == "events]"
+        elif in_events and line[1] == "Format:":
+            fields = line[2].count(",") + 1
+        elif in_events and line[2].count(",") >= fields - 1:
+            said = line[2].split(",", fields - 1)[-1].rstrip()
+            yield _dialogue(line.start(2) + len(line[2].rstrip()) - len(said), said)
+
+
+def _dialogue(start: int, said: str) -> Span:
+    """A break between two lines is a blank while it is translated; drawings are kept."""
+    items: list[str | Code] = []
+    drawing = False
+    separate = bool(re.search(r"\\N[-–]|\\p[1-9]", said))  # a line for each speaker
+    count = 1
+    for part in _ASS_PART.split(said):
+        if part.startswith("{"):
+            items.append(Code(part, Kind.MARK))
+            for size in _DRAWING.findall(part):
+                drawing = size != "0"
+        elif drawing:
+            items.append(Code(part, Kind.MARK))
+        elif part == r"\N" and not separate:
+            items.append(" ")
+            count += 1
+        else:
+            items.append(Code(part, Kind.BREAK) if part.startswith("\\") else part)
+    return Span(start, start + len(said), made(items), _balanced(count, r"\N"))

@@ -31,6 +31,7 @@ _GLUE = re.compile(r"[^\w\s]*")
 
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:\s*offset:\d+)?")
 _BRANCH = re.compile(r"\s*(?:=\d+|\w+)\s*\{")
+_ICU_END = re.compile(r"\s*\}")
 
 
 def protected(text: str) -> Segment:
@@ -64,7 +65,7 @@ def _choice(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
         start = at - 1
         for item in _simple(text[branch.end() : start]):
             items += _numbers(item) if isinstance(item, str) else [item]
-    end = re.compile(r"\s*\}").match(text, at)
+    end = _ICU_END.match(text, at)
     if not items or end is None:
         return [], 0
     return [*items, _word(text[start : end.end()], Kind.BREAK)], end.end()
@@ -76,19 +77,18 @@ def _numbers(text: str) -> list[str | Code]:
 
 
 def _simple(text: str) -> Segment:
+    glued: list[tuple[Code, int, int]] = []  # joined at once: one by one takes quadratic time
+    for code, at, end in _found(text):
+        last, begin, stop = glued[-1] if glued else (None, 0, 0)
+        if last and last.kind is code.kind is Kind.WORD and _GLUE.fullmatch(text, stop, at):
+            glued[-1] = (code, begin, end)
+        else:
+            glued.append((code, at, end))
     items: list[str | Code] = []
     start = 0
-    for code, at, end in _found(text):
-        before = text[start:at]
-        last = items[-1] if items else None
-        if (
-            isinstance(last, Code)
-            and last.kind is code.kind is Kind.WORD
-            and _GLUE.fullmatch(before)
-        ):
-            items[-1] = _word(last.raw + before + code.raw)
-        else:
-            items += [before, code] if before else [code]
+    for code, at, end in glued:
+        whole = code if len(code.raw) == end - at else _word(text[at:end])
+        items += [text[start:at], whole] if start < at else [whole]
         start = end
     return (*items, text[start:])
 

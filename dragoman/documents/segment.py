@@ -14,6 +14,20 @@ from dragoman.text.segments import edges
 
 _AMOUNT = re.compile(r"[€$£¥]\s?\d[\d.,]*[.,]\d|\d[.,]\d+\s?[€$£¥]")
 
+# "2.3 Results", "1. Introduction", "(a) First", "- item": what counts or marks an item stays before
+# it. Not the number of "3 dogs" or "2.5 million", nor the day of "3. Mai".
+_NUMBERING = re.compile(
+    r"(?:(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Za-z]|[ivx]{1,4}|[IVXLC]{1,5})[.):]{1,2}"
+    r"|\d{1,3}(?:\.\d{1,3}){1,5}(?=\s+[A-ZÀ-Ý]))|[-–—•*·‣▪◦○●■□►➢✓])\s{1,9}"
+    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w{0,6}\b)(?=\S)"
+)
+# In a table of contents: dots and the number of a page.
+_LEADER = re.compile(
+    r"\s{0,9}+(?:(?<!\.)\.{3,300}+|(?<!\.)(?<!\. )(?:\. ){3,150}+\.?+|(?<!…)…{1,300}+"
+    r"|(?<!_)_{3,300}+)\s{0,9}+\d{0,5}+\s{0,9}+\Z"
+)
+_LONGEST_LEADER = 300
+
 
 class Kind(Enum):
     OPEN = "open"  # begins an element that encloses text
@@ -39,7 +53,7 @@ class Code(NamedTuple):
 Segment: TypeAlias = tuple[str | Code, ...]
 
 # Placeholders that mean "the next argument": their order must not change.
-_SEQUENTIAL = re.compile(r"%[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j)?[diouxXeEfFgGcsSaAp@]|\{\}")
+_SEQUENTIAL = re.compile(r"%[-+#0]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|z|j)?[diouxXeEfFgGcsSaAp@]|\{\}")
 
 
 def is_sequential(code: Code) -> bool:
@@ -55,15 +69,16 @@ def made(items: Iterable[str | Code]) -> Segment:
     ('ab', Code(raw='</i>', kind=<Kind.MARK: 'mark'>, name='', in_text=False))
     """
     joined: list[str | Code] = []
+    text: list[str] = []  # neighbouring texts, which are joined at once
     opened: list[tuple[str, int]] = []  # names and places
     waiting: Counter[str] = Counter()  # the same names, counted
     for item in items:
         if isinstance(item, str):
-            if item and joined and isinstance(joined[-1], str):
-                joined[-1] += item
-            elif item:
-                joined.append(item)
+            text.append(item)
             continue
+        if whole := "".join(text):
+            joined.append(whole)
+        text.clear()
         if item.kind is Kind.OPEN:
             opened.append((item.name, len(joined)))
             waiting[item.name] += 1
@@ -75,6 +90,8 @@ def made(items: Iterable[str | Code]) -> Segment:
         elif item.kind is Kind.CLOSE:
             item = item.as_mark()
         joined.append(item)
+    if whole := "".join(text):
+        joined.append(whole)
     for _, place in opened:
         joined[place] = _mark(joined[place])
     return tuple(joined)
@@ -102,6 +119,11 @@ def written(segment: Segment, escape: Callable[[str], str] = str) -> str:
 
 def texts(segment: Segment) -> Iterator[str]:
     return (item for item in segment if isinstance(item, str))
+
+
+def shown(segment: Segment) -> str:
+    """The text without its codes."""
+    return "".join(texts(segment))
 
 
 def codes(segment: Segment) -> Iterator[Code]:
@@ -150,7 +172,8 @@ def _places(segment: Segment) -> list[tuple[Code, int]] | None:
 
 
 def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
-    """White space and marks before and behind what is to be translated, and that in the middle."""
+    """White space, marks and numbering before and behind what is to be translated, and that in the
+    middle."""
     start, end = 0, len(segment)
     while start < end and _is_edge(segment[start]):
         start += 1
@@ -159,9 +182,13 @@ def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
     before, inner, after = segment[:start], segment[start:end], segment[end:]
     if inner and isinstance(inner[0], str):
         blank, *_ = edges(inner[0])
+        if numbering := _NUMBERING.match(inner[0], len(blank)):
+            blank += numbering[0]
         before, inner = (*before, blank), (inner[0][len(blank) :], *inner[1:])
     if inner and isinstance(inner[-1], str):
         *_, blank = edges(inner[-1])
+        if leader := _LEADER.search(inner[-1][-_LONGEST_LEADER:]):
+            blank = leader[0]
         core = inner[-1][: len(inner[-1]) - len(blank)]
         inner, after = (*inner[:-1], core), (blank, *after)
     return made(before), inner, made(after)

@@ -20,9 +20,15 @@ def _csv_spans(text: str, options: Options) -> Iterator[Span]:
     return _cells(text, max(",;\t|", key=first.count), options.columns)
 
 
+def _cell(delimiter: str) -> re.Pattern[str]:
+    return re.compile(
+        rf'(?P<quoted>"[^"]*+(?:""[^"]*+)*")|(?P<bare>[^{re.escape(delimiter)}\r\n]*+)', re.S
+    )
+
+
 def _cells(text: str, delimiter: str, columns: tuple[str, ...]) -> Iterator[Span]:
     """The cells below the first row, in all columns or in those asked for."""
-    cell = re.compile(rf'(?P<quoted>"(?:[^"]|"")*")|(?P<bare>[^{re.escape(delimiter)}\r\n]*)', re.S)
+    cell = _cell(delimiter)
     wanted: set[int] = set()
     names: list[str] = []
     row = column = 0

@@ -4,38 +4,36 @@ First every sentence is translated whole, stand-ins in the place of placeholders
 not come through, other stand-ins are tried. What is still left is translated piece by piece, the
 text between two codes by itself: there nothing can be lost, because the codes never leave the file.
 
-The rounds are a generator: it asks for sentences and is sent what a translator made of them. So the
-command line, which waits, and the service, which does not, run the same code.
+The rounds are a generator: it asks for sentences and is sent what a translator made of them
+(`driving.py`). So the command line, which waits, and the service, which does not, run the same
+code, and a process that reads a file (`confined.py`) imports nothing that translates.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from dragoman.decode.request import Request
-from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Translator
-from dragoman.documents.document import Document
+from dragoman.documents.document import Doubt
 from dragoman.documents.inline import Plain, Said
 from dragoman.documents.protect import gains, within
 from dragoman.documents.segment import (
     Code,
     Kind,
     Segment,
+    codes,
     has_words,
     made,
     same_structure,
     texts,
     trimmed,
 )
-from dragoman.text.detect import detect
 from dragoman.text.segments import edges, split_sentences
 from dragoman.text.verbatim import STAND_INS
 
-WINDOW = 500  # segments whose sentences are translated together
 SAMPLED = 200  # segments that tell the language of a document
 MOST_SAMPLED = 5000  # characters of them
+UNSURE = 0.5  # that a translation is good: below, somebody should look at it
 MOST_CODES = 200  # in a segment; one with more is translated piece by piece
 
 
@@ -49,11 +47,14 @@ class Sentence(NamedTuple):
 Rounds: TypeAlias = Generator[list[Sentence], list[Said], list[Segment]]
 
 
-def translating(segments: Sequence[Segment]) -> Rounds:
-    """The segments translated: yields sentences, is sent their translations."""
+def translating(segments: Sequence[Segment], doubts: dict[Segment, Doubt] | None = None) -> Rounds:
+    """The segments translated: yields sentences, is sent their translations. `doubts` learns which
+    of the translations somebody should look at."""
+    doubts = {} if doubts is None else doubts
     sources = [within(segment) for segment in segments]
     parts = [_cut(source) for source in sources]
     flat = [part for of_one in parts for part in of_one]
+    owners = [number for number, of_one in enumerate(parts) for _ in of_one]
     found: list[Segment | None] = [None if has_words(part) else part for part in flat]
     for stand_ins in STAND_INS:
         open_ = [
@@ -68,6 +69,9 @@ def translating(segments: Sequence[Segment]) -> Rounds:
             if not of_plain:
                 continue
             answers = _answers(plain, said)
+            least = min(answer.confidence for answer in answers)
+            if least < UNSURE:
+                doubts[segments[owners[i]]] = Doubt(f"the model is unsure ({least:.0%})", least)
             inner = plain.placed(answers)
             if inner is not None:
                 whole = (*before, *inner, *after)
@@ -76,13 +80,14 @@ def translating(segments: Sequence[Segment]) -> Rounds:
     rest = iter(found)
     for source, of_one in zip(sources, parts, strict=True):
         joined = [part for part in islice(rest, len(of_one)) if part is not None]
-        whole = made(item for part in joined for item in part)
+        whole = _with_kinds(source, (item for part in joined for item in part))
         complete = len(joined) == len(of_one) and same_structure(source, whole)
         done.append(whole if complete else None)
     left = [i for i, segment in enumerate(done) if segment is None]
     pieced = yield from _piecewise([sources[i] for i in left])
     for i, segment in zip(left, pieced, strict=True):
         done[i] = segment
+        doubts[segments[i]] = Doubt("translated in pieces, between its codes")
     return [segment for segment in done if segment is not None]
 
 
@@ -97,13 +102,26 @@ def _cut(segment: Segment) -> list[Segment]:
     return [made(part) for part in parts if part]
 
 
+def _with_kinds(source: Segment, items: Iterable[str | Code]) -> Segment:
+    """Parts joined again: what enclosed a break was a mark in each part, and is an element now."""
+    kinds = {code.as_mark(): code for code in codes(source)}
+    return made(
+        kinds.get(item, item) if isinstance(item, Code) and item.kind is Kind.MARK else item
+        for item in items
+    )
+
+
 def _sentences(plain: Plain) -> list[Sentence]:
     return [Sentence(text, plain.has_tags) for text in plain.sentences if _speaks(text)]
 
 
 def _answers(plain: Plain, said: Iterator[Said]) -> list[Said]:
     """For each of its sentences; what says nothing was not asked for and stays."""
-    return [next(said) if _speaks(text) else Said(text) for text in plain.sentences]
+    answers = [next(said) if _speaks(text) else Said(text) for text in plain.sentences]
+    if plain.text.endswith(":") and not answers[-1].text.endswith(":"):
+        core = answers[-1].text.rstrip(" .!?;,")
+        answers[-1] = answers[-1]._replace(text=f"{core}:")
+    return answers
 
 
 def _speaks(text: str) -> bool:
@@ -136,66 +154,29 @@ def _piece(text: str, said: Iterator[Said]) -> str:
     return text if gains(core, joined) else before + joined + after
 
 
-def translate_segments(
-    translator: Translator,
-    segments: Sequence[Segment],
-    request: Request = Request(),
-    on_done: Callable[[int], None] = lambda count: None,
-) -> list[Segment]:
-    """All segments, some hundreds at a time; `on_done` hears how many more are done."""
-    translated: list[Segment] = []
-    for start in range(0, len(segments), WINDOW):
-        window = segments[start : start + WINDOW]
-        rounds = translating(window)
-        try:
-            asked = next(rounds)
-            while True:
-                asked = rounds.send(_said(translator, asked, request))
-        except StopIteration as end:
-            translated += end.value
-        on_done(len(window))
-    return translated
+class Repeated:
+    """The segments of a document. What stands in it several times is translated once, and alike
+    everywhere."""
 
+    def __init__(self, segments: Sequence[Segment]):
+        self._segments = segments
+        self._count = Counter(segments)
+        self._known: dict[Segment, Segment] = {}
 
-def _said(translator: Translator, asked: Sequence[Sentence], request: Request) -> list[Said]:
-    """Links cost time, and on a GPU the faster search: only sentences with tags get them."""
-    answers: list[Said] = [Said("")] * len(asked)
-    for linked in (False, True):
-        rows = [row for row, sentence in enumerate(asked) if sentence.linked is linked]
-        with_links = linked and translator.engine.has_attention
-        found = translator.translate(
-            [asked[row].text for row in rows], replace(request, alignments=with_links)
-        )
-        for row, translation in zip(rows, found, strict=True):
-            answers[row] = as_said(translation)
-    return answers
+    def windows(self, size: int) -> Iterator[list[Segment]]:
+        different = list(self._count)
+        return (different[start : start + size] for start in range(0, len(different), size))
 
+    def learn(self, window: Sequence[Segment], translated: Sequence[Segment]) -> int:
+        """Takes the translations of a window; says how many segments of the document they are."""
+        self._known.update(zip(window, translated, strict=True))
+        return sum(self._count[segment] for segment in window)
 
-def as_said(translation: Translation) -> Said:
-    return Said(translation.text, translation.candidates[0].alignment)
+    def translated(self) -> list[Segment]:
+        return [self._known[segment] for segment in self._segments]
 
 
 def sample(segments: Sequence[Segment]) -> str:
     """Enough text to tell a document's language."""
     whole = " ".join(text for segment in segments[:SAMPLED] for text in texts(segment))
     return whole[:MOST_SAMPLED]
-
-
-def settled(translator: Translator, segments: Sequence[Segment], request: Request) -> Request:
-    """The request with the target language, which a line alone may not tell."""
-    languages, source = translator.codec.languages, request.source_language
-    if request.to or not languages.tagged:
-        return request
-    if not source:
-        source = detect(sample(segments), languages.sources)[0].language
-    return replace(request, to=languages.default_target(source))
-
-
-def translate_document(
-    translator: Translator,
-    document: Document,
-    request: Request = Request(),
-    on_done: Callable[[int], None] = lambda count: None,
-) -> bytes:
-    """The file with its text translated."""
-    return document.write(translate_segments(translator, document.segments, request, on_done))

@@ -7,6 +7,7 @@ and the like, nor where `translate="no"` or class `notranslate` say so.
 
 import html
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
@@ -31,8 +32,9 @@ ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label", "summary", 
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
 _ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[\w-]+(["']?)""", re.IGNORECASE)
+MOST_ENDLESS_TAGS = 100  # what looks like a tag behind these is text
 _BLANK = re.compile(r"[ \t\r\n\f]+")
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""(?<![^\s"'<>/=])([^\s"'<>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
 
 
 def escape(text: str) -> str:
@@ -58,7 +60,9 @@ def name_language(text: str, language: str) -> str:
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
     reader = _Reader(text)
-    reader.feed(text)
+    # Behind the last ">" no tag ends, and the parser would look for the end of each.
+    last = text.rfind(">") + 1
+    reader.feed(text[:last] + text[last:].replace("<", "\0"))
     reader.close()
     reader.end_block(len(text))
     yield from reader.spans
@@ -80,6 +84,32 @@ class _Reader(HTMLParser):
         self._silent = ""
         self._silent_start = 0
         self._kept = False
+        self._endless: dict[str, int] = {}  # where the first of a kind stands that has no end
+        self._endless_tags = 0
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        return self._ended("comment", super().parse_comment, i)
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        return self._ended(self.rawdata[i : i + 9], super().parse_marked_section, i)
+
+    def _ended(self, kind: str, parse: Callable[[int], int], i: int) -> int:
+        """Where one ends; -1: nowhere, and then no later one of its kind does either."""
+        place = len(self.text) - len(self.rawdata) + i
+        if place >= self._endless.get(kind, len(self.text)):
+            return -1
+        end = parse(i)
+        if end < 0:
+            self._endless[kind] = place
+        return end
+
+    def check_for_whole_start_tag(self, i: int) -> int:
+        """Quotation marks that do not close may run through all of the text, from each tag."""
+        if self._endless_tags > MOST_ENDLESS_TAGS:
+            return -1
+        end = super().check_for_whole_start_tag(i)
+        self._endless_tags += end < 0
+        return end
 
     def _here(self) -> int:
         line, column = self.getpos()
@@ -135,7 +165,8 @@ class _Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._silent:
             start = self._here()
-            self._add(start, start + len(data), data)
+            end = start + len(data)
+            self._add(start, end, self.text[start:end])
 
     def handle_entityref(self, name: str) -> None:
         self._reference(f"&{name}")
@@ -151,7 +182,9 @@ class _Reader(HTMLParser):
             self._add(start, start + len(raw), html.unescape(raw))
 
     def handle_comment(self, data: str) -> None:
-        self._as_mark(self.text.find("-->", self._here()) + 3)
+        start = self._here()
+        start += 4 if self.text.startswith("<!--", start) else 2
+        self._as_mark(self.text.find(">", start + len(data)) + 1)
 
     def handle_decl(self, decl: str) -> None:
         self.end_block(self._here())
@@ -190,12 +223,13 @@ class _Reader(HTMLParser):
             return
         start, end = block[0][0], block[-1][1]
         self.spans += [span for span in inner if not start <= span.start < end]
-        within = [
-            (item.raw, span._replace(start=span.start - place, end=span.end - place))
-            for place, stop, item in block
-            for span in inner
-            if isinstance(item, Code) and place <= span.start < stop
-        ]
+        within = []
+        places = [place for place, _, _ in block]
+        for span in inner:
+            place, stop, item = block[max(0, bisect_right(places, span.start) - 1)]
+            if isinstance(item, Code) and place <= span.start < stop:
+                moved = span._replace(start=span.start - place, end=span.end - place)
+                within.append((item.raw, moved))
         write = _write_like(self.text[start:end])
         self.spans.append(Span(start, end, segment, write, tuple(within)))
 
@@ -210,7 +244,7 @@ class _Reader(HTMLParser):
         for name, found in values.items():
             if name not in shown:
                 continue
-            group = 2 if found[2] else 3
+            group = 3 if found[2] is None else 2
             segment = (html.unescape(found[group]),)
             place = found.span(group)
             span = Span(start + place[0], start + place[1], segment, _written_attribute)

@@ -1,8 +1,10 @@
 """XML with places: which element and which text stands where, by expat.
 
 Only places are taken from the parser. Whatever is not translated is copied from the text, so
-prefixes, quotes, comments and white space stay as they are. Documents that declare entities are
-refused: they are how a small file becomes a large one, or reads other files.
+prefixes, quotes, comments and white space stay as they are. Documents that declare a DTD are
+refused: its entities and default attributes are how a small file becomes a large one, or reads
+other files. What an element costs is many times what it takes in a file, so elements and attributes
+are counted while they are read.
 """
 
 import re
@@ -11,15 +13,16 @@ from dataclasses import dataclass, field
 from typing import Union
 from xml.parsers import expat
 
-import numpy as np
-
 from dragoman.documents.document import DocumentError
 
-DEEPEST = 500  # elements in elements
-_TAG = re.compile(r"""<(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+DEEPEST = 200  # elements in elements
+MOST_NODES = 2_000_000  # elements and texts: up to half a kilobyte each
+MOST_ATTRIBUTES = 1000  # of an element
+MOST_CHARACTERS = 2**26
+_TAG = re.compile(r"""<(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 
 
-@dataclass
+@dataclass(slots=True)
 class Text:
     """Characters of an element, as they mean and where they stand."""
 
@@ -28,7 +31,7 @@ class Text:
     end: int
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     name: str  # with its prefix, as written
     attributes: dict[str, str]
@@ -58,13 +61,11 @@ class Element:
 
 def parsed(text: str) -> Element:
     """The root element of a document."""
-    raw = text.encode("utf-8", "surrogatepass")
-    # where in the text each byte stands
-    starts = np.frombuffer(raw, dtype=np.uint8) & 0xC0 != 0x80
-    places = np.cumsum(starts) - 1
-    reader = _Reader(text, places)
+    if len(text) > MOST_CHARACTERS:
+        raise DocumentError(f"its XML has {len(text):,} characters, {MOST_CHARACTERS:,} are read.")
+    reader = _Reader(text)
     try:
-        reader.parser.Parse(raw, True)
+        reader.parser.Parse(reader.raw, True)
     except expat.ExpatError as error:
         line = f", line {error.lineno}" if error.lineno else ""
         what = expat.ErrorString(error.code)
@@ -74,17 +75,20 @@ def parsed(text: str) -> Element:
 
 
 class _Reader:
-    def __init__(self, text: str, places: np.ndarray):
-        self.text, self._places = text, places
+    def __init__(self, text: str):
+        self.text, self.raw = text, text.encode("utf-8", "surrogatepass")
+        self._byte = self._character = 0  # one place, in the bytes and in the text
+        self._nodes = 0
         self.root: Element | None = None
         self._open: list[Element] = []
-        self._pending: tuple[str, int] | None = None  # text whose end is not known yet
+        self._pending: list[str] = []  # text whose end is not known yet
+        self._pending_start = 0
         # The encoding is that of our bytes, whatever the document declares.
         self.parser = expat.ParserCreate("utf-8")
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._data
-        self.parser.EntityDeclHandler = self._refuse
+        self.parser.StartDoctypeDeclHandler = self._doctype
         for name in ("Comment", "ProcessingInstruction", "StartCdataSection", "EndCdataSection"):
             setattr(self.parser, f"{name}Handler", self._other)
         # references to entities of a DTD that nobody reads, such as &nbsp; in XHTML
@@ -92,11 +96,21 @@ class _Reader:
         self.parser.SkippedEntityHandler = self._other
 
     def _here(self) -> int:
+        """Events come in the order of the text, so only what is new has to be counted."""
         index = self.parser.CurrentByteIndex
-        return int(self._places[index]) if index < len(self._places) else len(self.text)
+        if index > self._byte:
+            new = self.raw[self._byte : index]
+            self._character += len(new if new.isascii() else new.decode("utf-8", "surrogatepass"))
+            self._byte = index
+        return self._character
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         start = self._other()
+        self._count()
+        if len(attributes) > MOST_ATTRIBUTES:
+            raise DocumentError(f"an element of it has more than {MOST_ATTRIBUTES:,} attributes.")
+        if len(self._open) >= DEEPEST:
+            raise DocumentError(f"its elements are nested more than {DEEPEST} deep.")
         tag = _TAG.match(self.text, start)
         assert tag is not None, "expat found a tag here"
         element = Element(name, attributes, start, tag.end())
@@ -105,8 +119,6 @@ class _Reader:
         else:
             self.root = element
         self._open.append(element)
-        if len(self._open) > DEEPEST:
-            raise DocumentError(f"its elements are nested more than {DEEPEST} deep.")
 
     def _end(self, name: str) -> None:
         here = self._other()
@@ -118,21 +130,30 @@ class _Reader:
         element.end = self.text.index(">", here) + 1
 
     def _data(self, data: str) -> None:
-        start = self._other()
-        self._pending = (data, start)
+        """A piece of text: expat cuts at every line's end and every reference."""
+        if not self._pending:
+            self._pending_start = self._here()
+        self._pending.append(data)
 
     def _other(self, *_: object) -> int:
         """An event begins here, so the text before it ends here."""
         here = self._here()
-        if self._pending is not None:
-            data, start = self._pending
-            self._pending = None
-            siblings = self._open[-1].children
-            siblings.append(Text(data, start, here))
+        if self._pending:
+            self._count()
+            text = Text("".join(self._pending), self._pending_start, here)
+            self._pending.clear()
+            self._open[-1].children.append(text)
         return here
 
-    def _refuse(self, *_: object) -> None:
-        raise DocumentError("it declares entities of its own: such documents are not read.")
+    def _count(self) -> None:
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise DocumentError(f"it has more than {MOST_NODES:,} elements and texts.")
+
+    def _doctype(self, name: str, system: str | None, public: str | None, has_own: bool) -> None:
+        """A mere name is harmless: nobody fetches what it refers to."""
+        if has_own:
+            raise DocumentError("it declares a DTD of its own: such documents are not read.")
 
 
 def escape(text: str) -> str:

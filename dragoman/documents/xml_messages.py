@@ -1,4 +1,4 @@
-"""Messages in XML: XLIFF 1.2 and 2.0, and the string resources of Android."""
+"""Texts in XML: XLIFF 1.2 and 2.0, Qt's ts, the strings of Android and .NET, and SVG."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -33,13 +33,15 @@ def _into(text: str, language: str) -> str:
     second = root.attributes.get("version", "").startswith("2")
     name = "trgLang" if second else "target-language"
     named = [root] if second else [e for e in root.walk() if _local(e.name) == "file"]
-    for element in sorted(named, key=lambda e: -e.start):
+    pieces = []
+    done = 0
+    for element in sorted(named, key=lambda e: e.start):
         tag = text[element.start : element.inner]
         tag = _TARGET.sub("", tag)
         at = 1 + len(element.name)  # behind the name
-        tag = f'{tag[:at]} {name}="{escape(language)}"{tag[at:]}'
-        text = text[: element.start] + tag + text[element.inner :]
-    return text
+        pieces += [text[done : element.start], tag[:at], f' {name}="{escape(language)}"', tag[at:]]
+        done = element.inner
+    return "".join(pieces) + text[done:]
 
 
 def _xliff_spans(text: str, options: Options) -> Iterator[Span]:
@@ -170,3 +172,115 @@ def _write_android(segment: Segment) -> str:
 
     said = written(segment, quoted)
     return f"\\{said}" if said[:1] in ("@", "?") else said
+
+
+def read_resx(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _resx_spans, options, as_reference)
+
+
+def _resx_spans(text: str, options: Options) -> Iterator[Span]:
+    """Strings of .NET. What has a type is a picture or a size; ">>" begins a designer's note."""
+    root = parsed(text)
+    if root.name != "root":
+        raise DocumentError(f"it is no file of .NET resources: its root element is {root.name}.")
+    for data in root.elements:
+        value = data.first("value")
+        typed = data.attributes.keys() & {"type", "mimetype"}
+        if data.name != "data" or value is None or typed:
+            continue
+        if not data.attributes.get("name", "").startswith(">>"):
+            yield Span(value.inner, value.outer, (value.shown,), _between("", ""))
+
+
+def read_linguist(raw: bytes, options: Options) -> Document:
+    if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        raise DocumentError("it is no file of Qt Linguist: TypeScript and video end in .ts, too.")
+    return text_document(raw, _linguist_spans, options, as_reference, _linguist_language)
+
+
+def _linguist_language(text: str, language: str) -> str:
+    root = parsed(text)
+    tag = re.sub(r"""\slanguage\s*+=\s*+(?:"[^"]*+"|'[^']*+')""", "", text[: root.inner])
+    at = root.start + 3
+    return (
+        f'{tag[:at]} language="{escape(language.replace("-", "_"))}"{tag[at:]}{text[root.inner :]}'
+    )
+
+
+def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
+    """Messages without a translation, or all. What a machine said stays unfinished."""
+    root = parsed(text)
+    if root.name != "TS":
+        raise DocumentError(f"it is no file of Qt Linguist: its root element is {root.name}.")
+    for message in root.walk():
+        source, target = message.first("source"), message.first("translation")
+        if message.name != "message" or source is None or target is None:
+            continue
+        kind = target.attributes.get("type", "")
+        done = target.shown.strip()
+        if kind in ("obsolete", "vanished") or (done and not options.everything):
+            continue
+        segment = made(_inline(text, source, _android_code))
+        begin, end = '<translation type="unfinished">', "</translation>"
+        if message.attributes.get("numerus") != "yes":
+            yield Span(target.start, target.end, segment, _between(begin, end))
+            continue
+        forms = list(target.elements) or [target]
+        for form in forms:
+            first, last = form is forms[0], form is forms[-1]
+            before = (begin if first else "") + "<numerusform>"
+            after = "</numerusform>" + (end if last else "")
+            start = target.start if first else form.start
+            yield Span(start, target.end if last else form.end, segment, _between(before, after))
+
+
+_SVG_BLOCKS = frozenset(["text", "title", "desc", "flowPara"])
+
+
+def read_svg(raw: bytes, options: Options) -> Document:
+    return text_document(raw, _svg_spans, options, as_reference)
+
+
+def _svg_spans(text: str, options: Options) -> Iterator[Span]:
+    """Texts, titles and descriptions. A part with a place of its own is a text of its own."""
+    root = parsed(text)
+    if _local(root.name) != "svg":
+        raise DocumentError(f"it is no SVG: its root element is {root.name}.")
+    for element in root.walk():
+        if _is_block(element):
+            yield from _svg_runs(text, element)
+
+
+def _is_block(element: Element) -> bool:
+    placed = element.attributes.keys() & {"x", "y", "dx", "dy", "sodipodi:role"}
+    name = _local(element.name)
+    return name in _SVG_BLOCKS or (name == "tspan" and bool(placed))
+
+
+def _svg_runs(text: str, parent: Element) -> Iterator[Span]:
+    """What stands between the placed parts of a text: each a segment without blanks at its ends."""
+    run: list[Element | Text] = []
+    for child in [*parent.children, None]:
+        if isinstance(child, Text) or (child and not any(map(_is_block, child.walk()))):
+            run.append(child)
+            continue
+        if run:
+            start, end = run[0].start, run[-1].end
+            yield _svg_span(text, Element("", {}, start, start, end, end, run))
+        run = []
+        if child is not None and not _is_block(child):
+            yield from _svg_runs(text, child)
+
+
+def _svg_span(text: str, whole: Element) -> Span:
+    raw = text[whole.start : whole.end]
+    before = raw[: len(raw) - len(raw.lstrip())]
+    after = raw[len(raw.rstrip()) :]
+    items = [
+        re.sub(r"\s+", " ", item) if isinstance(item, str) else item
+        for item in _inline(text, whole, _android_code)
+    ]
+    return Span(
+        whole.start, whole.end, made(items),
+        lambda said: before + written(said, escape).strip() + after,
+    )  # fmt: skip

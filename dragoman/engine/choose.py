@@ -6,12 +6,12 @@ Engines are imported on use: importing this imports neither torch nor ONNX Runti
 from dataclasses import replace
 from importlib.util import find_spec
 
-from dragoman.bundle import ONNX, Bundle
+from dragoman.bundle.folder import ONNX, Bundle
+from dragoman.bundle.gate import GATE
 from dragoman.engine.gated import GatedEngine
 from dragoman.engine.interface import Engine
 from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.errors import ConfigError, needs_torch
-from dragoman.gate import GATE
 
 ENGINES = ("auto", ONNX, "torch")
 

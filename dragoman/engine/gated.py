@@ -1,5 +1,5 @@
 """A model beside the same model with an adapter: each sentence is translated by one of them
-(`dragoman/gate.py`)."""
+(`dragoman/bundle/gate.py`)."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dragoman.bundle.gate import Gate
 from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, by_engine
-from dragoman.gate import Gate
 
 
 class _State(NamedTuple):

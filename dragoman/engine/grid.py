@@ -9,9 +9,12 @@ The hypotheses of a sentence stand side by side, so they can look at one copy of
 that continues another stays in its slot. Only where a hypothesis has several children is something
 copied, into the slots of childless ones, and of that only what came after the two parted: what
 beams have in common is most of their past.
+
+A recurrence keeps one vector of its past, its cell, instead of keys and values. Its grid has a
+single position (M = 1), which every step writes over.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +36,7 @@ class Grid:
     caches: np.ndarray  # (A, B*w, H, M, K)
     # (B*w, M) the slot that wrote each position: two rows share a past as far as these agree
     writers: np.ndarray
+    cells: bool = False  # whether a single position is all there is
 
     def __post_init__(self) -> None:
         self._numbers = np.arange(len(self.writers))  # of all slots: asked for at every step
@@ -45,23 +49,41 @@ class Grid:
         rows = np.arange(sentences)
         return cls(rows, 1, rows, 0, caches, np.zeros((sentences, _ROOM_STEP), dtype=np.int64))
 
+    @classmethod
+    def of_cells(cls, sentences: int, arrays: int, width: int) -> "Grid":
+        """The same for a recurrence, which begins with zeros."""
+        caches = RECYCLED.empty((arrays, sentences, 1, 1, width))
+        caches.fill(0)
+        rows = np.arange(sentences)
+        return cls(rows, 1, rows, 0, caches, np.zeros((sentences, 1), dtype=np.int64), cells=True)
+
     @property
     def room(self) -> int:
         return int(self.caches.shape[3])
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for the next position."""
+        return not self.cells and self.length >= self.room
+
+    @property
+    def filled(self) -> int:
+        """Positions that hold something."""
+        return 1 if self.cells else self.length
 
     def continued(self, parents: np.ndarray) -> "Grid":
         """Row r takes the place of row parents[r], or a copy of it.
 
         The old grid must not be used any more.
         """
-        full = len(parents) == len(self._numbers)
-        if full and self.length < self.room and (parents == self._numbers).all():
+        all_taken = len(parents) == len(self._numbers)
+        if all_taken and not self.full and (parents == self._numbers).all():
             # every slot is taken and nothing moves, as in greedy search before the first end
             return self
         sources = self.slots[parents]
         groups = sources // self.width  # the sentence of each row
         counts = np.bincount(groups, minlength=len(self.sentences))
-        fits = counts.max() <= self.width and self.length < self.room
+        fits = counts.max() <= self.width and not self.full
         if not fits or np.count_nonzero(counts) < _SPARSE * len(counts):
             return self._rebuilt(sources, groups, counts)
         self.slots = self._shuffled(sources)
@@ -69,7 +91,7 @@ class Grid:
 
     def write(self) -> None:
         """Note that every slot has written its next position."""
-        self.writers[:, self.length] = self._numbers
+        self.writers[:, 0 if self.cells else self.length] = self._numbers
         self.length += 1
 
     def _shuffled(self, sources: np.ndarray) -> np.ndarray:
@@ -96,8 +118,9 @@ class Grid:
     def _copy(self, source: int, slot: int) -> None:
         # Before the two parted, the slot holds what the source holds. Beams share most of their
         # past, so this is a small part of the cache.
-        parted = self.writers[source, : self.length] != self.writers[slot, : self.length]
-        since = slice(int(parted.argmax()) if parted.any() else self.length, self.length)
+        filled = self.filled
+        parted = self.writers[source, :filled] != self.writers[slot, :filled]
+        since = slice(int(parted.argmax()) if parted.any() else filled, filled)
         self.writers[slot, since] = self.writers[source, since]
         self.caches[:, slot, :, since] = self.caches[:, source, :, since]
 
@@ -107,34 +130,41 @@ class Grid:
         order = np.argsort(groups, kind="stable")
         slots = np.empty_like(sources)
         slots[order] = np.searchsorted(kept, groups[order]) * width + _rank_within(groups[order])
-        if len(kept) * width <= len(self.writers) and self.length < self.room:
+        if len(kept) * width <= len(self.writers) and not self.full:
             return self._packed(kept, width, slots, sources)
-        room = self.room if self.length < self.room else self.room + _ROOM_STEP
+        room = self.room + _ROOM_STEP if self.full else self.room
+        filled = self.filled
         arrays, _, heads, _, head_width = self.caches.shape
         caches = RECYCLED.empty((arrays, len(kept) * width, heads, room, head_width))
         nobodys = np.setdiff1d(np.arange(len(kept) * width), slots)
         # one by one: NumPy copies what it selects
         for new, old in zip(caches, self.caches, strict=True):
-            new[slots, :, : self.length] = old[sources, :, : self.length]
+            new[slots, :, :filled] = old[sources, :, :filled]
             # A step computes these too, and numbers of any kind might take it longer.
-            new[nobodys, :, : self.length] = 0
+            new[nobodys, :, :filled] = 0
         # an empty slot shares its past with nobody
         writers = np.full((len(kept) * width, room), -1)
-        writers[slots, : self.length] = self.writers[sources, : self.length]
-        return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
+        writers[slots, :filled] = self.writers[sources, :filled]
+        return replace(
+            self, sentences=self.sentences[kept], width=width, slots=slots, caches=caches,
+            writers=writers,
+        )  # fmt: skip
 
     def _packed(
         self, kept: np.ndarray, width: int, slots: np.ndarray, sources: np.ndarray
     ) -> "Grid":
         """In the first of the slots that there are: new memory would cost more than the copies."""
+        filled = self.filled
         moved = slots != sources
         slots_to, slots_from = slots[moved], sources[moved]
         for cache in self.caches:
-            cache[slots_to, :, : self.length] = cache[slots_from, :, : self.length]
+            cache[slots_to, :, :filled] = cache[slots_from, :, :filled]
         writers = np.full((len(kept) * width, self.room), -1)
-        writers[slots, : self.length] = self.writers[sources, : self.length]
-        caches = self.caches[:, : len(writers)]
-        return Grid(self.sentences[kept], width, slots, self.length, caches, writers)
+        writers[slots, :filled] = self.writers[sources, :filled]
+        return replace(
+            self, sentences=self.sentences[kept], width=width, slots=slots,
+            caches=self.caches[:, : len(writers)], writers=writers,
+        )  # fmt: skip
 
 
 def _rank_within(groups: np.ndarray) -> np.ndarray:

@@ -81,7 +81,7 @@ class Engine(Protocol):
 
     @property
     def searches_on_device(self) -> bool:
-        """Whether a search is better run where the model is (`decode/device_search.py`)."""
+        """Whether a search is better run where the model is (`decode/search/device.py`)."""
         return False
 
     @property

@@ -18,7 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle import OUTPUT_BIAS, Bundle
+from dragoman.bundle.folder import OUTPUT_BIAS, Bundle
+from dragoman.bundle.int8 import all_in_bytes
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Engine, Forbidden, Step
@@ -32,11 +34,9 @@ from dragoman.engine.onnx.graphs import (
     one_list_step_graph,
     step_graph,
 )
-from dragoman.engine.onnx.kernels import wants_signed_weights
+from dragoman.engine.onnx.kernels import best_factors
 from dragoman.engine.recycled import RECYCLED
 from dragoman.errors import BundleError, ConfigError
-from dragoman.int8 import all_in_bytes, signed
-from dragoman.plain_weights import sinusoids
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
@@ -122,8 +122,8 @@ class OnnxEngine(Engine):
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
-        if all_in_bytes(bundle.weights) and wants_signed_weights():
-            bundle = replace(bundle, weights=signed(bundle.weights))
+        if all_in_bytes(bundle.weights):
+            bundle = replace(bundle, weights=best_factors().of(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model
         self._greedy = greedy
@@ -141,7 +141,10 @@ class OnnxEngine(Engine):
         self._shortlist = bundle.shortlist
         self._one_lists: dict[frozenset[int], OneList] = {}
         self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
-        self._caches = [f"{name}_{i}" for i in range(self._config.decoder_layers) for name in "kv"]
+        layers = range(self._config.decoder_layers)
+        self._memory = [f"{name}_{i}" for i in layers for name in "kv"]
+        self._recurrent = self._config.decoder_sublayer == "ssru"
+        self._caches = [f"c_{i}" for i in layers] if self._recurrent else self._memory
 
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
@@ -190,7 +193,7 @@ class OnnxEngine(Engine):
         shapes = {"k": by_token if self._greedy else (features, padded), "v": by_token}
         memory = {
             f"memory_{name}": RECYCLED.empty((len(sources), heads, *shapes[name[0]]))
-            for name in self._caches
+            for name in self._memory
         }
         mask = np.empty((len(sources), 1, 1, padded), dtype=np.float32)
         first = 0
@@ -198,7 +201,10 @@ class OnnxEngine(Engine):
             parts = {name: array[first:last] for name, array in memory.items()}
             mask[first:last] = self._encode(sources[first:last], padded, parts)
             first = last
-        grid = Grid.first(len(sources), len(memory), heads, features)
+        if self._recurrent:
+            grid = Grid.of_cells(len(sources), len(self._caches), self._config.width)
+        else:
+            grid = Grid.first(len(sources), len(self._caches), heads, features)
         return self._bound(grid, memory, mask, longest, self._lists(sources))
 
     def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
@@ -265,8 +271,9 @@ class OnnxEngine(Engine):
         best = min((k or 1) + more, pieces)
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][0] = self._target_positions(grid.length)
-        feeds["past"].fill(grid.length)
-        feeds["total"].fill(grid.length + 1)
+        if not self._recurrent:
+            feeds["past"].fill(grid.length)
+            feeds["total"].fill(grid.length + 1)
         asked = Asked(best if k is not None else 0, k is None or also is not None, attention)
         if asked != state.asked:
             feeds["k"][0] = best
@@ -354,11 +361,12 @@ class OnnxEngine(Engine):
         feeds: dict[str, np.ndarray] = {
             "tokens": np.zeros(rows, dtype=np.int64),
             "position": np.zeros((1, width), dtype=np.float32),
-            "past": np.zeros(rows, dtype=np.int32),
-            "total": np.zeros((), dtype=np.int32),
             "k": np.zeros(1, dtype=np.int64),
             **(lists.feeds(grid.width) if lists else {}),
         }
+        if not self._recurrent:
+            feeds["past"] = np.zeros(rows, dtype=np.int32)
+            feeds["total"] = np.zeros((), dtype=np.int32)
         if self._greedy:
             last = np.count_nonzero(mask[:, 0, 0] == 0, axis=1).astype(np.int32) - 1  # (B,)
             feeds["last_of_source"] = last
@@ -384,6 +392,8 @@ class OnnxEngine(Engine):
         # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
         # nothing.
         for name, cache in zip(self._caches, grid.caches, strict=True):
+            if self._recurrent:
+                cache = cache.reshape(rows, width)
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
         return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
-from dragoman.kernels import usable
 from dragoman.model.build import Model, build_model
+from dragoman.model.kernels import usable
 from dragoman.model.trace import Trace, trace
 from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.vocabulary import Vocabulary

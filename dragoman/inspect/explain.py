@@ -14,17 +14,28 @@ travel in 8 bits, with a scale for each block of features. Scores and weights ke
 
 import base64
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from dragoman.config import DecodingConfig, ModelConfig
-from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.decode.request import Request
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import TranslationError
 from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
 from dragoman.inspect.panels import panels, statement
 from dragoman.inspect.sentence import Node, observed_search
+from dragoman.inspect.touch import (
+    Change,
+    changed,
+    learn_once,
+    logit_lens,
+    own_copy,
+    said_anew,
+    swapped,
+    worth,
+)
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis, piece_label
 from dragoman.text.codec import Codec
@@ -40,6 +51,7 @@ POSITIONS = 64  # places of the position table shown at least
 MOST_BYTES = 3_000_000  # of vectors in 16 bits; beyond, 8 bits
 BLOCK = 64  # features that share a scale in 8 bits
 NOT_VECTORS = ("scores", "weights")
+LEARNING_RATE = 0.01  # of the one step of learning that is shown
 
 
 class _Kind(NamedTuple):
@@ -70,10 +82,12 @@ def explain(
     text: str,
     translation: str | None = None,
     request: Request = Request(),
+    change: Change = Change(),
 ) -> dict[str, Any]:
     """All that the page shows, with NumPy arrays in it.
 
-    With a translation given, the pass is that of predicting it.
+    With a translation given, the pass is that of predicting it. With a change, the sentence is
+    translated anew by the changed model, piece by piece, unless a translation is given.
     """
     if translator.inspector is None:
         raise TranslationError("an ensemble cannot be explained: load one model.")
@@ -82,13 +96,27 @@ def explain(
     source, target = translator.encode_pair(text, chosen, request)
     # the one engine that can be looked into
     engine = cast("TorchEngine", translator.inspector_of(source))
-    seen = engine.trace(source, target)
     codec, config = translator.codec, translator.config
+    if change:
+        engine = own_copy(engine)
+    with changed(engine.model, change):
+        if change.swap is not None:
+            source = swapped([codec.source.pieces[i] for i in source], source, change.swap)
+        if change and translation is None:
+            start = codec.forced_start(translator.pipeline.splitter.target(text, request))
+            settings = request.decoding or config.decoding
+            most = int(settings.max_length_ratio * len(source) + settings.max_length_extra)
+            first = [*start, *_ids(codec, change.say)]
+            target = said_anew(engine, source, first, change, most)
+        seen = engine.trace(source, target)
+        touched = _touched(engine, seen, source, target, change, config.model)
     said = [*target, codec.target.eos]
+    anew = codec.decode_target(target) if change and translation is None else found.text
     return {
         "text": text,
-        "translation": found.text if translation is None else translation,
+        "translation": anew if translation is None else translation,
         "searched": found.text,
+        "touch": touched,
         "model": _facts(engine, codec, config.model),
         "panels": _panels(config.model),
         "axes": _axes(codec, source, said),
@@ -103,6 +131,35 @@ def explain(
     }
 
 
+def _ids(codec: Codec, pieces: Sequence[str]) -> list[int]:
+    for piece in pieces:
+        if piece not in codec.target.ids:
+            raise TranslationError(f"{piece!r} is no piece of the model's vocabulary.")
+    return [codec.target.ids[piece] for piece in pieces]
+
+
+def _touched(
+    engine: "TorchEngine",
+    seen: "Trace",
+    source: list[int],
+    target: list[int],
+    change: Change,
+    config: ModelConfig,
+) -> dict[str, Any]:
+    """What was changed; what each layer would say; what one step of learning does."""
+    if config.architecture != "transformer":
+        return {}
+    shown = {
+        "change": asdict(change),
+        "lens": logit_lens(engine, seen, [*target, engine.target.eos]),
+    }
+    if change.study:
+        shown["learning"] = learn_once(engine, source, target, LEARNING_RATE)
+        if config.attention.projections:
+            shown["worth"] = worth(engine, source, target)
+    return shown
+
+
 def payload(explained: dict[str, Any]) -> dict[str, Any]:
     """The same as JSON can say it."""
     size = sum(2 * array.size for name, array in _arrays(explained) if name not in NOT_VECTORS)
@@ -113,7 +170,7 @@ def payload(explained: dict[str, Any]) -> dict[str, Any]:
 def page(explained: dict[str, Any]) -> str:
     """The page; opened from disk, it asks nothing of any network."""
     styles = (*STYLES, "explain.css")
-    scripts = (*SCRIPTS, "explain.js", "explain-panels.js")
+    scripts = (*SCRIPTS, "explain.js", "explain-panels.js", "touch.js")
     return filled(payload(explained), styles, scripts, "openExplanation")
 
 
@@ -265,7 +322,7 @@ def _feed_forward(
                 "hidden": _array(seen.calls[f"{name}feed_forward.outer"][pass_].given),
             }
             for name in names
-            if f"{name}feed_forward" in seen.calls
+            if f"{name}feed_forward.outer" in seen.calls
         ]
     return shown
 
@@ -282,6 +339,7 @@ def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
         steps.append(
             {
                 "pieces": [piece_label(codec.target.pieces[i]) for i in best],
+                "raw": [codec.target.pieces[i] for i in best],
                 "logits": [round(float(row[i]), 4) for i in best],
                 "chosen": best.index(chosen),
                 "rank": int((row > row[chosen]).sum()) + 1,

@@ -114,10 +114,10 @@ def _subwords() -> Panel:
 
 
 def _embedding(config: ModelConfig) -> Panel:
+    from dragoman.bundle.plain_weights import sinusoids
     from dragoman.model.interface import Words
-    from dragoman.model.positions import Learned, Sinusoidal
+    from dragoman.model.positions import Learned, Sinusoidal, SinusoidalFromOne
     from dragoman.model.transformer import Embedding
-    from dragoman.plain_weights import sinusoids
 
     title = "Pieces become vectors, with their places"
     if config.architecture == "lexical":
@@ -132,7 +132,7 @@ def _embedding(config: ModelConfig) -> Panel:
         "Three strips, one above the other: the word, its position, and their sum, feature by "
         "feature. Move the two sliders below and see how each feature turns at its own speed."
     )
-    if recurrent or kind not in ("sinusoidal", "learned", "index"):
+    if recurrent or kind not in ("sinusoidal", "sinusoidal-from-1", "learned", "index"):
         why = (
             "This model reads its words one after the other, so it adds no positions."
             if recurrent
@@ -160,20 +160,24 @@ def _embedding(config: ModelConfig) -> Panel:
         spoken = "x = root of D times E of w, plus p"
     formulas = [Formula(_math(_line(_sub("x", "t"), "=", joined)), spoken)]
     code: list[Code] = [(Embedding.forward, "self.positions(self.words")]
-    if kind == "sinusoidal":
+    if kind.startswith("sinusoidal"):
         angle = _line(
             "t", "/", _sup(f"{config.positions.base:g}", _line("2", "i", "/", "D"))
         )  # fmt: skip
-        for feature, wave in (("2i", "sin"), ("2i+1", "cos")):
+        features = ("2i", "2i+1") if kind == "sinusoidal" else ("2i−2", "2i−1")
+        for feature, wave in zip(features, ("sin", "cos"), strict=True):
             formulas.append(
                 Formula(
                     _math(_line(_sub("p", f"t,{feature}"), "=", wave, "(", angle, ")")),
                     f"p of t and {feature} = {wave} of t over "
-                    f"{config.positions.base:g} to the {feature.split('+')[0]} over D",
+                    f"{config.positions.base:g} to the 2i over D",
                 )
             )
-        code += [(sinusoids, "angles ="), (sinusoids, "np.sin(angles)")]
-        code += [(Sinusoidal.vectors, "self.waves.rows")]
+        if kind == "sinusoidal":
+            code += [(sinusoids, "angles ="), (sinusoids, "np.sin(angles)")]
+            code += [(Sinusoidal.vectors, "self.waves.rows")]
+        else:
+            code += [(SinusoidalFromOne.vectors, "angles =")]
     elif kind == "learned":
         code += [(Learned.vectors, "self.rows")]
     return Panel(
@@ -266,7 +270,17 @@ def _queries(config: ModelConfig) -> Panel:
 def _scores(config: ModelConfig) -> Panel:
     from dragoman.model.attention import plain_attention
     from dragoman.model.distances import DISTANCES, NoDistances
-    from dragoman.model.similarities import SIMILARITIES, Additive, Concat, Cosine, scaled_dot
+    from dragoman.model.similarities import (
+        SIMILARITIES,
+        Additive,
+        Concat,
+        Cosine,
+        General,
+        MeanDot,
+        NormalisedQueriesKeys,
+        PlainCosine,
+        scaled_dot,
+    )
     from dragoman.model.spans import causal_mask
 
     title = "Every query meets every key"
@@ -279,6 +293,19 @@ def _scores(config: ModelConfig) -> Panel:
         "scaled-dot": (
             _frac(_line(q, "·", k), _root("d")), "q times k over the root of d",
             (scaled_dot, "return"),
+        ),
+        "mean-dot": (_frac(_line(q, "·", k), "d"), "q times k over d", (MeanDot.compare, "return")),
+        "plain-cosine": (
+            _frac(_line(q, "·", k), "‖q‖ ‖k‖"), "the cosine of q and k",
+            (PlainCosine.queries, "return"),
+        ),
+        "general": (
+            _line(_sup(q, "⊤"), "W", k), "q times W times k", (General.queries, "return"),
+        ),
+        "qk-norm": (
+            _frac(_line("norm", "(", q, ")", "·", "norm", "(", k, ")"), _root("d")),
+            "the norms of q and k multiplied, over the root of d",
+            (NormalisedQueriesKeys.queries, "return"),
         ),
         "cosine": (
             _line(_sup("exp", "c"), _frac(_line(q, "·", k), "‖q‖ ‖k‖")),
@@ -401,7 +428,7 @@ def _not_a_block(config: ModelConfig) -> str:
 
 
 def _norm(config: ModelConfig) -> Panel:
-    from dragoman.model.layers import PLACEMENTS, BatchNorm, LayerNorm
+    from dragoman.model.layers import PLACEMENTS, BatchNorm, LayerNorm, RMSNorm
 
     title = "Added to what was there, and normalised"
     if why := _not_a_block(config):
@@ -418,7 +445,12 @@ def _norm(config: ModelConfig) -> Panel:
         lines = [_line(x, "←", "norm", "(", *rest, f, ")")]
         spoken = "x becomes norm of x + f of x"
     code: list[Code] = [(PLACEMENTS[config.norm].forward, "return")]
-    if config.norm_kind != "none":
+    if config.norm_kind == "rms":
+        root = _root(_line("mean", "(", _sup("x", "2"), ")", "+", "ε"))
+        lines.append(_line("norm", "(", "x", ")", "=", "γ", _frac("x", root)))
+        spoken += "; the norm is gamma times x over the root of the mean of its squares"
+        code.append((RMSNorm.forward, "F.rms_norm"))
+    elif config.norm_kind != "none":
         scaled = _frac(_line("x", "−", "μ"), _root(_line(_sup("σ", "2"), "+", "ε")))
         lines.append(_line("norm", "(", "x", ")", "=", "γ", scaled, "+", "β"))
         spoken += "; the norm is gamma times x minus mu over sigma, plus beta"
@@ -428,6 +460,8 @@ def _norm(config: ModelConfig) -> Panel:
     over = {
         "layer": "The norm brings the features of each word to mean 0 and spread 1. Then it scales "
         "and shifts each feature by learned numbers, γ and β.",
+        "rms": "The norm divides the features of each word by the root of their mean square. Then "
+        "it scales each feature by a learned number, γ.",
         "batch": "The norm uses running averages over the words of training.",
         "none": "This model has no norm.",
     }[config.norm_kind]
@@ -449,7 +483,7 @@ def _norm(config: ModelConfig) -> Panel:
 
 
 def _feed_forward(config: ModelConfig) -> Panel:
-    from dragoman.model.layers import FeedForward
+    from dragoman.model.layers import GATES, FeedForward
 
     title = "Each word by itself: the feed-forward network"
     if why := _not_a_block(config):
@@ -459,12 +493,25 @@ def _feed_forward(config: ModelConfig) -> Panel:
             "feed-forward", title, "", "",
             left_out="This model has no feed-forward networks (model.feed_forward=false).",
         )  # fmt: skip
+    if config.experts > 1:
+        return Panel(
+            "feed-forward", title, "", "",
+            left_out=f"Each word chooses two of {config.experts} networks here: they are not "
+            "drawn.",
+        )  # fmt: skip
     inner = _line(_sub("W", "1"), "x", "+", _sub("b", "1"))
     active = (
         _line("max", "(", "0", ",", inner, ")")
         if config.activation == "relu"
         else _line(config.activation, "(", inner, ")")
     )
+    spoken, words = f"h = {config.activation} of W 1 x + b 1", "self.activation(self.inner(x))"
+    if config.activation == "relu":
+        words = "self.inner(x, relu=True)"
+    if config.activation in GATES:
+        gate = GATES[config.activation].__name__
+        active = _line(gate, "(", inner, ")", "⊙", "(", "V", "x", "+", "c", ")")
+        spoken, words = f"h = {gate} of W 1 x + b 1, times V x + c", "self.activation(gate)"
     return Panel(
         "feed-forward",
         title,
@@ -478,11 +525,11 @@ def _feed_forward(config: ModelConfig) -> Panel:
                     _line("h", "=", active),
                     _line("f", "(", "x", ")", "=", _sub("W", "2"), "h", "+", _sub("b", "2")),
                 ),
-                f"h = {config.activation} of W 1 x + b 1, f = W 2 h + b 2",
+                f"{spoken}, f = W 2 h + b 2",
             ),
         ),
         (
-            (FeedForward.forward, "h ="),
+            (FeedForward.forward, words),
             (FeedForward.forward, "self.outer("),
         ),
     )
@@ -546,7 +593,7 @@ def _cross(config: ModelConfig) -> Panel:
 
 
 def _next_word(config: ModelConfig) -> Panel:
-    from dragoman.decode.sampling import _draw
+    from dragoman.decode.search.sampling import _draw
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.model.interface import Model
     from dragoman.model.lexical import Lexical
@@ -625,8 +672,8 @@ def _cache(config: ModelConfig) -> Panel:
 
 
 def _beam() -> Panel:
-    from dragoman.decode.hypotheses import Finished
-    from dragoman.decode.search import _pick
+    from dragoman.decode.search.beam import _pick
+    from dragoman.decode.search.hypotheses import Finished
 
     return Panel(
         "beam",

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.hypotheses import LENGTH_PENALTIES
 from dragoman.decode.request import Request
-from dragoman.decode.search import BeamStep
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
+from dragoman.decode.search.task import BeamStep
 from dragoman.decode.translation import Candidate
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from dragoman.bundle import parameters_by_part
+from dragoman.bundle.folder import parameters_by_part
 from dragoman.decode.request import Options, Request
-from dragoman.decode.searching import batches_by_length
+from dragoman.decode.searcher import batches_by_length
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.engine.interface import Engine, Inspector
@@ -115,7 +115,9 @@ class InspectableTranslator(Translator):
         """
         request = self.check(Request(to=to))
         into = request.to or self.codec.languages.default_target()
-        (ids,) = self.codec.encode_source([text], into, self.splitter.source(text, request))
+        (ids,) = self.codec.encode_source(
+            [text], into, self.pipeline.splitter.source(text, request)
+        )
         return [self.codec.source.pieces[i] for i in ids]
 
     @property
@@ -150,7 +152,7 @@ class InspectableTranslator(Translator):
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
-        start = self.codec.forced_start(self.splitter.target(text, request))
+        start = self.codec.forced_start(self.pipeline.splitter.target(text, request))
         if isinstance(translation, str):
             return source, [*start, *self.codec.encode_target([translation])[0]]
         return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]
@@ -173,7 +175,7 @@ class InspectableTranslator(Translator):
         if isinstance(texts, str):
             alone: np.ndarray = self.embed([texts], request, **options)[0]
             return alone
-        parts = self.split(texts, self.request(request, options))
+        parts = self.pipeline.splitter(texts, self.check(self.request(request, options)))
         vectors = np.zeros((len(texts), self.config.model.width))
         lengths = [len(part.ids) for part in parts]
         for rows in batches_by_length(lengths, self.engine.batch_tokens):

@@ -22,13 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman import variants
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, variants
+from dragoman.config.variants import POSITIONS
 from dragoman.model.distances import DISTANCES, NoDistances
-from dragoman.model.heads import HEADS, BareHeads, KeysValues, KVCache, PaperHeads
+from dragoman.model.heads import HEADS, BareHeads, KeysValues, KVCache, PaperHeads, for_each_head
 from dragoman.model.similarities import SIMILARITIES, scaled_dot
 from dragoman.model.spans import SPANS, causal_mask
-from dragoman.variants import POSITIONS
 
 
 class Look(NamedTuple):
@@ -110,9 +109,10 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig, cross: bool = False):
         super().__init__()
         kind, width, heads = config.attention, config.width, config.heads
-        self.project = (
-            HEADS[kind.heads_layout](width, heads) if kind.projections else BareHeads(width, heads)
-        )
+        self.project = BareHeads(width, heads)
+        if kind.projections:
+            grouped = (kind.groups,) if kind.heads_layout == "grouped" else ()
+            self.project = HEADS[kind.heads_layout](width, heads, *grouped)
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
         self.span = SPANS[kind.span](kind.window)
@@ -160,7 +160,7 @@ class Attention(nn.Module):
         self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False
     ) -> Tensor:
         """The same for sentences end to end (N, D), by our own kernel."""
-        from dragoman.kernels.attention import packed_attention
+        from dragoman.model.kernels.attention import packed_attention
 
         heads = self.paper
         queries = heads.to_qkv(x) if memory is None else heads.joined_queries(x)
@@ -216,11 +216,12 @@ class Attention(nn.Module):
             causal = False
         mask = self.span.visible(mask, at, queries, keys, q.device)
         if by_kernel:
-            # Multi-query attention has one set of keys and values. Expanding it copies nothing.
-            k, v = (x.expand(-1, heads, -1, -1) for x in seen)
+            k, v = (for_each_head(x, heads) for x in seen)
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:
             bias = self.distances.bias(queries, keys)
+            if 1 < seen.v.shape[1] < heads:
+                seen = KeysValues(*(for_each_head(x, heads) for x in seen))
             y, _ = plain_attention(
                 q, seen.k, seen.v, mask, self.similarity.compare, dropout, bias, self.span.choose,
                 record,

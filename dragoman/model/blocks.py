@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
 from dragoman.model.heads import KeysValues
-from dragoman.model.layers import PLACEMENTS, FeedForward
+from dragoman.model.layers import PLACEMENTS, Experts, FeedForward, feed_forward
+from dragoman.model.ssru import SSRU
 
 Look = Callable[[Tensor], Tensor]
 """From the vectors of some positions to what they see. (B, T, D) to (B, T, D)"""
@@ -27,7 +28,7 @@ class _Layer(nn.Module):
     """What encoder and decoder layers share."""
 
     attention: Attention
-    feed_forward: FeedForward | None
+    feed_forward: FeedForward | Experts | None
     around_feed_forward: nn.Module | None
 
     def transform(self, x: Tensor, real: Tensor | None = None) -> Tensor:
@@ -39,17 +40,19 @@ class _Layer(nn.Module):
 
     def multiplications(self, words: float, pairs: float) -> float:
         """Of attention to itself, in which so many pairs meet, and of the feed-forward network."""
-        attention = self.attention.multiplications(words, words, pairs)
-        return attention + (
+        return self._looking(words, pairs) + (
             self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0
         )
+
+    def _looking(self, words: float, pairs: float) -> float:
+        return self.attention.multiplications(words, words, pairs)
 
 
 class EncoderLayer(_Layer):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.attention = Attention(config)
-        self.feed_forward = FeedForward(config) if config.feed_forward else None
+        self.feed_forward = feed_forward(config)
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
 
@@ -63,12 +66,19 @@ class DecoderLayer(_Layer):
     def __init__(self, config: ModelConfig):
         super().__init__()
         blind = replace(config, attention=replace(config.attention, span="local", window=0))
-        self.attention = Attention(config if config.decoder_attention else blind)
+        self.recurrence = SSRU(config) if config.decoder_sublayer == "ssru" else None
+        if self.recurrence is None:
+            self.attention = Attention(config if config.decoder_attention else blind)
         self.cross = Attention(config, cross=True)
-        self.feed_forward = FeedForward(config) if config.feed_forward else None
+        self.feed_forward = feed_forward(config)
         self.around_attention = PLACEMENTS[config.norm](config)
         self.around_cross = PLACEMENTS[config.norm](config)
         self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
+
+    def _looking(self, words: float, pairs: float) -> float:
+        if self.recurrence is not None:
+            return self.recurrence.multiplications(words)
+        return super()._looking(words, pairs)
 
     def memory(self, x: Tensor) -> KeysValues:
         """Keys and values of the source (B, S, D), for all that this layer will say about it."""

@@ -81,8 +81,10 @@ class DecoderOnly(Neural):
         places = torch.arange(at, at + words, device=target_in.device) + size - _room(real)
         self.target_embedding.positions.reach(size + at + words)
         x = self.target_embedding(target_in, places)
-        said = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
-        mask = torch.cat([real.expand(-1, -1, words, -1), said], dim=-1)  # (R, 1, T, S + at + T)
+        target_mask = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
+        mask = torch.cat(
+            [real.expand(-1, -1, words, -1), target_mask], dim=-1
+        )  # (R, 1, T, S + at + T)
         caches = []
         for number in range(len(self.decoder)):
             cache = KVCache(*prompt[2 * number : 2 * number + 2])

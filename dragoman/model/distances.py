@@ -66,21 +66,32 @@ class Relative(NoDistances):
         return self.by_distance[distances + FURTHEST].permute(2, 0, 1)
 
 
+def alibi_slopes(heads: int) -> Tensor:
+    """
+    >>> alibi_slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    power = 2 ** (heads.bit_length() - 1)
+    first = torch.arange(1, power + 1) * (8.0 / power)
+    between = torch.arange(1, 2 * power, 2) * (4.0 / power)
+    return 2.0 ** -torch.cat([first, between])[:heads]
+
+
 class Alibi(NoDistances):
     """Scores fall linearly with the distance, in each head by its own slope.
 
     (ALiBi, Press et al. 2022.)
 
-    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. In the encoder distances
-    count both ways.
+    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. Where H is no power of two,
+    those of the next lower one come first, then every other slope of twice as many heads, as in the
+    paper's code. In the encoder distances count both ways.
     """
 
     slopes: Tensor
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
-        exponents = torch.arange(1, config.heads + 1) * (8.0 / config.heads)
-        self.register_buffer("slopes", 2.0**-exponents, persistent=False)  # (H,)
+        self.register_buffer("slopes", alibi_slopes(config.heads), persistent=False)  # (H,)
 
     def bias(self, queries: int, keys: int) -> Tensor:
         places = torch.arange(keys, device=self.slopes.device)

@@ -12,7 +12,7 @@ from dragoman.model.layers import Linear
 
 
 class KeysValues(NamedTuple):
-    """What can be looked at: (B, H, S, K) each, or (B, 1, S, K) where all heads share them."""
+    """What can be looked at: (B, H, S, K) each, or (B, G, S, K) where H/G heads share each set."""
 
     k: Tensor
     v: Tensor
@@ -139,6 +139,21 @@ class MultiQueryHeads(PaperHeads):
         super().__init__(width, heads, sets=1)
 
 
+class GroupedHeads(PaperHeads):
+    """G sets of keys and values, each for H/G heads (Ainslie et al. 2023)."""
+
+    def __init__(self, width: int, heads: int, groups: int):
+        super().__init__(width, heads, sets=groups)
+
+
+def for_each_head(x: Tensor, heads: int) -> Tensor:
+    """Keys or values (B, G, S, K), each set repeated for the heads that share it: (B, H, S, K).
+
+    One set for all is a view: nothing is copied.
+    """
+    return x[:, :, None].expand(-1, -1, heads // x.shape[1], -1, -1).flatten(1, 2)
+
+
 class NarrowHeads(BareHeads):
     """The input is cut into chunks of D/H features.
 
@@ -177,4 +192,5 @@ HEADS: dict[str, type[BareHeads]] = {
     "narrow": NarrowHeads,
     "wide": WideHeads,
     "multi-query": MultiQueryHeads,
+    "grouped": GroupedHeads,
 }

@@ -13,8 +13,8 @@ twin.
 import torch
 from torch import Tensor
 
-from dragoman.kernels import usable
 from dragoman.model.attention import plain_attention
+from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
 
 
@@ -57,7 +57,7 @@ class IncrementalDecoder:
     def _to_past(self, number: int, x: Tensor) -> Tensor:
         heads, attend = self.model.decoder[number].attention.paper, attend_to_past
         if usable(x):
-            from dragoman.kernels.decoding import attend_to_past as attend
+            from dragoman.model.kernels.decoding import attend_to_past as attend
         seen = attend(heads.to_qkv(x), self.caches[number], self.origin, self.steps, heads.heads)
         joined: Tensor = heads.to_out(seen)
         return joined
@@ -65,7 +65,7 @@ class IncrementalDecoder:
     def _to_memory(self, number: int, x: Tensor) -> Tensor:
         heads, attend = self.model.decoder[number].cross.paper, attend_to_memory
         if usable(x):
-            from dragoman.kernels.decoding import attend_to_memory as attend
+            from dragoman.model.kernels.decoding import attend_to_memory as attend
         seen = attend(heads.joined_queries(x), self.memory[number], self.lengths, heads.heads)
         joined: Tensor = heads.to_out(seen)
         return joined

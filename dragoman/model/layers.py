@@ -11,19 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.kernels import usable
+from dragoman.model.kernels import usable
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "swish": F.silu,
 }
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.silu}
+"""Those that multiply instead: half of the inner features open and close the other half."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """x W^T + b, through a ReLU if asked for."""
     if usable(x):
-        from dragoman.kernels.linear import linear as by_our_kernels
+        from dragoman.model.kernels.linear import linear as by_our_kernels
 
         return by_our_kernels(x, weight, bias, relu)
     y = F.linear(x, weight, bias)
@@ -47,37 +49,93 @@ class Linear(nn.Linear):
 
 
 class FeedForward(nn.Module):
-    """W2 σ(W1 x + b1) + b2, the same at every position."""
+    """W2 σ(W1 x + b1) + b2, the same at every position.
+
+    With a gate (Shazeer 2020): W2 (σ(W1 x + b1) ⊙ (V x + c)) + b2. W1 and V lie in one matrix.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.inner = Linear(config.width, config.feed_forward_width)
-        self.outer = Linear(config.feed_forward_width, config.width)
-        self.activation = ACTIVATIONS[config.activation]
+        self.gated = config.activation in GATES
+        inner = config.feed_forward_width
+        self.inner = Linear(config.width, 2 * inner if self.gated else inner)
+        self.outer = Linear(inner, config.width)
+        if self.gated:
+            self.inner.stacked = [inner, inner]
+        self.activation = (ACTIVATIONS | GATES)[config.activation]
         self.dropout = config.activation_dropout
+        for matrix in (*torch.split(self.inner.weight, inner), self.outer.weight):
+            nn.init.xavier_uniform_(matrix)
         for linear in (self.inner, self.outer):
-            nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = (
-            self.inner(x, relu=True)
-            if self.activation is F.relu
-            else self.activation(self.inner(x))
-        )
+        if self.gated:
+            gate, values = self.inner(x).chunk(2, dim=-1)
+            h = self.activation(gate) * values
+        elif self.activation is F.relu:
+            h = self.inner(x, relu=True)
+        else:
+            h = self.activation(self.inner(x))
         y: Tensor = self.outer(
             dropout_add(None, h, self.dropout) if self.training and self.dropout else h
         )
         return y
 
     def multiplications(self, positions: float) -> float:
-        return 2 * positions * self.inner.in_features * self.inner.out_features
+        return positions * (self.inner.weight.numel() + self.outer.weight.numel())
+
+
+class Experts(nn.Module):
+    """Σ over the two best experts e of g_e FF_e(x), with g the softmax of their two scores.
+
+    (A mixture of experts: Shazeer et al. 2017, as in Jiang et al. 2024.) Each word chooses by
+    itself, whatever its neighbours choose, and no expert turns anybody away. So that all are
+    chosen about equally often, those that few words took get a little more from then on (a bias on
+    the choice alone: Wang et al. 2024).
+    """
+
+    bias: Tensor
+    CHOSEN, STEP = 2, 1e-3
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.score = Linear(config.width, config.experts, bias=False)
+        self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
+        self.register_buffer("bias", torch.zeros(config.experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = x.flatten(0, -2)  # (N, D)
+        scores = self.score(words)  # (N, E)
+        chosen = (scores + self.bias).topk(self.CHOSEN, dim=-1).indices  # (N, 2)
+        shares = torch.softmax(scores.gather(-1, chosen), dim=-1)  # (N, 2)
+        if self.training:
+            taken = torch.bincount(chosen.flatten(), minlength=len(self.experts))
+            self.bias += self.STEP * torch.sign(taken.float().mean() - taken)
+        y = torch.zeros_like(words)
+        for number, expert in enumerate(self.experts):
+            place, which = (chosen == number).nonzero(as_tuple=True)
+            share = shares[place, which, None].to(x.dtype)
+            y = y.index_add(0, place, share * expert(words[place]))
+        return y.view_as(x)
+
+    def multiplications(self, positions: float) -> float:
+        """Of what is computed: two experts for each word."""
+        one: FeedForward = self.experts[0]  # type: ignore[assignment]
+        return positions * self.score.weight.numel() + self.CHOSEN * one.multiplications(positions)
+
+
+def feed_forward(config: ModelConfig) -> FeedForward | Experts | None:
+    """What a layer has behind its attention."""
+    if not config.feed_forward:
+        return None
+    return Experts(config) if config.experts > 1 else FeedForward(config)
 
 
 def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     """x + dropout(y), or dropout(y) alone."""
     if usable(y):
-        from dragoman.kernels.residual import dropout_add as in_one_pass
+        from dragoman.model.kernels.residual import dropout_add as in_one_pass
 
         return in_one_pass(x, y, dropout)
     y = F.dropout(y, dropout, dropout > 0)
@@ -112,7 +170,7 @@ class LayerNorm(NoNorm, nn.LayerNorm):
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         if usable(x):
-            from dragoman.kernels.residual import residual_norm
+            from dragoman.model.kernels.residual import residual_norm
 
             return residual_norm(x, None, self.weight, self.bias, self.eps)
         return nn.LayerNorm.forward(self, x)
@@ -121,10 +179,22 @@ class LayerNorm(NoNorm, nn.LayerNorm):
         self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None
     ) -> Tensor:
         if x is not None and usable(x):
-            from dragoman.kernels.residual import residual_norm
+            from dragoman.model.kernels.residual import residual_norm
 
             return residual_norm(x, y, self.weight, self.bias, self.eps, dropout)
         return super().of_sum(x, y, dropout)
+
+
+class RMSNorm(NoNorm):
+    """g ⊙ x / √(mean(x²) + ε) (Zhang and Sennrich 2019): no mean is taken away, nothing added."""
+
+    def __init__(self, width: int, eps: float = 1e-6):
+        super().__init__(width)
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 
 
 class BatchNorm(NoNorm):
@@ -157,7 +227,12 @@ class BatchNorm(NoNorm):
         return ((x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias).to(x.dtype)
 
 
-NORMS: dict[str, type[NoNorm]] = {"layer": LayerNorm, "batch": BatchNorm, "none": NoNorm}
+NORMS: dict[str, type[NoNorm]] = {
+    "layer": LayerNorm,
+    "rms": RMSNorm,
+    "batch": BatchNorm,
+    "none": NoNorm,
+}
 
 
 class _Around(nn.Module):

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.errors import TranslationError
-from dragoman.plain_weights import sinusoids
 
 
 class Add(nn.Module):
@@ -148,6 +148,24 @@ class Sinusoidal(_Vectors):
         return self.waves.rows(at, x.shape[1])
 
 
+class SinusoidalFromOne(Sinusoidal):
+    """sin(pos/base^(2i/D)) and cos(...) for i = 1, ..., D/2 instead of 0, ..., D/2 - 1.
+
+    All wavelengths are base^(2/D) times as long, as if every position were that much smaller.
+    """
+
+    def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
+        count = x.shape[1]
+        places = at if isinstance(at, Tensor) else torch.arange(at, at + count, device=x.device)
+        exponents = torch.arange(2, self.features + 1, 2, device=x.device) / self.features
+        angles = places[..., None].double() * self.base ** -exponents.double()
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(x.dtype)
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.features, self.base = config.width, config.positions.base
+
+
 class Learned(_Rows, _Vectors):
     """One vector per position, up to a largest length."""
 
@@ -171,6 +189,7 @@ class Learned(_Rows, _Vectors):
 POSITIONS: dict[str, type[NoPositions]] = {
     "index": Index,
     "sinusoidal": Sinusoidal,
+    "sinusoidal-from-1": SinusoidalFromOne,
     "learned": Learned,
 }
 """Those that are vectors; the others act inside attention (`distances`), or not at all."""

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+RMS_EPSILON = 1e-6
 LARGEST_BLOCK = 2**24  # numbers that additive similarity holds at once
 
 
@@ -55,6 +56,17 @@ class ScaledDot(Dot):
         return scaled_dot(q, k)
 
 
+class MeanDot(Dot):
+    """q·k/K, which the notes find too small: the mean of the products instead of their sum."""
+
+    def __init__(self, heads: int, features: int):
+        super().__init__(heads, features)
+        self.scale = 1 / features
+
+    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / self.features
+
+
 class Cosine(Dot):
     """e^c q·k/(‖q‖‖k‖), with a c of its own for each head.
 
@@ -70,6 +82,52 @@ class Cosine(Dot):
 
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1)
+
+
+class PlainCosine(Cosine):
+    """q·k/(‖q‖‖k‖), as the notes have it: between -1 and 1, so that no key stands out by far."""
+
+    def __init__(self, heads: int, features: int):
+        Dot.__init__(self, heads, features)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return F.normalize(q, dim=-1)
+
+
+class General(Dot):
+    """qᵀ W k, with a W of each head's own (Luong et al. 2015).
+
+    W starts as 1/√K on its diagonal: as the scaled dot product.
+    """
+
+    def __init__(self, heads: int, features: int):
+        super().__init__(heads, features)
+        start = torch.eye(features) / math.sqrt(features)
+        self.between = nn.Parameter(start.repeat(heads, 1, 1))  # (H, K, K)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return q @ self.between
+
+    def multiplications(self, queries: float, keys: float, products: float) -> float:
+        return self.heads * self.features * (self.features * queries + products)
+
+
+class NormalisedQueriesKeys(ScaledDot):
+    """(g ⊙ q/rms(q))·(k/rms(k))/√K, with a g of each head's own: QK-norm (Henry et al. 2020).
+
+    No product can grow beyond what g allows, so high learning rates do not saturate the softmax.
+    Gains of queries and of keys would only meet as a product: one of the two is enough.
+    """
+
+    def __init__(self, heads: int, features: int):
+        super().__init__(heads, features)
+        self.gain = nn.Parameter(torch.ones(heads, 1, features))
+
+    def queries(self, q: Tensor) -> Tensor:
+        return F.rms_norm(q, q.shape[-1:], eps=RMS_EPSILON) * self.gain
+
+    def keys(self, k: Tensor) -> Tensor:
+        return F.rms_norm(k, k.shape[-1:], eps=RMS_EPSILON)
 
 
 class Additive(Dot):
@@ -145,7 +203,11 @@ class Concat(Dot):
 SIMILARITIES: dict[str, type[Dot]] = {
     "dot": Dot,
     "scaled-dot": ScaledDot,
+    "mean-dot": MeanDot,
     "cosine": Cosine,
+    "plain-cosine": PlainCosine,
+    "general": General,
+    "qk-norm": NormalisedQueriesKeys,
     "additive": Additive,
     "concat": Concat,
 }

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman import variants
-from dragoman.config import ModelConfig, beyond_plain
+from dragoman.config import ModelConfig, beyond_plain, variants
 from dragoman.model.attention import Packed
 from dragoman.model.blocks import DecoderLayer, EncoderLayer
 from dragoman.model.heads import KeysValues, KVCache
@@ -90,6 +89,9 @@ class Transformer(Neural):
         given: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
             given += layer.memory(x)
+        if self.config.decoder_sublayer == "ssru":
+            cell = given[0].new_zeros(len(source), self.config.width)
+            return [cell] * len(self.decoder), [*given, mask]
         # The empty cache: keys and values as those of the source, of no positions.
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
 
@@ -104,12 +106,19 @@ class Transformer(Neural):
         """Padding is on the right of a training sentence: nobody sees it."""
         *memory, mask = given
         memories = [KeysValues(k, v) for k, v in _pairs(memory)]
-        caches = [KVCache(k, v) for k, v in _pairs(past)]
+        recurrent = self.config.decoder_sublayer == "ssru"
+        caches = [] if recurrent else [KVCache(k, v) for k, v in _pairs(past)]
+        cells = [*past]
         place = partial(self.target_embedding.again, at=at)
 
         def to_past(number: int, x: Tensor) -> Tensor:
+            y: Tensor
+            recurrence = self.decoder[number].recurrence
+            if recurrence is not None:
+                y, cells[number] = recurrence(place(x), cells[number])
+                return y
             record = record_of(recorder, "decoder", number)
-            y: Tensor = self.decoder[number].attention(
+            y = self.decoder[number].attention(
                 place(x), cache=caches[number], causal=True, record=record
             )
             return y
@@ -123,6 +132,8 @@ class Transformer(Neural):
 
         x = self.target_embedding(target_in, at)  # (R, T, D)
         hidden = self.through_decoder(x, to_past, to_memory, self._real(target_in))
+        if recurrent:
+            return hidden, cells
         return hidden, [tensor for cache in caches for tensor in cache.seen]
 
     def forward_packed(
@@ -207,7 +218,7 @@ class Transformer(Neural):
     @property
     def can_be_packed(self) -> bool:
         """Whether our kernels know this model."""
-        from dragoman.kernels.attention import FEATURES, LONGEST
+        from dragoman.model.kernels.attention import FEATURES, LONGEST
 
         config = self.config
         reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST
@@ -222,7 +233,9 @@ class Transformer(Neural):
         s = source_lengths.astype(float)
         t = target_lengths.astype(float)
         sources, targets = float(s.sum()), float(t.sum())
-        span = self.decoder[0].attention.span
+        layer = self.decoder[0]
+        # A recurrence has no span; cross-attention has that of the settings.
+        span = (layer.cross if layer.recurrence is not None else layer.attention).span
         within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
         again = self.config.positions.every_layer
         memories = 1 if self.config.attention.memory == "last" else len(self.encoder)

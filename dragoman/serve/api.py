@@ -1,13 +1,16 @@
 """The service's own routes: /v1/..., health and figures."""
 
-import resource
+import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from dragoman.serve import schemas
+from dragoman.decode.promises.glossary import Glossary
+from dragoman.inspect.touch import Change
+from dragoman.serve import openai, schemas
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     REFUSALS,
@@ -34,18 +37,32 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     key = require_key(request)
     body = await read_json(request, schemas.TranslateRequest)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    glossary = schemas.glossary_of(body.glossary)
     found = await service_of(request).translate(
-        [body.text] if isinstance(body.text, str) else body.text,
+        texts,
         body.source,
         body.target or "",
         beam=body.beam,
         nbest=body.nbest,
         alignments=body.alignments,
-        glossary=schemas.glossary_of(body.glossary),
+        confidence=body.confidence,
+        glossary=glossary,
         client=client_address(request),
         max_characters=service_of(request).keys.limit_of(key),
     )
+    if glossary.terms:
+        await asyncio.to_thread(_add_uses, glossary, texts, found)
     return written(schemas.TranslateResponse(translations=found))
+
+
+def _add_uses(
+    glossary: Glossary, texts: Sequence[str], found: Sequence[schemas.Translated]
+) -> None:
+    """What became of each term, in each translation."""
+    for text, one in zip(texts, found, strict=True):
+        uses = glossary.uses(text, one.text, one.source, one.target)
+        one.terms = [schemas.Use(**use._asdict()) for use in uses]
 
 
 @router.post(
@@ -69,23 +86,29 @@ async def attention(request: Request) -> Response:
     "/v1/explain",
     response_model=schemas.Explanation,
     responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.AttentionRequest),
+    openapi_extra=body_of(schemas.ExplanationRequest),
 )
 async def explain(request: Request) -> Response:
     """One text on its way through the model, step by step, as the page's last tab takes it."""
     require_key(request)
-    body = await read_json(request, schemas.AttentionRequest)
+    body = await read_json(request, schemas.ExplanationRequest)
     found = await service_of(request).explain(
-        body.text, body.source, body.target or "", body.translation, client_address(request)
+        body.text,
+        body.source,
+        body.target or "",
+        body.translation,
+        client_address(request),
+        body.change.made() if body.change else Change(),
     )
     return JSONResponse(found)
 
 
 @router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
 async def models(request: Request) -> Response:
-    """The models and their languages."""
+    """The models and their languages, as this service and as OpenAI's clients know them."""
     require_key(request)
     there = service_of(request).models.models
+    names = openai.names_of(service_of(request).models)
     shown = [
         schemas.ModelInfo(
             name=model.name,
@@ -101,7 +124,10 @@ async def models(request: Request) -> Response:
     codes = {code for model in there for code in (*model.sources, *model.targets)}
     return written(
         schemas.ModelList(
-            models=shown, names={code: NAMES.get(code, code) for code in sorted(codes)}
+            models=shown,
+            names={code: NAMES.get(code, code) for code in sorted(codes)},
+            object="list",
+            data=[openai.described(name) for name in names],
         )
     )
 
@@ -126,15 +152,22 @@ async def metrics(request: Request) -> Response:
     """Figures in Prometheus' text format."""
     require_key(request)
     service = service_of(request)
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
     gauges = {
         "queue_lines": service.batcher.waiting,
         "batches_total": service.batcher.batches,
         "lines_total": service.batcher.lines,
         "abandoned_batches_total": service.batcher.abandoned,
         "engine_stuck_seconds": service.batcher.stuck_for(),
-        "memory_peak_bytes": largest,
+        **_memory_peak(),
     }
     return Response(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+
+
+def _memory_peak() -> dict[str, int]:
+    """Where the system tells it."""
+    if sys.platform == "win32":
+        return {}
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}

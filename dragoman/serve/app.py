@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from dragoman.serve import api, deepl, documents, errors, libre, pages
+from dragoman.serve import api, deepl, documents, errors, libre, openai, pages
 from dragoman.serve.guard import Guard
 from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Service
-from dragoman.version import __version__
+from dragoman.storage.version import __version__
 
 
 def create_app(
@@ -20,8 +20,10 @@ def create_app(
     *,
     root_path: str = "",
     access_log: bool = False,
+    allow_hosts: Sequence[str] = ("*",),
 ) -> FastAPI:
-    """`root_path`: where a proxy shows the service, such as /translate."""
+    """`root_path`: where a proxy shows the service, such as /translate. `allow_hosts`: the names
+    under which clients may ask for it, besides addresses in numbers; "*": any."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -41,7 +43,8 @@ def create_app(
     )
     app.state.service = service
     app.state.jobs = documents.Jobs(service)
-    for part in (api, documents, libre, deepl, pages):
+    app.state.glossaries = deepl.Glossaries()
+    for part in (api, openai, documents, libre, deepl, pages):
         app.include_router(part.router)
     errors.install(app)
     _describe(app, bool(service.keys))
@@ -55,6 +58,8 @@ def create_app(
         max_file_bytes=limits.max_file_bytes,
         access_log=access_log,
         root_path=root_path.rstrip("/"),
+        hosts=allow_hosts,
+        origins=allow_origins,
     )
     if allow_origins:
         app.add_middleware(
@@ -74,7 +79,9 @@ def _describe(app: FastAPI, keys: bool) -> None:
         document = plain()
         components = document.setdefault("components", {})
         for name, schema in BODIES.items():
-            components["schemas"][name] = schema.model_json_schema()
+            body = schema.model_json_schema(ref_template="#/components/schemas/{model}")
+            components["schemas"] |= body.pop("$defs", {})
+            components["schemas"][name] = body
         if not keys:
             return document
         components["securitySchemes"] = {

@@ -1,36 +1,40 @@
 """Requests of many clients, translated together in slices of work.
 
-The engine takes one slice at a time: parts of texts, up to `_SLICE_WORK` positions of the model, in
-the order of a fair queue. So one client's work delays another client by about a slice. What arrives
-within a few milliseconds, or while the engine is busy, shares a slice, and parts that want the same
-(model and options) share a search. Before each step of a search a hook notes that there is
-progress, and ends the search if nobody waits for any of its parts any more: their time limit has
-passed, their clients have left, or the service stops.
+The engine has workers, one for each core where it can search a batch on each. A worker takes one
+slice at a time: queries (`decode/query.py`), up to its part of `_SLICE_WORK` positions of the
+model, in the order of a fair queue. So one client's work delays another client by about a slice,
+and while one worker searches, the answers of another are written and the next texts are read. What
+arrives within a few milliseconds, or while all workers are busy, shares a slice. Its queries are
+searched in batches of the same kind and of about the same length, short ones first, and each batch
+is answered as soon as it is done. Before each step of a search a hook notes that there is progress,
+and ends the search if nobody waits for any of its queries any more: their time limit has passed,
+their clients have left, or the service stops.
 
-The engine has a thread of its own, where its model should be loaded too: torch keeps a pool of
-workers for each thread that ever computed, and an idle pool slows the other one down (by 7% on two
-cores).
+An engine with one worker always has the same thread, where its model should be loaded too: torch
+keeps a pool of workers for each thread that ever computed, and an idle pool slows the other one
+down (by 7% on two cores).
 """
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from dragoman.decode.hypotheses import OnStep
-from dragoman.decode.request import Request
-from dragoman.decode.splitting import Part
-from dragoman.decode.translation import Candidate
-from dragoman.decode.translator import Translator
+from dragoman.decode.query import Hypotheses, Query
+from dragoman.decode.search.hypotheses import OnStep
+from dragoman.decode.searcher import Searcher
 from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
-# positions: about a second on two slow cores, and one sentence of each of 64 clients
+# positions of all workers: about a second on two slow cores, and one sentence of each of 64 clients
 _SLICE_WORK = 12_000
+_REMEMBERED = 1000  # clients
+_MOST_TIMES = 20.0  # the work expected of a job that it is charged for
+_ALIKE = 4  # times the work of the least in a batch: from sentences of 4 words to those of 25
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -53,31 +57,18 @@ class _NobodyWaitsError(Exception):
     """Ends a search."""
 
 
-class Line(NamedTuple):
-    """A part of a text to translate: by which model, how, and how much work it is.
-
-    (`Searcher.work`.)
-    """
-
-    translator: Translator
-    request: Request
-    part: Part
-    work: int
-
-
 @dataclass(eq=False)
-class _Asked:
-    """A request on its way; `spare` is the work that may still go into repairs."""
+class _Round:
+    """What a client waits for in one go."""
 
     client: str
-    spare: int = 0
 
 
 @dataclass(eq=False)
 class _Job:
     """Something for the engine that somebody waits for."""
 
-    asked: _Asked
+    round: _Round
     work: int
     done: "asyncio.Future[Any]"
 
@@ -94,35 +85,45 @@ class _Call(_Job):
 
 @dataclass(eq=False)
 class _Search(_Job):
-    """The search for a line, and then the repair of what was `found`, if it needs one."""
-
-    line: Line
-    found: tuple[Candidate, ...] | None = None
+    searcher: Searcher
+    query: Query
 
     @property
     def group(self) -> Hashable:
-        return id(self.line.translator), self.line.request, self.found is None
+        return id(self.searcher), self.query.group
+
+
+@dataclass(eq=False)
+class _Worker:
+    """Somebody at work on a slice."""
+
+    progress: float = field(default_factory=time.monotonic)  # of the last step of its search
+    cpu_s: float = 0.0
+    task: "asyncio.Task[None] | None" = None
 
 
 class Batcher:
     def __init__(
         self,
-        thread: ThreadPoolExecutor,
+        threads: ThreadPoolExecutor,
         queue_lines: int = 1024,
         gather_s: float = 0.005,
         slice_work: int = _SLICE_WORK,
+        workers: int = 1,
     ):
-        self._thread = thread
+        self._threads, self.workers = threads, workers
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work
         self.batches = self.lines = self.abandoned = 0
         self._queue: FairQueue[_Job] = FairQueue()
-        self._lines: Counter[str] = Counter()  # of each client, asked for and not answered yet
+        self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
         self._jobs: set[_Job] = set()  # likewise
         self._requests = 0
         self._arrived = asyncio.Event()
-        self._seconds_per_line, self._last_batch_s = 0.05, 0.0  # the first is a running mean
-        # of the last step of a search; set by the engine's thread
-        self._progress = time.monotonic()
+        self._last_batch_s = 0.0
+        self._seconds_per_line, self._seconds_per_work = 0.05, 1e-4  # running means
+        # by client: how long its work took, in times of what others' takes
+        self._times: defaultdict[str, float] = defaultdict(lambda: 1.0)
+        self._busy: set[_Worker] = set()
         self._stopped = False
         self._loop: asyncio.Task[None] | None = None
 
@@ -143,49 +144,58 @@ class Batcher:
         """
         self.stop()
         self._arrived.set()
-        if self._loop is not None:
-            await asyncio.wait([self._loop], timeout=_CLOSING_S)
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        tasks = [self._loop, *(worker.task for worker in self._busy)]
+        if left := [task for task in tasks if task is not None]:
+            await asyncio.wait(left, timeout=_CLOSING_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def waiting(self) -> int:
         return self._lines.total()
 
     def stuck_for(self) -> float:
-        """Seconds since the engine's last step, while there is something to do."""
-        return time.monotonic() - self._progress if self._jobs else 0.0
+        """Seconds since the last step of the worker that has been silent longest."""
+        now = time.monotonic()
+        return max((now - worker.progress for worker in self._busy), default=0.0)
 
-    async def translate(
-        self, lines: Sequence[Line], client: str = "", repair_work: int = 0
-    ) -> list[tuple[Candidate, ...]]:
-        """The candidates of each line.
+    async def search(
+        self,
+        searcher: Searcher,
+        queries: Sequence[Query],
+        client: str = "",
+        admitted: bool = False,
+    ) -> list[Hypotheses]:
+        """The hypotheses of each query.
 
-        Up to `repair_work` positions are spent on lines that need a repair.
+        `admitted`: whether the queue has taken this request already, and may not refuse it now.
         """
-        asked = _Asked(client, repair_work)
+        batch = _Round(client)
         future = asyncio.get_running_loop().create_future
-        return await self._do([_Search(asked, line.work, future(), line) for line in lines], asked)
+        jobs = [
+            _Search(batch, searcher.work(query), future(), searcher, query) for query in queries
+        ]
+        return await self._do(jobs, batch, admitted)
 
     async def run(self, function: Callable[[OnStep], T], work: int, client: str = "") -> T:
-        """Something else for the engine's thread, in its turn.
+        """Something else for the engine, in its turn.
 
-        It should call the hook that it is given.
+        The function is handed a hook, which it should call often.
         """
-        asked = _Asked(client)
+        batch = _Round(client)
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        (answer,) = await self._do([_Call(asked, work, done, function)], asked)
+        (answer,) = await self._do([_Call(batch, work, done, function)], batch)
         return answer  # type: ignore[no-any-return]
 
-    async def _do(self, jobs: Sequence[_Job], asked: _Asked) -> list[Any]:
+    async def _do(self, jobs: Sequence[_Job], batch: _Round, admitted: bool = False) -> list[Any]:
         if self._stopped:
             raise StoppingError
-        self._admit(asked.client, len(jobs))
-        if not self._jobs:
-            self._progress = time.monotonic()  # an idle engine is not a stuck one
-        self._lines[asked.client] += len(jobs)
+        client = batch.client
+        if not admitted:
+            self._admit(client, len(jobs))
+        self._lines[client] += len(jobs)
         self._jobs.update(jobs)
         for job in jobs:
-            self._queue.push(asked.client, asked, job)
+            self._queue.push(client, batch, job)
         self._requests += 1
         self._arrived.set()
         try:
@@ -193,9 +203,9 @@ class Batcher:
         finally:  # all is done, or one failed, or nobody waits any more
             for job in jobs:
                 job.done.cancel()
-            self._queue.discard(asked.client, asked)
+            self._queue.discard(client, batch)
             self._jobs.difference_update(jobs)
-            self._lines[asked.client] -= len(jobs)
+            self._lines[client] -= len(jobs)
             self._lines += Counter()  # drops the clients who have nothing here
 
     def _admit(self, client: str, lines: int) -> None:
@@ -215,10 +225,22 @@ class Batcher:
         while not self._stopped:
             await self._arrived.wait()
             self._arrived.clear()
-            while self._queue and not self._stopped:
+            while self._queue and len(self._busy) < self.workers and not self._stopped:
                 await self._gather()
-                for group in self._slice():
-                    await self._work(group)
+                worker = _Worker()
+                alone = not self._busy
+                self._busy.add(worker)
+                worker.task = asyncio.create_task(self._work(worker, self._slice(), alone))
+
+    async def _work(self, worker: _Worker, slice_: list[_Job], alone: bool) -> None:
+        """A slice in batches. What is alone in the service gets all cores."""
+        try:
+            at_once = 0 if alone and len(slice_) == 1 and not self._queue else 1
+            for batch in _batches(slice_):
+                await self._search(worker, batch, at_once)
+        finally:
+            self._busy.discard(worker)
+            self._arrived.set()
 
     async def _gather(self) -> None:
         """Wait while lines keep coming: a few milliseconds, or a tenth of what the last batch took.
@@ -230,89 +252,115 @@ class Batcher:
         seen = -1
         while seen < self._requests and time.monotonic() < latest and not self._stopped:
             # whoever comes now is too late for this slice
-            if self._queue.first_work >= self.slice_work:
+            if self._queue.first_work >= self.slice_work // self.workers:
                 break
             seen = self._requests
             await asyncio.sleep(self.gather_s / 2)
 
-    def _slice(self) -> list[list[_Job]]:
-        """The next jobs in fair order, as many as make a slice.
+    def _slice(self) -> list[_Job]:
+        """The next jobs in fair order: a worker's part of a slice, or of what waits if that is less
+        than the idle workers could do."""
+        idle = 1 + self.workers - len(self._busy)
+        most: float = min(self.slice_work // self.workers, ceil(self._queue.work / idle))
+        jobs: list[_Job] = []
+        while self._queue and (not jobs or self._cost(self._queue.peek()) <= most):
+            jobs.append(self._queue.pop())
+            most -= self._cost(jobs[-1])
+        return jobs
 
-        They come in groups that can be done together.
-        """
-        groups: dict[Hashable, list[_Job]] = {}
-        work = 0
-        while self._queue and (not work or work + self._queue.peek().work <= self.slice_work):
-            job = self._queue.pop()
-            work += job.work
-            groups.setdefault(job.group, []).append(job)
-        return list(groups.values())
+    def _cost(self, job: _Job) -> float:
+        """Its work, and more if that of its client took longer than others' before."""
+        return job.work * max(1.0, self._times[job.round.client])
 
-    async def _work(self, group: list[_Job]) -> None:
-        group = [job for job in group if not job.done.done()]
-        if not group:
+    async def _search(self, worker: _Worker, batch: list[_Job], at_once: int) -> None:
+        batch = [job for job in batch if not job.done.done()]
+        if not batch:
             return
-        started = self._progress = time.monotonic()
+        started = worker.progress = time.monotonic()
+        before = worker.cpu_s
         try:
             answers = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._on_thread, group
+                self._threads, self._on_thread, worker, batch, at_once
             )
         except _NobodyWaitsError:
             self.abandoned += 1
             return
         except Exception as error:
-            for job in group:
+            for job in batch:
                 if not job.done.done():
                     job.done.set_exception(error)
             return
+        finally:
+            self._correct(batch, worker.cpu_s - before)
         self.batches += 1
         self._last_batch_s = time.monotonic() - started
-        self._seconds_per_line += 0.2 * (self._last_batch_s / len(group) - self._seconds_per_line)
-        for job, (answer, repair_work) in zip(group, answers, strict=True):
-            if job.done.done():
-                continue
-            if (
-                isinstance(job, _Search)
-                and job.found is None
-                and self._affordable(repair_work, job)
-            ):
-                job.found, job.work = answer, repair_work
-                self._queue.push(job.asked.client, job.asked, job)
-            else:
+        taken_s = self._last_batch_s / len(batch) / self.workers
+        self._seconds_per_line += 0.2 * (taken_s - self._seconds_per_line)
+        for job, answer in zip(batch, answers, strict=True):
+            if not job.done.done():
                 job.done.set_result(answer)
                 self.lines += 1
 
-    def _affordable(self, repair_work: int, job: _Job) -> bool:
-        """Whether there is something to repair within the limits.
+    def _correct(self, batch: list[_Job], cpu_s: float) -> None:
+        """Charge clients for the time that their work took, not for what it was expected to take.
 
-        It must fit into a slice, and into what the request may still use.
+        A sentence ends when it ends, and a text of digits when it may go on no longer: expected
+        work of the second kind takes three times as long.
         """
-        if not 0 < repair_work <= min(self.slice_work, job.asked.spare):
-            return False
-        job.asked.spare -= repair_work
-        return True
+        work = sum(job.work for job in batch)
+        self._seconds_per_work += 0.1 * (cpu_s / work - self._seconds_per_work)
+        times = min(cpu_s / max(self._seconds_per_work, 1e-9) / work, _MOST_TIMES)
+        for job in batch:
+            self._queue.correct(job.round.client, round((times - 1) * job.work))
+        if len(self._times) > _REMEMBERED:
+            self._times.clear()
+        for client in {job.round.client for job in batch}:
+            self._times[client] += 0.3 * (times - self._times[client])
 
-    def _on_thread(self, group: list[_Job]) -> list[tuple[Any, int]]:
-        """The answer to each job of a group, and the work that it would take to repair it."""
+    def _on_thread(self, worker: _Worker, batch: list[_Job], at_once: int) -> Sequence[Any]:
+        """The answer to each job of a batch."""
 
         def on_step() -> None:
-            self._progress = time.monotonic()
-            if self._stopped or all(job.done.done() for job in group):
+            worker.progress = time.monotonic()
+            if self._stopped or all(job.done.done() for job in batch):
                 raise _NobodyWaitsError
 
-        on_step()
-        (first, *_) = group
-        if isinstance(first, _Call):
-            return [(first.function(on_step), 0)]
-        searches = [job for job in group if isinstance(job, _Search)]
-        translator, request, *_ = searches[0].line
-        parts = [job.line.part for job in searches]
-        watched = replace(request, on_step=on_step)
-        found = [job.found for job in searches if job.found is not None]
-        if found:
-            return [(answer, 0) for answer in translator.repair(parts, found, watched)]
-        answers = translator.search(parts, watched)
-        return [
-            (a, translator.repair_work(part, a, request))
-            for part, a in zip(parts, answers, strict=True)
-        ]
+        began = time.thread_time()
+        try:
+            on_step()
+            (first, *_) = batch
+            if isinstance(first, _Call):
+                return [first.function(on_step)]
+            searches = [job for job in batch if isinstance(job, _Search)]
+            return searches[0].searcher([job.query for job in searches], on_step, at_once=at_once)
+        finally:
+            worker.cpu_s += time.thread_time() - began
+
+
+def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:
+    """Those that are well done together, short ones first.
+
+    A search takes as many steps as its longest sentence. So a sentence does not share it with one
+    of several times its work, whose client may be another.
+    """
+    groups: dict[Hashable, list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.group, []).append(job)
+    batches: list[list[_Job]] = []
+    for group in groups.values():
+        for part in _alike(group):
+            queries = [job.query for job in part if isinstance(job, _Search)]
+            first = part[0]
+            rows = first.searcher.batched(queries, 1) if isinstance(first, _Search) else [[0]]
+            batches += [[part[row] for row in batch] for batch in rows]
+    return sorted(batches, key=lambda batch: max(job.work for job in batch))
+
+
+def _alike(jobs: Sequence[_Job]) -> list[list[_Job]]:
+    """Parts of jobs with about the same work."""
+    parts: list[list[_Job]] = []
+    for job in sorted(jobs, key=lambda job: job.work):
+        if not parts or job.work > _ALIKE * parts[-1][0].work:
+            parts.append([])
+        parts[-1].append(job)
+    return parts

@@ -43,6 +43,7 @@ class Connection(HttpToolsProtocol):
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
+        self._refused = False
         # time for the client to send what it began
         self._receiving: asyncio.TimerHandle | None = None
         self._sending: asyncio.TimerHandle | None = None  # time for it to take its answer
@@ -65,6 +66,8 @@ class Connection(HttpToolsProtocol):
     # What the client sends
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:  # what is left of a connection that closes after its last answer
+            return
         if self._head is None and not self._in_body:
             self._begin_head()
         head = self._head
@@ -162,6 +165,11 @@ class Connection(HttpToolsProtocol):
         Not if an answer is under way, or another is due before.
         """
         if self.transport.is_closing():
+            return
+        if self.pipeline and status == 429:  # those that wait are answered first
+            self._refused = True
+            self._stop_waiting()
+            self.pipeline[0][0].keep_alive = False
             return
         last = self.cycle  # of the request that is being read, if its head is complete
         if self._in_body:

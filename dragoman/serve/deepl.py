@@ -5,10 +5,11 @@ A key comes as `Authorization: DeepL-Auth-Key KEY`, or as to our other routes. E
 `{"message": …}`.
 """
 
+import asyncio
 import csv
 import io
-import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +19,8 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from dragoman.decode.glossary import NO_TERMS, Glossary
-from dragoman.documents.document import Document, Options
-from dragoman.documents.formats import BY_NAME, Format
-from dragoman.documents.segment import Code, made, written
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
+from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
 from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
 from dragoman.serve.models import NAMES
@@ -33,6 +32,7 @@ from dragoman.serve.requests import (
     characters_allowed,
     client_address,
     key_of,
+    owner_of,
     refusals,
     service_of,
 )
@@ -40,7 +40,10 @@ from dragoman.text.languages import AUTO
 
 router = APIRouter(prefix="/v2", tags=["DeepL"])
 MOST_TEXTS = 50
-MOST_GLOSSARIES = 1000
+MOST_GLOSSARIES = 1000  # of a key
+MOST_GLOSSARY_BYTES = 2**24  # of a key
+MOST_BYTES = 2**27  # of all glossaries
+_READY = 8  # glossaries that are kept as they are used, many times as large as their entries
 _ACCEPTED = frozenset(
     ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
 )
@@ -56,6 +59,8 @@ _ENTRIES: dict[int | str, dict[str, Any]] = {
         "content": {"text/tab-separated-values": {"schema": {"type": "string"}}},
     }
 }
+# DeepL's clients ask for these as targets, and some offer only what is listed.
+_REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
@@ -69,7 +74,8 @@ class _Kept:
     target: str
     entries: str  # lines of source TAB target
     created: str
-    glossary: Glossary
+    count: int
+    owner: str = ""
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -79,8 +85,52 @@ class _Kept:
             "source_lang": self.source,
             "target_lang": self.target,
             "creation_time": self.created,
-            "entry_count": len(self.glossary.terms),
+            "entry_count": self.count,
         }
+
+
+class Glossaries:
+    """All that clients left here. Each belongs to a key, and others do not see it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._ready: OrderedDict[str, Glossary] = OrderedDict()
+
+    def of(self, owner: str) -> list[_Kept]:
+        return [kept for kept in self._kept.values() if kept.owner == owner]
+
+    def get(self, key: str, owner: str) -> _Kept:
+        kept = self._kept.get(key)
+        if kept is None or kept.owner != owner:
+            raise HTTPException(404, "there is no such glossary.")
+        return kept
+
+    def add(self, kept: _Kept, glossary: Glossary) -> None:
+        own = self.of(kept.owner)
+        if len(own) >= MOST_GLOSSARIES:
+            raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
+        for those, most in ((own, MOST_GLOSSARY_BYTES), (self._kept.values(), MOST_BYTES)):
+            if sum(len(one.entries) for one in those) + len(kept.entries) > most:
+                raise HTTPException(456, f"glossaries may have {most:,} characters: delete one.")
+        self._kept[kept.key] = kept
+        self._keep_ready(kept.key, glossary)
+
+    def remove(self, kept: _Kept) -> None:
+        del self._kept[kept.key]
+        self._ready.pop(kept.key, None)
+
+    async def terms(self, kept: _Kept) -> Glossary:
+        glossary = self._ready.get(kept.key)
+        if glossary is None:
+            glossary = await asyncio.to_thread(Glossary.parse, kept.entries)
+        self._keep_ready(kept.key, glossary)
+        return glossary
+
+    def _keep_ready(self, key: str, glossary: Glossary) -> None:
+        self._ready[key] = glossary
+        self._ready.move_to_end(key)
+        while len(self._ready) > _READY:
+            self._ready.popitem(last=False)
 
 
 def _require_key(request: Request) -> None:
@@ -122,20 +172,6 @@ def _names(fields: Mapping[str, Any], name: str) -> list[str]:
     return [entry.strip() for entry in names if entry.strip()]
 
 
-def _xml(ignored: list[str]) -> Format:
-    """A text with any tags; what stands in ignored ones is kept as it is."""
-    names = "|".join(map(re.escape, ignored))
-    kept = re.compile(rf"(<(?:{names})(?:\s[^<>]*)?>[^<>]*</(?:{names})>)") if names else None
-
-    def read(raw: bytes, options: Options) -> Document:
-        text = raw.decode()
-        parts = kept.split(text) if kept else [text]
-        segment = made(Code(part, in_text=True) if i % 2 else part for i, part in enumerate(parts))
-        return Document([segment], lambda translated: written(translated[0]).encode())
-
-    return Format("xml", (), read)
-
-
 def _code(given: str) -> str:
     """
     >>> _code("EN-GB")
@@ -144,24 +180,18 @@ def _code(given: str) -> str:
     return given.partition("-")[0].lower()
 
 
-def _glossaries(request: Request) -> dict[str, _Kept]:
-    """Those of this process, by their keys."""
-    state = request.app.state
-    if not hasattr(state, "glossaries"):
-        state.glossaries = {}
-    kept: dict[str, _Kept] = state.glossaries
+def _glossaries(request: Request) -> Glossaries:
+    kept: Glossaries = request.app.state.glossaries
     return kept
 
 
 def _kept(request: Request, key: str) -> _Kept:
-    if key not in _glossaries(request):
-        raise HTTPException(404, "there is no such glossary.")
-    return _glossaries(request)[key]
+    return _glossaries(request).get(key, owner_of(request))
 
 
-def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
+async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     key = _text(fields, "glossary_id", "")
-    return _kept(request, key).glossary if key else NO_TERMS
+    return await _glossaries(request).terms(_kept(request, key)) if key else NO_TERMS
 
 
 @router.post(
@@ -171,7 +201,7 @@ def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     openapi_extra=body_of(schemas.DeeplRequest, _BODIES),
 )
 async def translate(request: Request) -> Response:
-    """Translate texts; with tag_handling they are HTML or XML. Formality and the like change
+    """Translate texts; with tag_handling they are HTML or XML. Preferences and the like change
     nothing, and `ignored` in the answer names them."""
     _require_key(request)
     fields = await _fields(request)
@@ -181,13 +211,16 @@ async def translate(request: Request) -> Response:
         raise HTTPException(400, "text: a text or a list of texts is wanted.")
     if not 1 <= len(texts) <= MOST_TEXTS:
         raise HTTPException(400, f"text: from 1 to {MOST_TEXTS} texts are taken.")
+    # As DeepL answers where it has no such forms. A mere preference is none that must be met.
+    if _text(fields, "formality", "default") in ("more", "less"):
+        raise HTTPException(400, "'formality' is not supported for given 'target_lang'.")
     source = _code(_text(fields, "source_lang", "")) or AUTO
     target = _code(_text(fields, "target_lang"))
-    glossary, client = _glossary(request, fields), client_address(request)
+    glossary, client = await _glossary(request, fields), client_address(request)
     allowed = characters_allowed(request)
     service = service_of(request)
     if handling := _text(fields, "tag_handling", ""):
-        format_ = BY_NAME["html"] if handling == "html" else _xml(_names(fields, "ignore_tags"))
+        format_ = BY_NAME["html"] if handling == "html" else TAGGED
         marked = await service.translate_markup(
             texts,
             format_,
@@ -196,6 +229,7 @@ async def translate(request: Request) -> Response:
             glossary=glossary,
             client=client,
             max_characters=allowed,
+            ignored=tuple(_names(fields, "ignore_tags")),
         )
         answers = [(text, route.source) for text, route in marked]
     else:
@@ -233,10 +267,15 @@ async def languages(request: Request) -> Response:
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
     if kind == "target":
-        codes = sorted({target for targets in pairs.values() for target in targets})
+        targets = sorted({target for into in pairs.values() for target in into})
+        codes = [shown for code in targets for shown in (code, *_REGIONS.get(code, ()))]
     return JSONResponse(
         [
-            {"language": code.upper(), "name": NAMES.get(code, code), "supports_formality": False}
+            {
+                "language": code.upper().replace("_", "-"),
+                "name": NAMES.get(code, NAMES.get(_code(code), code)),
+                "supports_formality": False,
+            }
             for code in codes
         ]
     )
@@ -244,11 +283,11 @@ async def languages(request: Request) -> Response:
 
 @router.get("/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS)
 async def usage(request: Request) -> Response:
-    """Characters since the service began; there is no limit to all of them together."""
+    """Characters with this key since the service began; there is no limit to all of them."""
     _require_key(request)
     return JSONResponse(
         {
-            "character_count": service_of(request).metrics.characters,
+            "character_count": service_of(request).metrics.characters_of[owner_of(request)],
             "character_limit": 10**12,
         }
     )
@@ -265,12 +304,14 @@ async def create_glossary(request: Request) -> Response:
     """Kept as long as the service runs."""
     _require_key(request)
     fields = await _fields(request)
-    if len(_glossaries(request)) >= MOST_GLOSSARIES:
-        raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":
-        rows = csv.reader(io.StringIO(entries))
+        try:
+            rows = [*csv.reader(io.StringIO(entries, newline=""))]
+        except csv.Error as error:
+            raise HTTPException(400, f"entries: it is not CSV ({error}).") from None
         entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
+    glossary = await asyncio.to_thread(Glossary.parse, entries)
     kept = _Kept(
         secrets.token_hex(16),
         _text(fields, "name", ""),
@@ -278,16 +319,19 @@ async def create_glossary(request: Request) -> Response:
         _code(_text(fields, "target_lang")),
         entries,
         datetime.now(UTC).isoformat(),
-        Glossary.parse(entries),
+        len(glossary.terms),
+        owner_of(request),
     )
-    _glossaries(request)[kept.key] = kept
+    _glossaries(request).add(kept, glossary)
     return JSONResponse(kept.shown(), 201)
 
 
 @router.get("/glossaries", response_model=schemas.DeeplGlossaries, responses=_REFUSALS)
 async def list_glossaries(request: Request) -> Response:
     _require_key(request)
-    return JSONResponse({"glossaries": [kept.shown() for kept in _glossaries(request).values()]})
+    return JSONResponse(
+        {"glossaries": [kept.shown() for kept in _glossaries(request).of(owner_of(request))]}
+    )
 
 
 @router.get("/glossary-language-pairs", response_model=schemas.DeeplPairs, responses=_REFUSALS)
@@ -320,7 +364,7 @@ async def glossary_entries(request: Request, key: str) -> Response:
 @router.delete("/glossaries/{key}", status_code=204, responses=_NOT_FOUND)
 async def delete_glossary(request: Request, key: str) -> Response:
     _require_key(request)
-    del _glossaries(request)[_kept(request, key).key]
+    _glossaries(request).remove(_kept(request, key))
     return Response(status_code=204)
 
 
@@ -338,9 +382,10 @@ async def upload(request: Request) -> Response:
         sent.raw,
         _code(_text(sent.fields, "source_lang", "")) or AUTO,
         _code(_text(sent.fields, "target_lang")),
-        _glossary(request, sent.fields),
+        await _glossary(request, sent.fields),
         client_address(request),
         characters_allowed(request),
+        owner=owner_of(request),
     )
     return JSONResponse({"document_id": job.key, "document_key": job.key})
 
@@ -348,7 +393,7 @@ async def upload(request: Request) -> Response:
 async def _asked(request: Request, key: str) -> Job:
     _require_key(request)
     fields = await _fields(request)
-    job = jobs_of(request)[key]
+    job = jobs_of(request).of(key, owner_of(request))
     if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):
         raise HTTPException(404, "there is no such document, or not any more.")
     return job

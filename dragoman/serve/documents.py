@@ -1,22 +1,23 @@
 """Documents: uploaded, translated beside other work, fetched when they are done.
 
 A document has a name that nobody can guess: whoever knows it may see how far it is, and fetch it.
-Some are kept for some time; a new one takes the place of the oldest that is done.
+Some are kept for some time. A client has a share of them and of their memory: a new one takes the
+place of its own oldest that is done, never of another client's.
 """
 
 import asyncio
 import secrets
-import time
-from dataclasses import dataclass, field
+import traceback
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.datastructures import UploadFile
 
-from dragoman.decode.glossary import NO_TERMS, Glossary
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.formats import BY_NAME, Format, format_of, read, translated_name
-from dragoman.documents.segment import texts
+from dragoman.documents.formats import BY_NAME, Format, format_of, translated_name
+from dragoman.documents.report import Report
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
@@ -26,6 +27,7 @@ from dragoman.serve.requests import (
     body_of,
     characters_allowed,
     client_address,
+    owner_of,
     refusals,
     require_key,
     written,
@@ -43,7 +45,9 @@ class Job:
 
     key: str
     format: Format
-    born: float = field(default_factory=time.monotonic)
+    client: str = ""
+    owner: str = ""  # the name of a key, if there are keys
+    size: int = 0  # of the file
     state: str = "waiting"
     done: int = 0
     total: int = 0
@@ -53,7 +57,17 @@ class Job:
     source: str = ""
     target: str = ""
     result: bytes = b""
+    report: Report | None = None
     task: "asyncio.Task[None] | None" = None
+
+    @property
+    def held(self) -> int:
+        """Bytes that it takes: the file while it is translated, then the translation."""
+        return len(self.result) if self.over else self.size
+
+    async def finished(self) -> None:
+        if self.task is not None:
+            await asyncio.wait([self.task])
 
     @property
     def over(self) -> bool:
@@ -67,6 +81,8 @@ class Job:
             total=self.total,
             name=self.name or None,
             error=self.error or None,
+            report=self.report.counts if self.report else None,
+            terms=(self.report.terms or None) if self.report else None,
         )
 
 
@@ -87,36 +103,65 @@ class Jobs:
         client: str = "",
         max_characters: int = 0,
         format_: str = "",
+        prefer: str = "",
+        owner: str = "",
     ) -> Job:
         """Take a file; what is wrong with it is told by its job.
 
-        `max_characters`: the client's own limit, if it has one.
+        `max_characters`: the client's own limit, if it has one. `prefer`: the target of a file that
+        is in another language.
         """
-        limits = self._service.limits
-        for job in list(self._jobs.values()):
-            if job.over and time.monotonic() - job.born > limits.document_s:
-                del self._jobs[job.key]
-        if len(self._jobs) >= limits.documents:
-            oldest = next((job for job in self._jobs.values() if job.over), None)
-            if oldest is None:
-                raise HTTPException(
-                    429, "too many documents are waiting: try again later.", {"Retry-After": "60"}
-                )
-            del self._jobs[oldest.key]
+        self._make_room(client, len(raw))
         if format_ and format_ not in BY_NAME:
             raise DocumentError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
         kind = BY_NAME[format_] if format_ else format_of(name)
-        job = Job(secrets.token_hex(16), kind)
+        job = Job(secrets.token_hex(16), kind, client, owner, len(raw))
         self._jobs[job.key] = job
         job.task = asyncio.create_task(
-            self._translate(job, name, raw, source, target, glossary, client, max_characters)
+            self._translate(
+                job, name, raw, source, target, glossary, client, max_characters, prefer
+            )
         )
+        job.task.add_done_callback(lambda task: self._finished(job))
         return job
+
+    def _make_room(self, client: str, size: int) -> None:
+        """For a file of a client, by forgetting documents of this client that are done."""
+        limits = self._service.limits
+        while True:
+            own = [job for job in self._jobs.values() if job.client == client]
+            full = len(own) >= limits.documents_of_client or len(self._jobs) >= limits.documents
+            full |= sum(job.held for job in own) + size > limits.document_bytes // 4
+            everything = sum(job.held for job in self._jobs.values())
+            if not full and everything + size <= limits.document_bytes:
+                return
+            oldest = next((job for job in own if job.over), None)
+            if oldest is None:
+                message = "too many documents are waiting: try again later, or delete some."
+                raise HTTPException(429, message, {"Retry-After": "60"})
+            del self._jobs[oldest.key]
+
+    def _finished(self, job: Job) -> None:
+        job.task = None  # and with it whatever the task has left in memory
+        forget = asyncio.get_running_loop().call_later
+        forget(self._service.limits.document_s, self._jobs.pop, job.key, None)
 
     def __getitem__(self, key: str) -> Job:
         if key not in self._jobs:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self._jobs[key]
+
+    def of(self, key: str, owner: str) -> Job:
+        """A document of this owner; another's is not there."""
+        if self[key].owner != owner:
+            raise HTTPException(404, "there is no such document, or not any more.")
+        return self[key]
+
+    def cancel(self, job: Job) -> None:
+        """Forget a document, translated or not."""
+        self._jobs.pop(job.key, None)
+        if job.task is not None:
+            job.task.cancel()
 
     def close(self) -> None:
         for job in self._jobs.values():
@@ -133,29 +178,44 @@ class Jobs:
         glossary: Glossary,
         client: str,
         max_characters: int,
+        prefer: str,
     ) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            document = await loop.run_in_executor(
-                None, read, name, raw, job.format, Options(to=target)
-            )
-            job.characters = sum(len(t) for segment in document.segments for t in texts(segment))
-            most = self._service.limits.max_file_characters
+            service = self._service
+            most = service.limits.max_file_characters
             most = min(most, max_characters or most)
-            if job.characters > most:
-                raise DocumentError(
-                    f"{name} has {job.characters:,} characters to translate, {most:,} are taken."
+            readers = service.readers
+            async with readers.reader(client) as reader:
+                options = Options(to=target)
+                outline = await readers.run(
+                    reader.open, name, raw, job.format.name, options, readers.limits, most
                 )
-            route = self._service.route_document(document, source, target)
-            job.source, job.target = route.source, route.target
-            job.state, job.total = "translating", len(document.segments)
+                route = service.route_document(outline, source, target or prefer)
+                if route.note and not target:  # it is in the preferred language already
+                    route = service.route_document(outline, source, "")
+                if route.target != target:  # formats that state their language must know it
+                    options = Options(to=route.target)
+                    outline = await readers.run(
+                        reader.open, name, raw, job.format.name, options, readers.limits, most
+                    )
+                job.characters = outline.characters
+                service.metrics.count_characters(outline.characters, job.owner)
+                job.source, job.target = route.source, route.target
+                job.state, job.total = "translating", outline.segments
 
-            def advance(count: int) -> None:
-                job.done += count
+                def advance(done: int) -> None:
+                    job.done = done
 
-            job.result = await self._service.translate_document(
-                document, route, glossary, client, advance
-            )
+                job.result = await service.translate_document(
+                    reader, route, glossary, client, advance
+                )
+                job.report = reader.report
+                if glossary.terms:
+                    job.report = await asyncio.to_thread(
+                        reader.report.with_terms,
+                        lambda s, t: glossary.uses(s, t, route.source, route.target),
+                    )
+            job.done = job.total
             job.name = translated_name(name, route.target or "translated")
             job.state = "done"
         except DragomanError as error:
@@ -167,7 +227,7 @@ class Jobs:
             job.state, job.error = "failed", str(error)
         except Exception:
             job.state, job.error = "failed", "this is a defect of the service; its log says more."
-            raise
+            traceback.print_exc()  # nobody waits for the task, so nobody else would tell
 
 
 def jobs_of(request: Request) -> Jobs:
@@ -185,7 +245,10 @@ class Upload:
 
 
 async def read_upload(request: Request) -> Upload:
-    form = await request.form(max_files=1, max_fields=_FIELDS)
+    try:
+        form = await request.form(max_files=1, max_fields=_FIELDS)
+    except OSError as error:  # a large file is kept on disk while it arrives
+        raise HTTPException(507, f"no room for the file ({error.strerror}).") from None
     file = form.get("file")
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
     if isinstance(file, UploadFile):
@@ -215,7 +278,7 @@ async def upload(request: Request) -> Response:
     """Translate a file; its format is told by the end of its name."""
     require_key(request)
     sent = await read_upload(request)
-    glossary = Glossary.parse(sent.fields.get("glossary", ""))
+    glossary = await asyncio.to_thread(Glossary.parse, sent.fields.get("glossary", ""))
     job = jobs_of(request).begin(
         sent.name,
         sent.raw,
@@ -224,6 +287,8 @@ async def upload(request: Request) -> Response:
         glossary,
         client_address(request),
         characters_allowed(request),
+        prefer=sent.fields.get("prefer", ""),
+        owner=owner_of(request),
     )
     return written(job.status())
 
@@ -233,11 +298,30 @@ async def upload(request: Request) -> Response:
 )
 async def status(request: Request, key: str) -> Response:
     """How far a document is."""
-    require_key(request)
-    return written(jobs_of(request)[key].status())
+    return written(jobs_of(request).of(key, require_key(request)).status())
+
+
+@router.delete("/v1/documents/{key}", status_code=204, responses=refusals(401, 404))
+async def delete(request: Request, key: str) -> Response:
+    """Give a document up, or forget its translation."""
+    jobs = jobs_of(request)
+    jobs.cancel(jobs.of(key, require_key(request)))
+    return Response(status_code=204)
 
 
 @router.get("/v1/documents/{key}/file", response_class=Response, responses=A_FILE | refusals(404))
 async def download(request: Request, key: str) -> Response:
     """The translated file. Its name is its key: a link to it works without another."""
     return as_file(jobs_of(request)[key])
+
+
+@router.get("/v1/documents/{key}/report", response_class=Response, responses=A_FILE | refusals(404))
+async def report(request: Request, key: str) -> Response:
+    """A page with the document's texts beside their translations, doubtful ones first."""
+    job = jobs_of(request)[key]
+    if job.state != "done" or job.report is None:
+        raise HTTPException(404, job.error or "the document is not translated yet.")
+    # Text of somebody else: it is escaped, and no script would run.
+    rules = "default-src 'none'; style-src 'unsafe-inline'"
+    page = job.report.as_page(job.name)
+    return Response(page, media_type="text/html", headers={"Content-Security-Policy": rules})

@@ -18,9 +18,11 @@ from dragoman.serve.batcher import BusyError, StoppingError
 def _answer(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    said = {"error": message}
+    said: dict[str, Any] = {"error": message}
     if "/v2/" in request.url.path:  # where DeepL's clients look for it
         said["message"] = message
+    if request.url.path.endswith("/chat/completions"):  # and OpenAI's
+        said["error"] = {"message": message, "type": "invalid_request_error", "code": status}
     # ASCII: a message may quote what cannot be written in UTF-8
     return _AsciiJson(said, status, headers)
 

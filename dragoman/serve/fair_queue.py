@@ -3,7 +3,8 @@
 It works over clients, and over the requests of a client.
 
 Each client has a clock that runs as work is done for it. The one whose clock is furthest behind is
-next. So a client with little work overtakes one with much, whoever came first.
+next. So a client with little work overtakes one with much, whoever came first. What is charged at
+first is an estimate, which is corrected when the work is done.
 """
 
 from collections import deque
@@ -49,6 +50,13 @@ class _Clocks:
         self._now = self._waiting[who]
         self._waiting[who] += work
 
+    def correct(self, who: Hashable, work: int) -> None:
+        """Work that turned out to be more than was charged, or less. Nobody falls behind those who
+        are served now."""
+        for clocks in (self._waiting, self._gone):
+            if who in clocks:
+                clocks[who] = max(self._now, clocks[who] + work)
+
     def remove(self, who: Hashable) -> None:
         """Remember a clock that is ahead.
 
@@ -80,6 +88,7 @@ class FairQueue(Generic[J]):
     def __init__(self) -> None:
         self._clocks = _Clocks()
         self._clients: dict[Hashable, _Client[J]] = {}
+        self.work = 0  # of all jobs
 
     def __bool__(self) -> bool:
         return bool(self._clients)
@@ -98,6 +107,7 @@ class FairQueue(Generic[J]):
             mine.clocks.add(request)
             mine.jobs[request] = deque()
         mine.jobs[request].append(job)
+        self.work += job.work
 
     def peek(self) -> J:
         """The job that `pop` takes next."""
@@ -109,11 +119,16 @@ class FairQueue(Generic[J]):
         mine = self._clients[client]
         request = mine.clocks.next()
         job = mine.jobs[request].popleft()
+        self.work -= job.work
         self._clocks.charge(client, job.work)
         mine.clocks.charge(request, job.work)
         if not mine.jobs[request]:
             self.discard(client, request)
         return job
+
+    def correct(self, client: Hashable, work: int) -> None:
+        """What a client's work took beyond what was charged for it."""
+        self._clocks.correct(client, work)
 
     def discard(self, client: Hashable, request: Hashable) -> None:
         """Forget what is left of a request."""
@@ -121,7 +136,7 @@ class FairQueue(Generic[J]):
         if mine is None or request not in mine.clocks:
             return
         mine.clocks.remove(request)
-        del mine.jobs[request]
+        self.work -= sum(job.work for job in mine.jobs.pop(request))
         if not mine.jobs:
             self._clocks.remove(client)
             del self._clients[client]

@@ -1,6 +1,7 @@
 """What stands before every request: limits of size and time, headers, metrics."""
 
 import asyncio
+import ipaddress
 import json
 import sys
 import time
@@ -13,6 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.metrics import Metrics
 
+# Of whatever is no page of ours: nothing in it is run, shown in a frame, or sent anywhere.
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -26,7 +29,8 @@ _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 class Guard:
     """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
     where a proxy shows the service; whether it takes that off a path does not matter.
-    `max_file_bytes` holds for the paths of `files`, which take documents."""
+    `max_file_bytes` holds for the paths of `files`, which take documents. `hosts`: see `_refusal`;
+    `origins`: sites whose pages may call the service."""
 
     def __init__(
         self,
@@ -38,7 +42,10 @@ class Guard:
         root_path: str = "",
         files: Collection[str] = (),
         max_file_bytes: int = 0,
+        hosts: Collection[str] = ("*",),
+        origins: Collection[str] = (),
     ):
+        self.hosts, self.origins = {host.lower() for host in hosts}, set(origins)
         self.app, self.metrics, self.access_log = app, metrics, access_log
         self.root_path = root_path
         self.max_body_bytes, self.time_limit_s = max_body_bytes, time_limit_s
@@ -93,10 +100,17 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = status or message["status"]
-                message["headers"] = [*message.get("headers", []), *_HEADERS]
+                headers = [*message.get("headers", []), *_HEADERS]
+                if _POLICY[0] not in (name.lower() for name, _ in headers):
+                    headers.append(_POLICY)
+                message["headers"] = headers
             await send(message)
 
+        scope.setdefault("state", {})["host_checked"] = "*" not in self.hosts
         try:
+            if refusal := self._refusal(scope):
+                await JSONResponse({"error": refusal[1]}, refusal[0])(scope, receive, watched_send)
+                return
             async with time_limit:
                 await self.app(scope, limited_receive, watched_send)
         except TimeoutError:
@@ -113,6 +127,49 @@ class Guard:
             self.metrics.answered(getattr(route, "path", "other"), status or 500, seconds)
             if self.access_log:
                 _log(scope, method, status or 500, seconds, size)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """What a browser was tricked into sending: a request for a name that is not ours (DNS
+        rebinding), or one that changes something, from another site's page. Addresses in numbers
+        are always ours: no name was looked up."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "").lower()
+        if host and not self._is_ours(host):
+            return 421, f"this service is not {_shown(host)}: --allow-host adds a name."
+        origin = headers.get(b"origin", "").lower()
+        if not origin or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return None
+        site = origin.partition("://")[2]
+        if {origin, "*"} & self.origins or site == host:
+            return None
+        if site and "*" not in self.hosts and _name(site) in self.hosts:  # behind a proxy
+            return None
+        return 403, f"pages of {_shown(origin)} may not call this service (--allow-origin)."
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        if "*" in self.hosts or name in self.hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name == "localhost"
+        return True
+
+
+def _name(host: str) -> str:
+    """Without a port.
+
+    >>> _name("[::1]:80"), _name("localhost:8000"), _name("example.org")
+    ('::1', 'localhost', 'example.org')
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] or host
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[:100])
 
 
 def _without_body(send: Send) -> Send:

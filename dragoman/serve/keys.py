@@ -8,14 +8,15 @@ A file of keys is TOML, a table for each:
     max_characters = 2000
 """
 
+import hashlib
 import hmac
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragoman.config.settings import build, read_toml, setting
 from dragoman.errors import ConfigError
-from dragoman.settings import build, read_toml, setting
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Key:
     max_characters: int = setting(
         0, "characters in a request; 0: as many as the service takes", at_least=0
     )
+
+
+def _digest(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()
 
 
 class Keys:
@@ -59,13 +64,13 @@ class Keys:
     def name_of(self, shown: bytes) -> str | None:
         """Whose key this is; "" if none is needed, None if it is nobody's.
 
-        The comparison takes as long for any key that is shown.
+        The comparison takes as long for any key that is shown, also for one of another length.
         """
         if not self._keys:
             return ""
         found = None
         for name, key in self._keys.items():
-            if hmac.compare_digest(shown, key.secret.encode()):
+            if hmac.compare_digest(_digest(shown), _digest(key.secret.encode())):
                 found = name
         return found
 

@@ -1,14 +1,17 @@
 """A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
-/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged.
+/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged. So do those of
+Apertium APy (OmegaT's plugin): GET /translate and /listPairs.
 
 Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
 in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
 """
 
+import asyncio
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from dragoman.documents.formats import BY_ENDING, BY_NAME
 from dragoman.serve import schemas
@@ -21,10 +24,13 @@ from dragoman.serve.requests import (
     body_of,
     characters_allowed,
     client_address,
+    first_mistake,
     key_of,
+    owner_of,
     read_form,
     read_json,
     refusals,
+    root_of,
     service_of,
     written,
 )
@@ -34,6 +40,10 @@ K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"])
 _BODIES = ("application/json", *FORMS)
 _REFUSALS = refusals(400, 403)
+_APERTIUM_QUERY = [
+    {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
+    for name in ("q", "langpair")
+]
 
 
 async def _read(request: Request, schema: type[K]) -> K:
@@ -90,6 +100,51 @@ async def translate(request: Request) -> Response:
     )
 
 
+@router.get(
+    "/translate",
+    response_model=schemas.ApertiumResponse,
+    responses=_REFUSALS,
+    openapi_extra={"parameters": _APERTIUM_QUERY},
+)
+async def apertium_translate(request: Request) -> Response:
+    """Translate as Apertium does: `?q=…&langpair=en|de`, and `&key=…` if a key is needed."""
+    query = request.query_params
+    admit(request, query.get("key", "").encode() or key_of(request), 403)
+    source, bar, target = query.get("langpair", "").partition("|")
+    if not bar:
+        raise HTTPException(400, "langpair: two languages are wanted, such as en|de.")
+    fields = {"q": query.get("q", ""), "source": source or AUTO, "target": target}
+    try:
+        body = schemas.LibreRequest.model_validate(fields)
+    except ValidationError as error:
+        raise HTTPException(400, first_mistake(error)) from None
+    (answer,) = await service_of(request).translate(
+        [str(body.q)],
+        body.source,
+        body.target,
+        client=client_address(request),
+        max_characters=characters_allowed(request),
+    )
+    return _apertium({"translatedText": answer.text})
+
+
+@router.get("/listPairs", response_model=schemas.ApertiumPairs)
+async def apertium_pairs(request: Request) -> Response:
+    """The pairs of languages, as Apertium lists them."""
+    pairs = service_of(request).models.languages
+    return _apertium(
+        [
+            {"sourceLanguage": source, "targetLanguage": target}
+            for source, targets in pairs.items()
+            for target in targets
+        ]
+    )
+
+
+def _apertium(data: object) -> Response:
+    return JSONResponse({"responseData": data, "responseDetails": None, "responseStatus": 200})
+
+
 async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
     """Texts with tags; there are no alternatives of a text in several pieces."""
     found = await service_of(request).translate_markup(
@@ -135,13 +190,17 @@ async def translate_file(request: Request) -> Response:
         sent.fields.get("target", ""),
         client=client_address(request),
         max_characters=characters_allowed(request),
+        owner=owner_of(request),
     )
-    assert job.task is not None
-    await job.task
+    try:
+        await job.finished()
+    except asyncio.CancelledError:  # its client left, or waited too long
+        jobs_of(request).cancel(job)
+        raise
     if job.error:
         raise HTTPException(400, job.error)
     return written(
-        schemas.LibreFile(translatedFileUrl=f"{request.base_url}download_file/{job.key}")
+        schemas.LibreFile(translatedFileUrl=f"{root_of(request)}download_file/{job.key}")
     )
 
 
@@ -160,7 +219,7 @@ async def download_file(request: Request, key: str) -> Response:
 async def suggest(request: Request) -> Response:
     """A better translation, kept in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)
-    service_of(request).suggest(body.q, body.s, body.source, body.target)
+    service_of(request).suggest(body.q, body.s, body.source, body.target, owner_of(request))
     return JSONResponse({"success": True})
 
 

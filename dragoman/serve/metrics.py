@@ -12,14 +12,19 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.texts = self.characters = 0
+        self.characters_of: Counter[str] = Counter()  # by the name of a key
         self.cached = 0  # texts that were answered from the cache
         self._buckets = [0] * len(_BUCKETS_S)
         self._seconds = 0.0
 
-    def count(self, texts: Sequence[str]) -> None:
+    def count(self, texts: Sequence[str], key: str = "") -> None:
         """Texts that somebody sent to be translated, or looked into."""
         self.texts += len(texts)
-        self.characters += sum(map(len, texts))
+        self.count_characters(sum(map(len, texts)), key)
+
+    def count_characters(self, characters: int, key: str = "") -> None:
+        self.characters += characters
+        self.characters_of[key] += characters
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         self.requests[path, status] += 1

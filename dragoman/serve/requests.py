@@ -38,6 +38,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         "model": schemas.Error,
         "description": "The body or the texts are too large, or too much work.",
     },
+    415: {"model": schemas.Error, "description": "The body does not say that it is JSON."},
+    421: {"model": schemas.Error, "description": "The request names another host."},
     422: {
         "model": schemas.Error,
         "description": "The body is not JSON, or a field is missing or wrong.",
@@ -63,10 +65,10 @@ A_FILE: dict[int | str, dict[str, Any]] = {
 
 
 def refusals(
-    *codes: int, schema: type[schemas.Error] = schemas.Error
+    *codes: int, schema: type[BaseModel] = schemas.Error
 ) -> dict[int | str, dict[str, Any]]:
     """These of the ways to refuse, and those that every route that works for a client has."""
-    return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 429, 503, 504)}
+    return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 415, 429, 503, 504)}
 
 
 def service_of(request: Request) -> Service:
@@ -113,6 +115,20 @@ def client_address(request: Request) -> str:
     )
 
 
+def owner_of(request: Request) -> str:
+    """The name of the key that was shown; "" if the service has none, and all is everybody's."""
+    return getattr(request.state, "key", "")
+
+
+def root_of(request: Request) -> str:
+    """The address of the service, with a slash at its end. What a client says is its host counts
+    only if such names are checked (`Guard`)."""
+    if request.scope.get("state", {}).get("host_checked"):
+        return str(request.base_url)
+    host, port = request.scope.get("server") or ("localhost", 80)
+    return f"{request.url.scheme}://{host}:{port}{request.scope.get('root_path', '')}/"
+
+
 def body_of(
     schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)
 ) -> dict[str, Any]:
@@ -128,10 +144,16 @@ def body_of(
 
 
 async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
+    """Only what says that it is JSON: a page of another site can send forms and plain text without
+    asking, but not this."""
+    raw = await request.body()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the body must be JSON: send Content-Type: application/json.")
     try:
-        return schema.model_validate_json(await request.body())
+        return schema.model_validate_json(raw)
     except ValidationError as error:
-        raise HTTPException(status, _first_mistake(error)) from None
+        raise HTTPException(status, first_mistake(error)) from None
 
 
 async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
@@ -162,14 +184,14 @@ async def read_form(request: Request, schema: type[M], status: int = 422) -> M:
             {name: v if len(v) > 1 else v[0] for name, v in fields.items()}
         )
     except ValidationError as error:
-        raise HTTPException(status, _first_mistake(error)) from None
+        raise HTTPException(status, first_mistake(error)) from None
 
 
 def written(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
 
 
-def _first_mistake(error: ValidationError) -> str:
+def first_mistake(error: ValidationError) -> str:
     """What a schema found wrong, in one line; the value itself is not repeated: it may be
     anything."""
     mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]

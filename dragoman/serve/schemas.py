@@ -13,7 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from dragoman.decode.glossary import NO_TERMS, Glossary
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
+from dragoman.inspect.touch import Change
 from dragoman.text.languages import AUTO
 
 # all of category Cc but tab and line ends
@@ -69,6 +70,7 @@ class TranslateRequest(BaseModel):
         1, ge=1, le=10, description="Translations of each text at most, all different, best first."
     )
     alignments: bool = Field(False, description="Also link words and tell how sure each is.")
+    confidence: bool = Field(False, description="Also estimate how likely it is to be good.")
     glossary: Terms = Field([], description="Terms: source and target, or target|target.")
 
 
@@ -81,6 +83,9 @@ class Word(BaseModel):
     text: str
     probability: float = Field(
         description="Of this word, given the source and the words before it."
+    )
+    confidence: float | None = Field(
+        None, description="The probability that it is right, where confidence was asked for too."
     )
 
 
@@ -96,6 +101,17 @@ class Candidate(BaseModel):
 class Sentence(BaseModel):
     source: str
     text: str
+    confidence: float | None = Field(
+        None, description="The probability that it is good, where confidence was asked for."
+    )
+    chrf: float | None = Field(None, description="The chrF to be expected, likewise.")
+
+
+class Use(BaseModel):
+    source: str = Field(description="As it stands in the text.")
+    target: str
+    words: str = Field(description="What the translation says for it.")
+    state: Literal["placed", "inflected", "refused"]
 
 
 class Translated(BaseModel):
@@ -106,14 +122,45 @@ class Translated(BaseModel):
     detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
     source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
     sentences: list[Sentence] | None = Field(
-        None, description="What was translated at once, likewise."
+        None, description="What was translated at once, likewise, or with confidence."
     )
+    confidence: float | None = Field(None, description="That of the least sure sentence.")
     note: str | None = Field(None, description="Why the text was left as it is, if it was.")
+    terms: list[Use] | None = Field(
+        default=None, description="Where a glossary came with the texts."
+    )
     candidates: list[Candidate]
 
 
 class TranslateResponse(BaseModel):
     translations: list[Translated] = Field(description="In the order of the texts.")
+
+
+class ChangeRequest(BaseModel):
+    """What is to be different in the model, or in what it reads; places count from 0."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    off: list[str] = Field(
+        [], max_length=200, description="Parts that add nothing: `encoder.0.head.2`, `decoder.1`."
+    )
+    swap: tuple[int, int] | None = Field(None, description="Two words of the source to swap.")
+    places: dict[int, int] = Field(
+        {}, max_length=200, description="Pieces of the source, and positions to put them at."
+    )
+    say: list[str] = Field(
+        [], max_length=500, description="Pieces that the translation begins with."
+    )
+    temperature: float = Field(0.0, ge=0.0, le=5.0, description="0: the likeliest piece.")
+    top_k: int = Field(0, ge=0, le=1000, description="Pieces to draw from; 0: all.")
+    seed: int = Field(1, ge=0, le=2**31)
+    study: bool = Field(
+        False, description="Also what each head is worth, and one step of learning."
+    )
+
+    def made(self) -> Change:
+        fields = self.model_dump()
+        return Change(**{**fields, "off": tuple(self.off), "say": tuple(self.say)})
 
 
 class AttentionRequest(BaseModel):
@@ -131,6 +178,16 @@ class AttentionRequest(BaseModel):
     )
 
 
+class ExplanationRequest(AttentionRequest):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"text": "Der Hund schläft.", "change": {"off": ["cross.0.head.0"]}}]
+        },
+    )
+
+    change: ChangeRequest | None = Field(None, description="What is to be different.")
+
+
 class ModelInfo(BaseModel):
     name: str
     sources: list[str]
@@ -140,13 +197,80 @@ class ModelInfo(BaseModel):
     alignments: bool = Field(description="Whether it can link words.")
 
 
+class Health(BaseModel):
+    status: Literal["ok"]
+
+
+class OpenaiModel(BaseModel):
+    id: str = Field(description="Names the languages: dragoman-en-de, dragoman-auto-fr.")
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
 class ModelList(BaseModel):
     models: list[ModelInfo]
     names: dict[str, str] = Field(description="The languages' names in English.")
+    object: Literal["list"] = Field(description="This and `data` are for OpenAI's clients.")
+    data: list[OpenaiModel]
 
 
-class Health(BaseModel):
-    status: Literal["ok"]
+class OpenaiMistake(BaseModel):
+    message: str
+    type: str
+    code: int
+
+
+class OpenaiError(BaseModel):
+    error: OpenaiMistake
+
+
+class ContentPart(BaseModel):
+    type: Literal["text"]
+    text: Text
+
+
+class Message(BaseModel):
+    role: str = Field(max_length=99)
+    content: Text | list[ContentPart] | None = None
+
+
+class ChatRequest(BaseModel):
+    """OpenAI's request. Fields that this service does not know are ignored."""
+
+    model: str = Field(max_length=99, description="Names the languages: dragoman-en-de.")
+    messages: list[Message] = Field(min_length=1, max_length=1000)
+    stream: bool = False
+    n: int = Field(1, ge=1, le=10, description="Translations at most, all different.")
+    glossary: Terms = Field([], description="Terms: source and target. OpenAI has no such field.")
+
+    def text(self) -> str:
+        """What is to be translated: the user's last message."""
+        texts = [message.content for message in self.messages if message.role == "user"]
+        content = texts[-1] if texts else self.messages[-1].content
+        if isinstance(content, list):
+            return "".join(part.text for part in content)
+        return content or ""
+
+
+class Answer(BaseModel):
+    role: Literal["assistant"]
+    content: str
+    refusal: str | None = None
+
+
+class Choice(BaseModel):
+    index: int
+    message: Answer
+    finish_reason: Literal["stop"]
+
+
+class Completion(BaseModel):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[Choice]
 
 
 class Attention(BaseModel):
@@ -220,6 +344,12 @@ class DocumentStatus(BaseModel):
     total: int
     name: str | None = Field(None, description="Of the translated file.")
     error: str | None = None
+    report: dict[str, int] | None = Field(
+        None, description="How many segments are translated, copied, left, doubtful."
+    )
+    terms: dict[str, int] | None = Field(
+        None, description="How many terms of a glossary are placed, inflected, refused."
+    )
 
 
 class LibreFile(BaseModel):
@@ -232,6 +362,7 @@ class DocumentRequest(BaseModel):
     file: bytes = Field(json_schema_extra={"format": "binary"})
     source: str = Field(AUTO, description="The language of the file; auto: detected.")
     target: str = Field("", description="Without it, the model's first choice.")
+    prefer: str = Field("", description="In the place of a target: of files in other languages.")
     glossary: str = Field("", description="Lines of source TAB target.")
 
 
@@ -281,6 +412,27 @@ class LibreLanguage(BaseModel):
     code: str
     name: str
     targets: list[str]
+
+
+class ApertiumText(BaseModel):
+    translatedText: str  # noqa: N815
+
+
+class ApertiumResponse(BaseModel):
+    responseData: ApertiumText  # noqa: N815
+    responseDetails: str | None  # noqa: N815
+    responseStatus: Literal[200]  # noqa: N815
+
+
+class ApertiumPair(BaseModel):
+    sourceLanguage: str  # noqa: N815
+    targetLanguage: str  # noqa: N815
+
+
+class ApertiumPairs(BaseModel):
+    responseData: list[ApertiumPair]  # noqa: N815
+    responseDetails: str | None  # noqa: N815
+    responseStatus: Literal[200]  # noqa: N815
 
 
 class DeeplError(Error):

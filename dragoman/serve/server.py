@@ -12,7 +12,7 @@ import asyncio
 import errno
 import ipaddress
 import os
-import resource
+import signal
 import socket
 import sys
 import threading
@@ -73,9 +73,13 @@ class Server(uvicorn.Server):
         self._closed = asyncio.Event()  # set as one is
         self._logged: dict[str, float] = {}
         self._accepting: list[asyncio.Task[None]] = []
+        self._reloading: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
+        # Only the main thread gets signals, and Windows has no SIGHUP.
+        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         self.servers = []  # uvicorn's way to accept is not taken
         self._accepting = [
             asyncio.create_task(self._accept(listener)) for listener in sockets or ()
@@ -144,6 +148,21 @@ class Server(uvicorn.Server):
             self._logged[kind] = now
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
 
+    def _reload(self) -> None:
+        """SIGHUP: read the models again, while requests go on."""
+
+        async def reload() -> None:
+            try:
+                await self.service.reload()
+                line = "the models were read again."
+            except Exception as error:  # whatever is wrong with them, the old ones still work
+                line = f"the models stay as they are: {error}"
+            print(f"dragoman: {line}", file=sys.stderr, flush=True)
+
+        task = asyncio.get_running_loop().create_task(reload())
+        self._reloading.add(task)
+        task.add_done_callback(self._reloading.discard)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM or SIGINT: stop within the grace period. A second one: at once."""
         if self.should_exit:
@@ -195,6 +214,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     """No more connections than files may be opened, and at most half of them for a client."""
+    if sys.platform == "win32":  # which has no such limit
+        return limits
+    import resource
+
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(os.listdir("/dev/fd"))  # noqa: PTH208
     room = (

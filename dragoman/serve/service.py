@@ -1,52 +1,67 @@
 """What all routes share: limits, the way of a text to its model and back, attention."""
 
 import asyncio
+import gc
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from fastapi import HTTPException
 
-from dragoman.decode.glossary import NO_TERMS, Glossary
-from dragoman.decode.hypotheses import OnStep
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
+from dragoman.decode.query import (
+    Answer,
+    BudgetError,
+    Hypotheses,
+    Life,
+    Query,
+    Steps,
+    begun_together,
+)
 from dragoman.decode.request import Request
+from dragoman.decode.search.hypotheses import OnStep
+from dragoman.decode.searcher import Searcher
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
-from dragoman.decode.translator import Translator
-from dragoman.documents.document import Document, Options
+from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
+from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.driving import in_pipeline
 from dragoman.documents.formats import Format
-from dragoman.documents.inline import Said
-from dragoman.documents.segment import Segment
-from dragoman.documents.translating import (
-    WINDOW,
-    Rounds,
-    Sentence,
-    as_said,
-    sample,
-    translating,
-)
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.inspect.touch import Change
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
-from dragoman.serve.batcher import Batcher, BusyError, Line
+from dragoman.serve.batcher import Batcher, BusyError
 from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
+from dragoman.serve.readers import Readers
 from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
 _AT_ONCE = 64  # sentences of a document
 _SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
-_SHORT = 300  # characters: splitting them takes milliseconds, and so does handing them to a thread
+# Processes that read documents, and those for texts with markup, which never wait for documents. A
+# reader is held until its file is translated: mostly it waits for the engine.
+_READERS, _MARKUP_READERS = 8, 8
+_MARKUP = Confinement(cpu_s=5, wall_s=20.0)
+# Characters, and terms of a glossary: such texts are split in a millisecond, and handing them to a
+# thread takes as long.
+_SHORT, _FEW_TERMS = 300, 50
+# Comparisons of words with terms that begin alike, of a request and of a document: half a second
+# and 20 s.
+_COMPARED, _COMPARED_IN_DOCUMENT = 50_000, 2_000_000
 _SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
 _SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
 
@@ -69,17 +84,32 @@ class Limits:
     cache_texts: int = 0  # translations that are kept for whoever asks the same again
     max_file_bytes: int = 10 * 2**20
     max_file_characters: int = 300_000
-    documents: int = 50  # kept at a time, waiting and done
+    documents: int = 100  # kept at a time, waiting and done
+    documents_of_client: int = 20
+    document_bytes: int = 2**28  # of all that are kept; a client has a quarter
     document_s: float = 3600.0  # for which one is kept
 
 
 class _Text(NamedTuple):
-    """A text on its way through its model."""
+    """A text on its way through its model; `steps`: where its sentences are in the pipeline."""
 
     route: Route
     sentences: list[str]
     gaps: list[str]
-    lines: list[Line]
+    steps: Steps[list[Query], list[Answer], list[Translation]]
+
+
+@dataclass
+class _Budget:
+    """Work that a request may still cause."""
+
+    left: int
+
+    def pays(self, work: int) -> bool:
+        if work > self.left:
+            return False
+        self.left -= work
+        return True
 
 
 class Service:
@@ -98,24 +128,34 @@ class Service:
         `suggestions`: a folder for what clients suggest; None: suggestions are refused.
         """
         self.keys = Keys({**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})})
-        thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
-        self.models = thread.submit(Models.load, folders, device, engine).result()
+        self._engine = ThreadPoolExecutor(thread_name_prefix="engine")
+        self._load = partial(Models.load, folders, device, engine)
+        self.models = self._engine.submit(self._load).result()
+        self._reloads = 0
         self.limits = limits
         self.metrics = Metrics()
-        self.batcher = Batcher(thread, limits.queue_lines)
+        workers = min(model.translator.searcher.at_once for model in self.models.models)
+        self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
+        # A change is made to the model itself, which another worker must not look into meanwhile.
+        self._looking = Lock()
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
+        self.readers = Readers(_READERS)
+        self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
         self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
         self.suggestions = suggestions
 
-    def suggest(self, text: str, better: str, source: str, target: str) -> None:
-        """Keep a translation that a client likes better, as a pair that `dragoman train` takes."""
+    def suggest(self, text: str, better: str, source: str, target: str, key: str = "") -> None:
+        """Keep a translation that a client likes better, as a pair that `dragoman train` takes. If
+        there are keys, each has a folder of its own."""
         if self.suggestions is None:
             raise HTTPException(403, "this service takes no suggestions.")
         self._check_size([text, better])
         # The codes of the models, not the client's way to write them: they name a file.
         route = self.models.route(text, source, target)
-        file = self.suggestions / f"suggestions.{route.source}-{route.target}.tsv"
+        folder = self.suggestions / quote(key, safe="") if key else self.suggestions
+        folder.mkdir(exist_ok=True)
+        file = folder / f"suggestions.{route.source}-{route.target}.tsv"
         if file.exists() and file.stat().st_size > _SUGGESTED_BYTES:
             raise HTTPException(403, "no more suggestions are taken.")
         pair = (" ".join(side.split()) for side in (text, better))
@@ -131,9 +171,21 @@ class Service:
             return f"the engine has made no progress for {seconds:.0f} s."
         return ""
 
+    async def reload(self) -> None:
+        """Read the models again. Requests under way end with those that they began with."""
+        models = await asyncio.get_running_loop().run_in_executor(self._engine, self._load)
+        self.models = models
+        self._reloads += 1
+        self._cache.clear()
+        gc.unfreeze()  # what was loaded at the start may go now
+        gc.collect()
+        gc.freeze()
+
     async def close(self) -> None:
         self.stopping = True
         await self.batcher.close()
+        self.readers.close()
+        self.markup_readers.close()
         self._splitting.shutdown(wait=False, cancel_futures=True)
 
     async def translate(
@@ -145,34 +197,38 @@ class Service:
         beam: int | None = None,
         nbest: int = 1,
         alignments: bool = False,
+        confidence: bool = False,
         glossary: Glossary = NO_TERMS,
         client: str = "",
         max_characters: int = 0,
     ) -> list[schemas.Translated]:
         """Each text as it is in the cache, or translated; the size of all is checked first."""
         self._check_size(texts, max_characters)
-        self.metrics.count(texts)
-        asked = (source, target, beam, nbest, alignments, glossary)
-        answers = {text: self._remembered((text, *asked)) for text in texts}
+        owner = client if self.keys else ""
+        self.metrics.count(texts, owner)
+        options = (source, target, beam, nbest, alignments, confidence, glossary)
+        # A key does not learn from the time of an answer what another one has asked.
+        asker = (owner, self._reloads)
+        answers = {text: self._remembered((text, asker, *options)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
         if missing:
-            made = await self._translate(missing, *asked, client)
+            made = await self._translate(missing, *options, client)
             answers.update(zip(missing, made, strict=True))
         for text, answer in answers.items():
-            self._remember((text, *asked), answer)
+            self._remember((text, asker, *options), answer)
         return [answer for text in texts if (answer := answers[text]) is not None]
 
-    def _remembered(self, asked: tuple[object, ...]) -> schemas.Translated | None:
-        answer = self._cache.get(asked)
+    def _remembered(self, key: tuple[object, ...]) -> schemas.Translated | None:
+        answer = self._cache.get(key)
         if answer is not None:
             self.metrics.cached += 1
         return answer
 
-    def _remember(self, asked: tuple[object, ...], answer: schemas.Translated | None) -> None:
+    def _remember(self, key: tuple[object, ...], answer: schemas.Translated | None) -> None:
         """Keep an answer as the last one used; the first ones go."""
         if answer is not None and self.limits.cache_texts:
-            self._cache[asked] = answer
-            self._cache.move_to_end(asked)
+            self._cache[key] = answer
+            self._cache.move_to_end(key)
             while len(self._cache) > self.limits.cache_texts:
                 self._cache.popitem(last=False)
 
@@ -184,26 +240,93 @@ class Service:
         beam: int | None,
         nbest: int,
         alignments: bool,
+        confidence: bool,
         glossary: Glossary,
         client: str,
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
-        asked = Request(nbest=nbest, alignments=alignments, glossary=glossary)
-        planned = await self._aside(texts, partial(self._split, texts, source, target, beam, asked))
-        lines = [line for text in planned for line in text.lines]
-        spare = self.limits.max_work - sum(line.work for line in lines)
-        found = iter(await self.batcher.translate(lines, client, spare))
-        answers = []
+        options = Request(nbest=nbest, alignments=alignments, glossary=glossary)
+        plan = partial(self._plan, texts, source, target, beam, options)
+        planned, work = await self._aside(texts, plan, glossary)
+        budget = _Budget(self.limits.max_work - work)
+        of_model: dict[int, list[_Text]] = {}
         for text in planned:
-            candidates = [next(found) for _ in text.lines]
-            if text.route.note:
-                (whole,) = text.sentences
-                sentences = [Translation(whole, (Candidate(whole, 0.0),))]
-            else:
-                parts = [line.part for line in text.lines]
-                sentences = text.route.model.translator.join(text.sentences, parts, candidates)
-            answers.append(_translated(text.route, sentences, text.gaps, alignments))
+            of_model.setdefault(id(text.route.model), []).append(text)
+        models = of_model.values()
+        await asyncio.gather(*(self._finish(some, budget, client, glossary) for some in models))
+        return [
+            _translated(text.route, text.steps.result, text.gaps, alignments, confidence)
+            for text in planned
+        ]
+
+    async def _finish(
+        self, texts: Sequence[_Text], budget: _Budget, client: str, glossary: Glossary
+    ) -> None:
+        """Texts of one model to their ends, side by side."""
+        steps = Steps(begun_together([text.steps for text in texts]))
+        sentences = [sentence for text in texts for sentence in text.sentences]
+
+        def aside(function: Callable[[], None]) -> Awaitable[None]:
+            return self._aside(sentences, function, glossary)
+
+        await self._drive(steps, texts[0].route, budget, client, aside)
+
+    async def _drive(
+        self,
+        steps: Steps[list[Query], list[Answer], T],
+        route: Route,
+        budget: _Budget | None,
+        client: str,
+        aside: Callable[[Callable[[], None]], Awaitable[None]],
+    ) -> T:
+        """The result of a life. `aside` does its text work, and its queries wait their turns.
+
+        What it asks for first is paid for already. Without a budget, as for a document, everything
+        is. A document takes some queries at a time, so that it leaves room in the queue, and waits
+        where a sentence would be refused.
+        """
+        searcher = route.model.translator.searcher
+        is_first = True
+        while not steps.is_done:
+            size = len(steps.wants) if budget else _AT_ONCE
+            answers: list[Answer] = []
+            for start in range(0, len(steps.wants), size):
+                some = steps.wants[start : start + size]
+                if budget is None:
+                    answers += await self._patiently(searcher, some, client)
+                elif is_first:
+                    answers += await self.batcher.search(searcher, some, client)
+                else:
+                    answers += await self._affordable(searcher, some, budget, client)
+            is_first = False
+            await aside(partial(steps.send, answers))
+        return steps.result
+
+    async def _patiently(
+        self, searcher: Searcher, queries: Sequence[Query], client: str
+    ) -> list[Hypotheses]:
+        while True:
+            try:
+                return await self.batcher.search(searcher, queries, client)
+            except BusyError as busy:
+                await asyncio.sleep(busy.retry_after_s)
+
+    async def _affordable(
+        self, searcher: Searcher, queries: Sequence[Query], budget: _Budget, client: str
+    ) -> list[Answer]:
+        """The answers to queries; those that nobody pays for get an error instead."""
+        answers: list[Answer] = [BudgetError("the request may cause no more work.")] * len(queries)
+        works = map(searcher.work, queries)
+        rows = [row for row, work in enumerate(works) if self._is_affordable(work, budget)]
+        some = [queries[row] for row in rows]
+        hypotheses = await self.batcher.search(searcher, some, client, admitted=True)
+        for row, of_row in zip(rows, hypotheses, strict=True):
+            answers[row] = of_row
         return answers
+
+    def _is_affordable(self, work: int, budget: _Budget) -> bool:
+        """What mends a translation must fit into a slice, and into what the request may use."""
+        return work <= self.batcher.slice_work and budget.pays(work)
 
     async def translate_markup(
         self,
@@ -215,78 +338,54 @@ class Service:
         glossary: Glossary = NO_TERMS,
         client: str = "",
         max_characters: int = 0,
+        ignored: tuple[str, ...] = (),
     ) -> list[tuple[str, Route]]:
         """Each text as a document of a format, and how it was translated."""
         self._check_size(texts, max_characters)
-        self.metrics.count(texts)
+        self.metrics.count(texts, client if self.keys else "")
         answers = []
-        for text in texts:
-            read_text = partial(format_.read, text.encode(), Options(to=target))
-            document = await self._aside([text], read_text)
-            route = self.route_document(document, source, target)
-            translated = await self.translate_document(document, route, glossary, client)
-            answers.append((translated.decode(), route))
+        readers = self.markup_readers
+        options = Options(to=target, ignored=ignored)
+        async with readers.reader(client) as reader:
+            for text in texts:
+                name, raw = format_.name, text.encode()
+                outline = await readers.run(
+                    reader.open, "the text", raw, name, options, readers.limits
+                )
+                route = self.route_document(outline, source, target)
+                translated = await self.translate_document(
+                    reader, route, glossary, client, readers=readers
+                )
+                answers.append((translated.decode(), route))
         return answers
 
-    def route_document(self, document: Document, source: str, target: str) -> Route:
-        return self.models.route(sample(document.segments), source, target)
+    def route_document(self, outline: Outline, source: str, target: str) -> Route:
+        return self.models.route(outline.sample, source, target)
 
     async def translate_document(
         self,
-        document: Document,
+        reader: Reader,
         route: Route,
         glossary: Glossary = NO_TERMS,
         client: str = "",
         on_done: Callable[[int], None] = lambda count: None,
+        readers: Readers | None = None,
     ) -> bytes:
-        """A document by its model. Others have their turns between its sentences."""
-        run = asyncio.get_running_loop().run_in_executor
+        """What a reader has opened, by its model. Others have their turns between its sentences.
+
+        `on_done` hears how many segments are done.
+        """
+        readers = readers or self.readers
         if route.note:
-            return await run(self._splitting, document.write, document.segments)
+            return await readers.run(reader.unchanged)
         request = _request(route, None, Request(glossary=glossary))
-        translated: list[Segment] = []
-        for start in range(0, len(document.segments), WINDOW):
-            window = document.segments[start : start + WINDOW]
-            rounds = translating(window)
-            asked, done = await run(self._splitting, _advanced, rounds, None)
-            while done is None:
-                said = await self._say(route, request, asked, client)
-                asked, done = await run(self._splitting, _advanced, rounds, said)
-            translated += done
-            on_done(len(window))
-        return await run(self._splitting, document.write, translated)
-
-    async def _say(
-        self, route: Route, request: Request, asked: Sequence[Sentence], client: str
-    ) -> list[Said]:
-        """Sentences some at a time, so that a long document leaves room in the queue."""
         translator = route.model.translator
-        answers: list[Said] = [Said("")] * len(asked)
-        for linked in (False, True):
-            rows = [row for row, sentence in enumerate(asked) if sentence.linked is linked]
-            with_links = linked and translator.engine.has_attention
-            wanted = replace(request, alignments=with_links)
-            for start in range(0, len(rows), _AT_ONCE):
-                chunk = rows[start : start + _AT_ONCE]
-                texts = [asked[row].text for row in chunk]
-                lines = await self._aside(texts, partial(_lines, translator, texts, wanted))
-                found: list[tuple[Candidate, ...]] = []
-                # One sentence may be the whole document: its parts take their turns too.
-                for first in range(0, len(lines), _AT_ONCE):
-                    found += await self._patiently(lines[first : first + _AT_ONCE], client)
-                parts = [line.part for line in lines]
-                joined = await self._aside(texts, partial(translator.join, texts, parts, found))
-                for row, translation in zip(chunk, joined, strict=True):
-                    answers[row] = as_said(translation)
-        return answers
-
-    async def _patiently(self, lines: list[Line], client: str) -> list[tuple[Candidate, ...]]:
-        """A document waits where a sentence would be refused."""
-        while True:
-            try:
-                return await self.batcher.translate(lines, client, self.limits.max_work)
-            except BusyError as busy:
-                await asyncio.sleep(busy.retry_after_s)
+        request = translator.check(request)
+        most = _COMPARED if readers is self.markup_readers else _COMPARED_IN_DOCUMENT
+        compared = _compared(reader.rounds(), glossary, most)
+        rounds = in_pipeline(translator.pipeline, compared, request, lambda: on_done(reader.done))
+        steps = await readers.run(Steps, rounds)
+        return await self._drive(steps, route, None, client, readers.run)
 
     async def attention(
         self, text: str, source: str, target: str, translation: str | None, client: str = ""
@@ -295,10 +394,18 @@ class Service:
         return await self._look_inside(_attention, text, source, target, translation, client)
 
     async def explain(
-        self, text: str, source: str, target: str, translation: str | None, client: str = ""
+        self,
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
+        client: str = "",
+        change: Change = Change(),
     ) -> dict[str, Any]:
-        """What the viewer's last tab takes."""
-        return await self._look_inside(_explanation, text, source, target, translation, client)
+        """What the viewer's last tab takes, perhaps with something changed."""
+        return await self._look_inside(
+            _explanation, text, source, target, translation, client, change
+        )
 
     async def _look_inside(
         self,
@@ -308,58 +415,70 @@ class Service:
         target: str,
         translation: str | None,
         client: str,
+        change: Change = Change(),
     ) -> dict[str, Any]:
         self._check_size([text, translation or ""])
-        self.metrics.count([text])
+        self.metrics.count([text], client if self.keys else "")
         check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
+        if change.study:  # a pass without each head, and some for the step of learning
+            model = route.model.translator.config.model
+            work *= 4 + model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+            self._check_work(work)
 
         def looked(on_step: OnStep) -> dict[str, Any]:
             watched = replace(request, on_step=on_step)
-            return look(route.model.translator, text, translation, watched)
+            with self._looking:
+                return look(route.model.translator, text, translation, watched, change)
 
         return await self.batcher.run(looked, work, client)
 
-    async def _aside(self, texts: Sequence[str], function: Callable[[], T]) -> T:
-        """Do what takes time for long texts beside the event loop.
+    async def _aside(
+        self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
+    ) -> T:
+        """Do what takes time for long texts, or for many terms, beside the event loop.
 
-        A short one may become 18 times as long.
+        A short text may become 18 times as long.
         """
         whole = "".join(texts)
-        if len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT:
+        is_short = len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT
+        if is_short and len(glossary.terms) <= _FEW_TERMS:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
 
-    def _split(
+    def _plan(
         self,
         texts: Sequence[str],
         source: str,
         target: str,
         beam: int | None,
-        asked: Request,
-    ) -> list[_Text]:
-        """Texts in the parts that the model takes.
+        options: Request,
+    ) -> tuple[list[_Text], int]:
+        """Texts as far as their first queries, and the work of these.
 
         Those that would be too much work are refused.
         """
         planned: list[_Text] = []
         total = 0
+        if sum(map(options.glossary.comparisons, texts)) > _COMPARED:
+            raise HTTPException(413, _ALIKE)
         for text in texts:
             route = self.models.route(text, source, target)
-            translator = route.model.translator
-            request = _request(route, beam, asked)
             if route.note:
-                planned.append(_Text(route, [text], [], []))
+                planned.append(_Text(route, [text], [], Steps(_unchanged(text))))
                 continue
+            translator = route.model.translator
+            request = translator.check(_request(route, beam, options))
             sentences, gaps = split_sentences(text)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
-            self._check_work(total + translator.least_work(sentences, request))
-            lines = _lines(translator, sentences, request)
-            total += sum(line.work for line in lines)
+            self._check_work(total + translator.pipeline.least_work(sentences, request))
+            steps = Steps(translator.pipeline.translate(sentences, request))
+            if not steps.is_done:
+                total += sum(map(translator.searcher.work, steps.wants))
             self._check_work(total)
-            planned.append(_Text(route, sentences, gaps, lines))
-        return planned
+            planned.append(_Text(route, sentences, gaps, steps))
+        return planned, total
 
     def _check_inside(
         self, look: "_Look", text: str, source: str, target: str, translation: str | None
@@ -369,9 +488,10 @@ class Service:
         translator = route.model.translator
         request = _request(route, None, Request())
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
+        query = translator.pipeline.proposer.query(part, request)
         read = len(part.ids)
         if translation is None:
-            said = int(translator.searcher.longest_targets([part], request)[0])
+            said = translator.searcher.longest_target(query)
         else:
             said = len(translator.codec.encode_target([translation])[0])
         model = translator.config.model
@@ -394,7 +514,7 @@ class Service:
                 f"this has up to {weights:,} attention weights, but only {_SHOWN_WEIGHTS:,} can "
                 "be shown: send a shorter text.",
             )
-        return route, request, translator.searcher.work([part], request)[0] + read + said
+        return route, request, translator.searcher.work(query) + read + said
 
     def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
         """`allowed`: the client's own limit of characters, if it has one."""
@@ -416,46 +536,56 @@ class Service:
             )
 
 
-_Look = Callable[[InspectableTranslator, str, str | None, Request], dict[str, Any]]
+_ALIKE = (
+    "too many terms of the glossary begin like words of the text: send less text or fewer terms."
+)
+
+
+def _compared(rounds: Rounds, glossary: Glossary, most: int) -> Rounds:
+    """The rounds of a document, ended by an error where its terms would take too long to find."""
+    steps = Steps(rounds)
+    while not steps.is_done:
+        most -= sum(glossary.comparisons(sentence.text) for sentence in steps.wants)
+        if most < 0:
+            raise DocumentError(_ALIKE)
+        steps.send((yield steps.wants))
+    return steps.result
+
+
+_Look = Callable[[InspectableTranslator, str, str | None, Request, Change], dict[str, Any]]
 """From a text, and a translation if one is given, to what the page shows of them."""
 
 
 def _attention(
-    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+    translator: InspectableTranslator,
+    text: str,
+    translation: str | None,
+    request: Request,
+    change: Change,
 ) -> dict[str, Any]:
     return payload(inspect_sentence(translator, text, translation, request))
 
 
 def _explanation(
-    translator: InspectableTranslator, text: str, translation: str | None, request: Request
+    translator: InspectableTranslator,
+    text: str,
+    translation: str | None,
+    request: Request,
+    change: Change,
 ) -> dict[str, Any]:
-    return explanation_payload(explain(translator, text, translation, request))
+    return explanation_payload(explain(translator, text, translation, request, change))
 
 
-def _advanced(
-    rounds: Rounds, said: list[Said] | None
-) -> tuple[list[Sentence], list[Segment] | None]:
-    """The next sentences to translate, or all segments: a StopIteration cannot leave a thread."""
-    try:
-        return (next(rounds) if said is None else rounds.send(said)), None
-    except StopIteration as end:
-        return [], end.value
+def _unchanged(text: str) -> Life[list[Translation]]:
+    """A text that stays as it is asks for nothing."""
+    yield from ()
+    return [Translation(text, (Candidate(text, 0.0),))]
 
 
-def _lines(translator: Translator, texts: Sequence[str], request: Request) -> list[Line]:
-    """Texts in the parts that a model takes, each with its work."""
-    parts = translator.split(texts, request)
-    # A part knows its languages and its terms by now. Without them in the request, parts of all
-    # languages share a search.
-    plain = replace(request, to="", source_language="", glossary=NO_TERMS)
-    work = translator.searcher.work(parts, plain)
-    return [Line(translator, plain, part, cost) for part, cost in zip(parts, work, strict=True)]
-
-
-def _request(route: Route, beam: int | None, asked: Request) -> Request:
+def _request(route: Route, beam: int | None, options: Request) -> Request:
     settings = route.model.translator.config.decoding
     return replace(
-        asked,
+        options,
         to=route.target,
         source_language=route.source if route.model.sources else "",
         decoding=replace(settings, beam=beam) if beam is not None else settings,
@@ -463,7 +593,11 @@ def _request(route: Route, beam: int | None, asked: Request) -> Request:
 
 
 def _translated(
-    route: Route, found: list[Translation], gaps: list[str], alignments: bool
+    route: Route,
+    found: list[Translation],
+    gaps: list[str],
+    alignments: bool,
+    confidence: bool = False,
 ) -> schemas.Translated:
     """A text's translation from those of its sentences: the best of each, the second of each, ...
 
@@ -479,6 +613,12 @@ def _translated(
         candidate = _candidate(parts, gaps, source_words)
         distinct.setdefault(candidate.text, candidate)
     candidates = [*distinct.values()]
+    estimates = [sentence.estimate if confidence else None for sentence in found]
+    known = [estimate for estimate in estimates if estimate]
+    sure = [word for estimate in known for word in estimate.words]
+    if alignments and known and len(sure) == len(candidates[0].words or ()):
+        for word, chance in zip(candidates[0].words or (), sure, strict=True):
+            word.confidence = round(chance, 4)
     return schemas.Translated(
         text=candidates[0].text,
         source=route.source,
@@ -486,10 +626,20 @@ def _translated(
         model=route.model.name,
         detected=schemas.DetectedLanguage(**route.detected._asdict()) if route.detected else None,
         source_words=[word for words in source_words for word in words] if alignments else None,
-        sentences=[schemas.Sentence(source=s.source, text=s.text) for s in found]
-        if alignments
+        sentences=[
+            schemas.Sentence(
+                source=sentence.source,
+                text=sentence.text,
+                confidence=round(estimate.good, 4) if estimate else None,
+                chrf=round(estimate.chrf, 2) if estimate else None,
+            )
+            for sentence, estimate in zip(found, estimates, strict=True)
+        ]
+        if alignments or confidence
         else None,
+        confidence=round(min(estimate.good for estimate in known), 4) if known else None,
         note=route.note or None,
+        terms=None,
         candidates=candidates,
     )
 
@@ -517,7 +667,8 @@ def _candidate(
         labels = Axis.of(part.pieces).labels
         probabilities = word_probabilities(part.pieces, part.log_probs)
         words += [
-            schemas.Word(text=w, probability=p) for w, p in zip(labels, probabilities, strict=True)
+            schemas.Word(text=w, probability=p, confidence=None)
+            for w, p in zip(labels, probabilities, strict=True)
         ]
         before += len(sources)
     return schemas.Candidate(text=text, score=score, words=words, alignment=links)

@@ -128,8 +128,8 @@ def find_alarms(
 def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
     """Parts where each source fits a target some lines off, or none."""
     unrelated = "source and target do not seem to be translations of each other"
-    found = list(_gains(blocks))
-    states = [_state(gains) for gains in found]
+    of_blocks = list(_gains(blocks))
+    states = [_state(gains) for gains in of_blocks]
     # A block in which a shift begins fits nothing well: it counts for the shift beside it.
     for i, state in enumerate(states):
         near = [s for s in states[max(0, i - 1) : i + 2] if s not in (0, None)]
@@ -142,7 +142,7 @@ def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
             yield Alarm(first, last, unrelated)
         elif state:
             if part[0] and states[part[0] - 1] == 0:
-                first = _first_shifted(found[part[0] - 1 : part[0] + 1], state)
+                first = _first_shifted(of_blocks[part[0] - 1 : part[0] + 1], state)
             ahead = f"{abs(state)} {'after' if state > 0 else 'before'} it"
             trouble = f"the sides are shifted: a source line fits the target line {ahead}"
             yield Alarm(first, last, trouble)
@@ -165,16 +165,16 @@ class _Gains(NamedTuple):
     lines: list[int]  # of the N pairs
 
 
-def _state(found: _Gains) -> int | None:
+def _state(block: _Gains) -> int | None:
     """The offset that a block has by its gains; None: none fits."""
-    gains = found.values
+    gains = block.values
     if not gains.shape[1]:
         return 0
     best = int(gains.sum(axis=1).argmax())
     if OFFSETS[best] and _standard_errors(gains[best] - gains[0]) > CLEARLY_SHIFTED:
         return OFFSETS[best]
     ahead = _standard_errors(gains[0] - gains[1:].mean(axis=0))
-    return None if found.words >= LEAST_WORDS and ahead < UNRELATED_BELOW else 0
+    return None if block.words >= LEAST_WORDS and ahead < UNRELATED_BELOW else 0
 
 
 def _standard_errors(values: np.ndarray) -> float:
@@ -230,8 +230,8 @@ def _ids(side: list[list[str]]) -> list[np.ndarray]:
     for block in words:
         ids = np.full((len(block), WORDS_READ), _PAD, dtype=np.int64)
         for row, line in enumerate(block):
-            told = [number[word] for word in line if word in number]
-            ids[row, : len(told)] = told
+            numbers = [number[word] for word in line if word in number]
+            ids[row, : len(numbers)] = numbers
         numbered.append(ids)
     return numbered
 
@@ -245,12 +245,12 @@ def _swapped(blocks: Sequence[Block]) -> list[Alarm]:
         target = likeness.leans_to_source(" ".join(p.target for p in blocks[row][1::2]))
         return source - target < SWAPPED_BELOW
 
-    found = [is_reversed(row) for row in range(len(blocks))]
-    minority = sum(found) <= len(blocks) / 2
+    reversed_rows = [is_reversed(row) for row in range(len(blocks))]
+    minority = sum(reversed_rows) <= len(blocks) / 2
     alarms = []
-    for odd, rows in groupby(range(len(blocks)), key=lambda row: found[row] is minority):
+    for odd, rows in groupby(range(len(blocks)), key=lambda row: reversed_rows[row] is minority):
         part = [*rows]
-        if odd and any(found):
+        if odd and any(reversed_rows):
             first, last = blocks[part[0]][0].line, blocks[part[-1]][-1].line
             trouble = "the two languages are swapped, as against the other lines"
             alarms.append(Alarm(first, last, trouble))
@@ -260,7 +260,7 @@ def _swapped(blocks: Sequence[Block]) -> list[Alarm]:
 def _mixed(blocks: Sequence[Block]) -> list[Alarm]:
     """Pairs here and there whose sides are in each other's language, where `detect` knows both."""
     text = " ".join(f"{block[0].source} {block[0].target}" for block in blocks)
-    two = [found.language for found in detect(text, _SPELLED)[:2]]
+    two = [guess.language for guess in detect(text, _SPELLED)[:2]]
     turns: Counter[str] = Counter()
     for block in blocks:
         for pair in block[:: len(block) // _PAIRS_ASKED + 1]:
@@ -287,9 +287,9 @@ def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[
             continue
         seen: Counter[str] = Counter()
         for block in blocks:
-            found = dict(detect(" ".join(map(text, block))))
-            best = max(found, key=lambda language: found[language])
-            seen[best if found[best] >= 2 * found[code] else code] += 1
+            guesses = dict(detect(" ".join(map(text, block))))
+            best = max(guesses, key=lambda language: guesses[language])
+            seen[best if guesses[best] >= 2 * guesses[code] else code] += 1
         language, count = seen.most_common(1)[0]
         if language != code and count >= MOST_BLOCKS_AGREE * len(blocks):
             trouble = f"the {name} is said to be {named!r}, and seems to be {language!r}"

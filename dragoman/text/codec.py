@@ -21,6 +21,7 @@ import numpy as np
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
+from dragoman.storage.untrusted import parsed_json
 from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
@@ -33,7 +34,6 @@ from dragoman.text.subword import (
     count_words,
 )
 from dragoman.text.vocabulary import Vocabulary, language_tag
-from dragoman.untrusted import parsed_json
 
 _PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
@@ -336,19 +336,21 @@ def _read_foreign_pieces(
 ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
     """Vocabularies of both sides and the framing; older bundles have MarianMT's list of pieces."""
     try:
-        told = parsed_json(raw)
+        content = parsed_json(raw)
     except ValueError as error:
         raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
-    if isinstance(told, list):
-        told = {_SOURCE: told} | asdict(MARIAN)
-    if isinstance(told, dict):
-        told.setdefault(_TARGET, told.get(_SOURCE))
+    if isinstance(content, list):
+        content = {_SOURCE: content} | asdict(MARIAN)
+    if isinstance(content, dict):
+        content.setdefault(_TARGET, content.get(_SOURCE))
     lists = dict[str, tuple[str, ...]]()
     for name in (_SOURCE, _TARGET, "before", "after", "start"):
-        found = told.get(name) if isinstance(told, dict) else None
-        if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
+        pieces = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(pieces, list | tuple) or not all(
+            isinstance(text, str) for text in pieces
+        ):
             raise BundleError(f"{_PIECES_FILE} is no list of texts.")
-        lists[name] = tuple(found)
+        lists[name] = tuple(pieces)
     framing = Framing(lists["before"], lists["after"], lists["start"])
     longest = max(len(framing.before), len(framing.after), len(framing.start))
     if not framing.start or longest > _MOST_FRAMING:

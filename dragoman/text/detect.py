@@ -183,8 +183,8 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
     seen = _evidence(text, codes)
     evidence = {code: _DOUBT + seen[code] for code in codes}
     total = sum(evidence.values())
-    found = [Detected(code, round(100 * seen / total, 1)) for code, seen in evidence.items()]
-    return sorted(found, key=lambda entry: -entry.confidence)
+    guesses = [Detected(code, round(100 * seen / total, 1)) for code, seen in evidence.items()]
+    return sorted(guesses, key=lambda entry: -entry.confidence)
 
 
 def surely_none_of(text: str, expected: Sequence[str]) -> str:
@@ -211,8 +211,8 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
         return ""
     best = max(others, key=lambda code: letters[code])
     rival = max((letters[code] for code in expected), default=0.0)
-    found = letters[best]
-    sure = any(found >= rival + more and found >= times * rival for more, times in _SURELY)
+    evidence = letters[best]
+    sure = any(evidence >= rival + more and evidence >= times * rival for more, times in _SURELY)
     return best if sure else ""
 
 
@@ -232,9 +232,9 @@ class _Index(NamedTuple):
 @cache
 def _index(codes: tuple[str, ...]) -> _Index:
     index = _Index({}, {})
-    for table, given in ((index.words, WORDS), (index.runs, _RUNS)):
+    for table, rows in ((index.words, WORDS), (index.runs, _RUNS)):
         for code in codes:
-            for entry in set(given.get(code, "").split()):
+            for entry in set(rows.get(code, "").split()):
                 table.setdefault(entry, []).append(code)
     return index
 

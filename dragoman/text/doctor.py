@@ -177,8 +177,8 @@ def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
     starts = np.cumsum(looks["characters"] + 1) - looks["characters"] - 1
 
     def mark(flaw: int, pattern: re.Pattern[str]) -> None:
-        found = np.fromiter((match.start() for match in pattern.finditer(together)), np.int64)
-        flaws[np.searchsorted(starts, found, side="right") - 1] |= flaw
+        places = np.fromiter((match.start() for match in pattern.finditer(together)), np.int64)
+        flaws[np.searchsorted(starts, places, side="right") - 1] |= flaw
 
     if any(start in together for start in _MOJIBAKE_STARTS):
         mark(_BROKEN, _MOJIBAKE)
@@ -216,8 +216,8 @@ def observe(
     report.usable += int(usable.sum())
     report.add(EMPTY, lines[blank])
     report.add(ONE_SIDED, lines[~usable & ~blank])
-    for kind, found in _troubles(sources, targets).items():
-        report.add(kind, lines[found & usable])
+    for kind, rows in _troubles(sources, targets).items():
+        report.add(kind, lines[rows & usable])
     # An odd factor keeps (a, b) and (b, a) apart, and loses no bit of either hash.
     repeats.add(
         (sources["hash"] * np.uint64(0x9E3779B97F4A7C15) + targets["hash"])[usable], lines[usable]
@@ -289,7 +289,7 @@ def fix(
             if is_usable(pair):
                 reasons = [
                     *differences(pair),
-                    *(kind for kind, found in troubles.items() if found[row]),
+                    *(kind for kind, rows in troubles.items() if rows[row]),
                 ]
             reasons += [kind for kind, lines in report.repeats.items() if _holds(lines, pair.line)]
             fatal = [reason for reason in reasons if reason not in REPAIRED]
@@ -358,7 +358,7 @@ def add_repeats(report: Report, exact: Repeats, near: Repeats | None = None) -> 
 def _repeated(repeats: Repeats) -> np.ndarray:
     """All lines that repeat an earlier one, sorted."""
     return np.sort(
-        np.concatenate([np.zeros(0, dtype=np.int64), *(found[:, 0] for found in repeats.lines())])
+        np.concatenate([np.zeros(0, dtype=np.int64), *(lines[:, 0] for lines in repeats.lines())])
     )
 
 

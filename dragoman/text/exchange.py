@@ -93,7 +93,7 @@ def read_po(
                 yield from _po_segments(texts, fuzzy)
                 texts, fuzzy = {}, False
             key = match[1] or key
-            unescaped = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), match[2])
+            unescaped = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), match[2])
             texts[key] = texts.get(key, "") + unescaped
 
 

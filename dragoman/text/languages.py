@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dragoman.errors import BundleError, TranslationError
+from dragoman.storage.untrusted import parsed_json
 from dragoman.text.detect import COVERED, Detected, detect, surely_none_of
-from dragoman.untrusted import parsed_json
 
 AUTO = "auto"
 """The source language that is to be detected."""
@@ -67,8 +67,8 @@ def known_code(code: str, codes: Iterable[str]) -> str:
     """
     exact = {known: known for known in codes}
     plain = {known.lower().replace("_", "-"): known for known in exact}
-    asked = code.lower().replace("_", "-")
-    return exact.get(code) or plain.get(asked) or plain.get(asked.partition("-")[0]) or code
+    wanted = code.lower().replace("_", "-")
+    return exact.get(code) or plain.get(wanted) or plain.get(wanted.partition("-")[0]) or code
 
 
 def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:

@@ -20,8 +20,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from dragoman.config.settings import environment_number
 from dragoman.errors import CorpusError
-from dragoman.settings import environment_number
 
 MADE = "<BT>"  # in front of a source that a model made of its target
 _LONGEST_LINE = 2**20  # bytes
@@ -172,8 +172,8 @@ def shards(name: str | Path) -> list[str]:
     path = Path(name)
     if "*" not in path.name or path.exists():
         return [str(name)]
-    if found := sorted(map(str, path.parent.glob(path.name))):
-        return found
+    if paths := sorted(map(str, path.parent.glob(path.name))):
+        return paths
     raise CorpusError(f"{name}: no file matches.")
 
 
@@ -196,8 +196,8 @@ def languages_of_tsv(path: str | Path) -> tuple[str, str]:
     ('de', 'en')
     """
     stem = Path(unpacked_name(path)).stem
-    found = re.search(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})$", stem)
-    return (found[1], found[2]) if found else ("", "")
+    match = re.search(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})$", stem)
+    return (match[1], match[2]) if match else ("", "")
 
 
 def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, int]:

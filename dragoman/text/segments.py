@@ -10,7 +10,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。
 _SPACE = re.compile(r"\s+")
 # A gap begins where its white space does. To try every place of a long run would take quadratic
 # time.
-_GAP = re.compile(r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”’)]))\s+")
+_GAP = re.compile(
+    r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”“’)])|(?<=[.!?…]\s»))(?!\s»)\s+"
+)
 _LONGEST_WORD = 100  # characters
 _ABBREVIATIONS = frozenset(
     [
@@ -86,8 +88,8 @@ def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) ->
 def split_sentences(text: str) -> tuple[list[str], list[str]]:
     """Sentences, and the white space between them: one more of the first than of the second.
 
-    A line's end always ends a sentence; a full stop does not after a number, a single letter or an
-    abbreviation.
+    A line's end always ends a sentence; a full stop does not after a single letter, an abbreviation
+    or a number of up to two digits, which may be an ordinal.
 
     >>> split_sentences("Ja. Am 3. Mai kam Dr. Roth.\\nGut!")
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
@@ -110,12 +112,13 @@ def _ends(before: str, after: str) -> bool:
     if not after or after.islower():
         return False
     # The last word is enough. To split all that came before at every gap would take quadratic time.
-    last = re.split(r"[\s.]", before[-_LONGEST_WORD:].rstrip("\"'»”’)").removesuffix("."))[
-        -1
-    ].lower()
-    return not before.endswith(".") or (
-        len(last) > 1 and not last.isdigit() and last not in _ABBREVIATIONS
-    )
+    ending = before[-_LONGEST_WORD:].rstrip("\"'»”“’)").removesuffix(".")
+    last = re.split(r"[\s.]", ending)[-1].lower()
+    if not before.endswith("."):
+        return True
+    is_ordinal = last.isdigit() and len(last) <= 2
+    is_letter = len(last) == 1 and last.isalpha()
+    return bool(last) and not is_ordinal and not is_letter and last not in _ABBREVIATIONS
 
 
 def is_in_capitals(text: str) -> bool:

@@ -35,8 +35,8 @@ import sentencepiece
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
+from dragoman.storage.untrusted import parsed_json
 from dragoman.text.vocabulary import Vocabulary
-from dragoman.untrusted import parsed_json
 
 _SENTENCES_AT_ONCE = 10_000  # whose words are counted
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
@@ -242,9 +242,9 @@ class BytePairs:
     @cached_property
     def _ids(self) -> dict[str, int]:
         """The pieces that text is cut into. Translating does without: it asks SentencePiece."""
-        return {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self._is_text(i)}
+        return {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self.is_text(i)}
 
-    def _is_text(self, i: int) -> bool:
+    def is_text(self, i: int) -> bool:
         p = self._processor
         return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
 

@@ -5,16 +5,17 @@ r"""What must not change in a text: addresses, versions, placeholders, file name
 
 The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
 name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
-bound: else a hostile text would take quadratic time.
+bound or gives nothing back (`*+`): else a hostile text would take quadratic time.
 
 While a model translates, a word stands in for each of these that it would lose.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 
 _CONVERSION = (
-    r"%(?:\d+\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    r"%(?:\d++\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+"
     r"(?:hh|h|ll|l|L|q|z|j|t)?[diouxXeEfFgGcsSaApn@]"
 )
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -34,10 +35,11 @@ PATTERNS = {
     "mail": rf"(?<![\w.+-])[\w.+-]{{1,64}}@{_HOST}(?:\.{_HOST})*\.[A-Za-z]{{2,24}}"
     r"(?![\w@]|://)",
     "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
-    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]",
+    r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]"
+    r"|\[X\d{1,9}X\]",  # what Weblate puts in the place of markup
     "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
     "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
-    r"|%[A-Z][A-Z0-9_]*%",
+    r"|%[A-Z][A-Z0-9_]*+%",
     "variable": r"\$[A-Za-z_]\w*(?:\.\w+)*",
     "code": r"`[^`\n]{1,500}`",
     "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
@@ -46,22 +48,26 @@ PATTERNS = {
     r"|(?<![\w:])::1(?![\w:])",
     "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
     "isbn": r"\b(?:ISBN(?:-1[03])?:? ?(?:97[89][- ]?)?|97[89][- ]?)(?:\d[- ]?){9}[\dX]\b",
-    "phone": r"(?<![\w+/.,])\+\d{1,3}(?:[ \u00a0/.-]?\(?\d{1,5}\)?){2,6}(?!\w|[.,]\d)"
+    # three digits or more
+    "phone": r"(?<![\w+/.,])\+(?=\d(?:\)?[ \u00a0/.-]?\(?\d){2})\d{1,3}+"
+    r"(?:[ \u00a0/.-]?\(?\d{1,5}+\)?){0,6}(?!\w|[.,]\d)"
     # 05/11/2020 is a date
     r"|(?<![\w+/.,:-])(?<!\d[ \u00a0])(?!\d\d[/-]\d\d[/-]\d{2,4}(?![\d/-]))\(?0\d{1,4}\)?"
     r"[ \u00a0/-]\d{2,8}(?:[ \u00a0/-]\d{2,8}){0,4}(?!\w|[.,:]\d)",
     # neither 14.02.2022, which is a date, nor 3.450.000
     "version": r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]*\w))"
-    r"(?!\d{1,3}(?:\.\d{3})+(?![\w.]*\w))(?:[vV]\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
+    r"(?!\d{1,3}(?:\.\d{3})++(?![\w.]*\w))(?:[vV]\d++(?:\.\d++)*+|\d++(?:\.\d++){2,}+)"
     r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
-    "path": r"(?<![\w/.~])(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?:[\w.+@%-]+[\\/])*[\w.+@%-]{0,255}\w"
+    # without a word near its beginning it would be looked through again from each of its slashes
+    "path": r"(?<![\w/.~])(?!/\w{1,9}://)(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?=[.+@%\\/-]{0,255}\w)"
+    r"(?:[\w.+@%-]++[\\/])*[\w.+@%-]{0,255}\w"
     r"(?:/(?!\w))?",
     "file": rf"(?<![\w.-])[\w+-][\w.+-]{{0,99}}\.(?:{_ENDINGS})(?![\w-]|\.\w)",
-    "option": r"(?<![\w-])--[A-Za-z][\w-]*(?![\w-]|://)(?:=[^\s,;]*\w)?",
-    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w+|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))"
+    "option": r"(?<![\w-])--[A-Za-z][\w-]*+(?!://)(?:=[^\s,;]*\w)?",
+    "identifier": r"(?<![\w.])(?:[^\W_]{0,99}_\w++|[A-Za-z]\w{0,99}(?:\.\w{1,99}){0,9}\(\))"
     r"(?!\w|://)",
     "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
-    "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]+\b",
+    "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]++\b",
 }
 # A number in groups is one to call if a word before it says so.
 _CALLED = re.compile(
@@ -69,16 +75,23 @@ _CALLED = re.compile(
     r"(?P<number>\d{2,4}(?:[ \u00a0/-]\d{2,4}){2,4})(?!\w|[.,:]\d)"
 )
 _ANY = re.compile("|".join(PATTERNS.values()))
+# Each of them needs one of these. Most lines have none, and this tells so ten times as fast.
+_SIGN = re.compile(r"[\d@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
 
 
 def verbatim_spans(text: str) -> list[tuple[int, int]]:
     """From where to where something stands that must not change, in order."""
-    found = [match.span() for match in _ANY.finditer(text)]
+    if not _SIGN.search(text):
+        return []
+    spans = [match.span() for match in _ANY.finditer(text)]
+    ends = [end for _, end in spans]
+    called = []
     for match in _CALLED.finditer(text):
         start, end = match.span("number")
-        if all(end <= a or b <= start for a, b in found):
-            found.append((start, end))
-    return sorted(found)
+        after = bisect_right(ends, start)  # the first that ends behind its beginning
+        if after == len(spans) or end <= spans[after][0]:
+            called.append((start, end))
+    return sorted(spans + called)
 
 
 StandIns = Callable[[int], str]

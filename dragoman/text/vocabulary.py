@@ -45,7 +45,7 @@ class Vocabulary:
 
         These are special ones, language tags, and what would break a line or a terminal.
         """
-        found = [
+        pieces = [
             i
             for piece, i in self.ids.items()
             # nearly all pieces are ordinary text, which this sees sooner than a pattern
@@ -53,7 +53,7 @@ class Vocabulary:
             and (_CONTROL.search(piece) or _TAG.fullmatch(piece))
         ]
         special = [i for i in (self.pad, self.unk, self.bos) if i != self.eos]
-        return tuple(dict.fromkeys([*special, *found, *self.barred]))
+        return tuple(dict.fromkeys([*special, *pieces, *self.barred]))
 
 
 def language_tag(language: str) -> str:

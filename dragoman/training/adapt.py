@@ -17,21 +17,56 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
+from dragoman.bundle.gate import GATE
 from dragoman.data.batches import rng
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
 from dragoman.errors import CorpusError
-from dragoman.evaluate.metrics import bleu
-from dragoman.gate import GATE
-from dragoman.training.adapter import Clock, Example, Frame, Learner, Recipe, Say
+from dragoman.text.metrics import bleu
+from dragoman.training.adapter import Example, Frame, Learner, Recipe, Say
+from dragoman.training.clock import Clock, now
 from dragoman.training.gate import learn_gate
 from dragoman.training.replay import greedy, outside_sentences, replayed_pairs
 
 HELD_OUT = 200  # at most, of pairs and of replay
+# The time is shared out: so many parts of replay, so many sentences that are scored at once, until
+# this share of the time, and how much longer that takes with an adapter, whose graphs are built.
+PARTS = 30
+AT_ONCE = 25
+SCORING_SHARE = 0.35
+AFTERWARDS = 1.5
+LOOKS_OF_WEAKENING = 6  # at unseen replay
 Pair = tuple[str, str]
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Pairs that nothing was learned from."""
+
+    where: str
+    pairs: Sequence[Pair]
+    request: Request
+
+    def run(self, translator: Translator, clock: Clock, say: Say, share: float = 1.0) -> list[str]:
+        """Translations of the sources, of fewer if this share of the time ends before."""
+        texts: list[str] = []
+        sources = [source for source, _ in self.pairs]
+        for first in range(0, len(sources), AT_ONCE):
+            if first and clock.is_past(share):
+                break
+            texts += translator(sources[first : first + AT_ONCE], self.request)
+            if clock.line_is_due():
+                say(f"{self.where}: {len(texts)} of {len(sources)} sentences translated")
+        return texts
+
+    def gain(self, before: list[str], after: list[str]) -> "Gain":
+        scored = min(len(before), len(after))
+        references = [target for _, target in self.pairs[:scored]]
+        scores = [bleu(texts[:scored], references) for texts in (before, after)]
+        return Gain(self.where, scored, *scores)
 
 
 class Gain(NamedTuple):
@@ -65,17 +100,21 @@ def adapt(
     general: Sequence[Pair] = (),
     recipe: Recipe = Recipe(),
     say: Say = lambda line: None,
+    clock: Clock | None = None,
 ) -> Adapted:
     """An adapter for a bundle. `general`: sentences from outside the domain, with translations or
-    empty texts in their place."""
-    clock = Clock(60 * recipe.minutes)
+    empty texts in their place. `clock`: of the recipe's minutes, where they have begun already."""
+    clock = clock or Clock(60 * recipe.minutes)
     target = target or bundle.codec.languages.default_target(source)
     train, valid = _parts(pairs, recipe)
     translator = Translator(make_engine(bundle, "cpu", "auto"), bundle.codec, bundle.config)
+    if clock.is_past(recipe.replay_share):
+        raise recipe.too_little(clock.passed / recipe.replay_share)  # most of it was loading
     request = Request(to=target, source_language=source)
     known = [pair for pair in general if pair[1].strip()]
     known = known[: min(HELD_OUT, len(known) // 2)]  # held out too, to be scored
-    replayed = _replay(translator, [s for s, t in general if (s, t) not in known], request, recipe)
+    outside = [s for s, t in general if (s, t) not in known]
+    replayed = _replay(translator, outside, request, recipe, clock, say)
     say(f"{len(train):,} pairs, {len(valid)} held out, {len(replayed):,} sentences replayed")
     frame = Frame(bundle.codec, source, target, _longest(bundle))
     examples = frame(train)
@@ -83,8 +122,19 @@ def adapt(
         raise CorpusError("every pair is longer than the model takes.")
     watched = replayed[: min(HELD_OUT, -(-len(replayed) // 10))]
     held_out, others, unseen = map(frame, (valid, replayed[len(watched) :], watched))
+    tests = [_Test("in the domain", valid, request)]
+    if known:
+        tests.append(_Test("outside", known, request))
+    elif watched:
+        # replay was made by greedy search, so that is how it is compared
+        where = "outside, against what it said before"
+        tests.append(_Test(where, watched, greedy(translator, request)))
+    started = now()
+    before = [test.run(translator, clock, say, SCORING_SHARE) for test in tests]
+    clock.reserve(AFTERWARDS * (now() - started))
     learner = Learner(bundle, recipe)
-    steps = learner.learn(examples, others, held_out, clock, say)
+    looks = 1 + LOOKS_OF_WEAKENING * len(unseen) / max(1, len(held_out))
+    steps = learner.learn(examples, others, held_out, clock, say, looks)
     strength = learner.weaken(unseen)
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
@@ -100,13 +150,8 @@ def adapt(
         )
     engine = make_engine(replace(bundle, adapter=adapter), "cpu", "auto")
     changed = Translator(engine, bundle.codec, bundle.config)
-    gains = [_gain("in the domain", translator, changed, valid, request)]
-    if known:
-        gains.append(_gain("outside", translator, changed, known, request))
-    elif watched:
-        # replay was made by greedy search, so that is how it is compared
-        where, how = "outside, against what it said before", greedy(translator, request)
-        gains.append(_gain(where, translator, changed, watched, how))
+    after = [test.run(changed, clock, say) for test in tests]
+    gains = [test.gain(*texts) for test, *texts in zip(tests, before, after, strict=True)]
     return Adapted(adapter, gains, steps)
 
 
@@ -121,12 +166,24 @@ def _parts(pairs: Sequence[Pair], recipe: Recipe) -> tuple[list[Pair], list[Pair
 
 
 def _replay(
-    translator: Translator, given: Sequence[str], request: Request, recipe: Recipe
+    translator: Translator,
+    sentences: Sequence[str],
+    request: Request,
+    recipe: Recipe,
+    clock: Clock,
+    say: Say,
 ) -> list[Pair]:
-    """Sentences from outside the domain, all kinds mixed, and the model's own translations."""
+    """Sentences from outside the domain, all kinds mixed, and the model's own translations; as many
+    as there is time for."""
     numbers = recipe.everyday, recipe.made_up
-    sentences = outside_sentences(translator, given, request, *numbers, recipe.seed)
-    return replayed_pairs(translator, _mixed(sentences, recipe.seed, 3), request)
+    pairs: list[Pair] = []
+    for texts in outside_sentences(translator, sentences, request, *numbers, recipe.seed, PARTS):
+        pairs += replayed_pairs(translator, texts, request)
+        if clock.is_past(recipe.replay_share):
+            break
+        if clock.line_is_due():
+            say(f"{len(pairs):,} sentences to be replayed")
+    return _mixed(list(dict.fromkeys(pairs)), recipe.seed, 3)
 
 
 def _mixed(items: Sequence[Item], seed: int, stream: int) -> list[Item]:
@@ -141,15 +198,3 @@ def _longest(bundle: Bundle) -> int:
     limit = bundle.config.data.max_length
     positions = bundle.config.model.positions
     return min(limit, positions.max_length - 1) if positions.kind == "learned" else limit
-
-
-def _gain(
-    where: str,
-    before: Translator,
-    after: Translator,
-    pairs: Sequence[Pair],
-    request: Request,
-) -> Gain:
-    sources, references = [s for s, _ in pairs], [t for _, t in pairs]
-    scores = [bleu(translator(sources, request), references) for translator in (before, after)]
-    return Gain(where, len(pairs), *scores)

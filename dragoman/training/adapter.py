@@ -1,4 +1,4 @@
-"""Learning an adapter: thin matrices beside those of a model's layers (`dragoman/low_rank.py`).
+"""Learning an adapter: thin matrices beside those of a model's layers (`bundle/low_rank.py`).
 
     y = W x + U (D x)        W (out, in) stays, U (out, r) and D (r, in) are learned
 
@@ -10,7 +10,9 @@ user's pairs, and on replay the Kullback-Leibler divergence from what the model 
 N target pieces of a batch, D features, M pieces that are compared.
 """
 
+import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, repeat
@@ -21,17 +23,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.bundle import Bundle
+from dragoman.bundle.folder import Bundle
+from dragoman.bundle.low_rank import DOWN, UP
 from dragoman.data.batches import collate, cut, rng
 from dragoman.errors import ConfigError
-from dragoman.low_rank import DOWN, UP
 from dragoman.model.build import Model, build_model
 from dragoman.model.layers import Linear
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
+from dragoman.training.clock import Clock, now
 from dragoman.training.loss import vocabulary_loss
-from dragoman.training.optimiser import Adam
+from dragoman.training.optimiser import Adam, take_step
 
 LIKELIEST = 8  # pieces of each position that probabilities are computed among
 CHANCE = 0.01  # nats by which two looks at the held-out pairs may differ without meaning anything
@@ -43,7 +46,8 @@ class Recipe:
     """How an adapter is learned; the defaults are what the measurements in docs/LOG.md led to."""
 
     minutes: float = 5.0  # for all of it
-    training_share: float = 0.85  # of these minutes, until training ends
+    replay_share: float = 0.25  # of these minutes, until the last sentences to replay are made
+    fewest_steps: int = 10  # below this, nothing is begun
     largest: float = 3e6  # bytes of the adapter, which decide the rank
     most_rank: int = 64
     encoder_layers: int = 0  # upper ones that are adapted too: gains more, takes longer
@@ -66,20 +70,17 @@ class Recipe:
     forgetting: float = 0.05
     seed: int = 1
 
+    def too_little(self, needed: float) -> ConfigError:
+        """The refusal of a time in which hardly anything could be learned."""
+        return ConfigError(
+            f"--minutes {self.minutes:g} is too little for this model and machine, as busy as it "
+            f"is now: --minutes {math.ceil(needed / 30) / 2:g} would do."
+        )
+
 
 class Example(NamedTuple):
     source: list[int]
     target: list[int]
-
-
-class Clock:
-    def __init__(self, limit: float):
-        self._start, self._limit = time.monotonic(), max(limit, 1e-9)
-
-    @property
-    def share(self) -> float:
-        """Of the time that has passed."""
-        return (time.monotonic() - self._start) / self._limit
 
 
 class AdaptedLinear(nn.Module):
@@ -147,13 +148,13 @@ def _adapted_layers(
     rank = min(recipe.most_rank, int(room / max(1, per_rank)))
     if not layers or rank < 1:
         raise ConfigError("this model has no layers that an adapter of that size can change.")
-    found = dict[str, AdaptedLinear]()
+    adapted = dict[str, AdaptedLinear]()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         for name, layer in layers.items():
-            found[f"{name}.weight"] = AdaptedLinear(layer, rank)
-            model.set_submodule(name, found[f"{name}.weight"])
-    return found
+            adapted[f"{name}.weight"] = AdaptedLinear(layer, rank)
+            model.set_submodule(name, adapted[f"{name}.weight"])
+    return adapted
 
 
 @dataclass
@@ -209,17 +210,27 @@ class Learner:
         valid: list[Example],
         clock: Clock,
         say: Say,
+        looks: float = 1,
     ) -> int:
-        """Train, stop, and leave the best factors in the model; the number of steps."""
+        """Train, stop, and leave the best factors in the model; the number of steps.
+
+        `looks`: time is left for so many of the kind that held-out pairs are given.
+        """
         recipe = self._recipe
         own = self._batches(examples, recipe.batch_tokens)
         others = self._batches(replayed, recipe.replay_tokens)
         checked = self._batches(valid, recipe.batch_tokens)
         self._wanted = torch.unique(torch.cat([batch.targets for batch in own]).long())
         adam = Adam(self._parameters, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0)
+        started = now()
         best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
-        self._choose_precision(own[0])
+        clock.reserve(looks * (now() - started))
+        seconds = 2 * self._choose_precision(own[0])  # a step has a batch of pairs, one of replay
+        clock.reserve(seconds)
+        if clock.left < recipe.fewest_steps * seconds:
+            needed = clock.needed(recipe.fewest_steps * seconds)
+            raise recipe.too_little(needed / (1 - recipe.replay_share))
         most = max(recipe.epochs * len(own), recipe.least_steps)
         check_every = max(len(own), recipe.check_every)
         pairs = self._in_turn(own, 1)
@@ -227,19 +238,21 @@ class Learner:
         worse = 0
         for step in count(1):
             # The rate falls to zero with the steps or with the time, whichever ends first.
-            left = 1 - max(clock.share / recipe.training_share, (step - 1) / most)
+            left = 1 - max(clock.share, (step - 1) / most)
             rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
-            self._step(adam, next(pairs), next(replay), rate)
+            take_step(adam, self._parameters, rate, losses=self._losses(next(pairs), next(replay)))
             if step % check_every and left > 0:
+                if clock.line_is_due():
+                    say(f"step {step}, {clock.share:.0%} of the time")
                 continue
-            found = self.nll(checked)
-            say(f"step {step}: {found:.3f} nats a piece, {clock.share:.0%} of the time")
+            nll = self.nll(checked)
+            say(f"step {step}: {nll:.3f} nats a piece, {clock.share:.0%} of the time")
             # Of states that are equally good, the last was learned at the lowest rate.
-            if found < best + CHANCE:
+            if nll < best + CHANCE:
                 worse, kept = 0, self._copy()
             else:
                 worse += 1
-            best = min(best, found)
+            best = min(best, nll)
             if worse >= recipe.patience or left <= 0:
                 break
         with torch.no_grad():
@@ -251,13 +264,16 @@ class Learner:
         """Make the adapter weaker until replayed translations are predicted nearly as before; the
         share of it that is left."""
         batches = self._batches(replayed, self._recipe.batch_tokens)
-        strength = 1.0
-        for percent in range(100, 35, -5):
-            strength = percent / 100
-            self._set_strength(strength)
-            if self.drift(batches) <= self._recipe.forgetting:
-                break
-        return strength
+
+        def is_near(percent: int) -> bool:
+            self._set_strength(percent / 100)
+            return self.drift(batches) <= self._recipe.forgetting
+
+        # The weaker, the nearer: the first that is near enough is found by halving.
+        percents = range(100, 35, -5)
+        chosen = percents[min(bisect_left(percents, True, key=is_near), len(percents) - 1)]
+        self._set_strength(chosen / 100)
+        return chosen / 100
 
     @torch.no_grad()
     def nll(self, batches: list[Batch]) -> float:
@@ -278,24 +294,16 @@ class Learner:
         total = sum(self._drift(batch).item() for batch in batches)
         return total / max(1, sum(len(batch.targets) for batch in batches))
 
-    def _step(
-        self, adam: torch.optim.Optimizer, batch: Batch, other: Batch | None, rate: float
-    ) -> None:
-        recipe = self._recipe
-        adam.param_groups[0]["lr"] = rate
-        adam.zero_grad(set_to_none=True)
+    def _losses(self, batch: Batch, other: Batch | None) -> Iterator[Tensor]:
+        """Of a step: on the user's pairs, and on what is replayed."""
         self._model.train()
         if self._encodes_once:
             cast(nn.Module, cast(Transformer, self._model).encoder).eval()
-        mean = self._pair_loss(batch) / len(batch.targets)
-        mean.backward()  # type: ignore[no-untyped-call]
+        yield self._pair_loss(batch) / len(batch.targets)
         if other is not None:
             # Without dropout: the adapter would learn to make up for it, not to keep predictions.
             self._model.eval()
-            mean = recipe.replay_weight * self._drift(other) / len(other.targets)
-            mean.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._parameters, 1.0)
-        adam.step()
+            yield self._recipe.replay_weight * self._drift(other) / len(other.targets)
 
     def _pair_loss(self, batch: Batch) -> Tensor:
         """Smoothed cross-entropy (`loss`), summed over the pieces of a batch."""
@@ -360,9 +368,9 @@ class Learner:
         for layer in model.encoder[self._first :]:
             x = layer(x, lambda h, layer=layer: layer.attention(h, mask=mask))
         memory = model.encoder_norm(x)
-        given = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
-        nothing = [tensor[:, :, :0] for tensor in given]
-        hidden, _ = model.advance(batch.target_in, 0, nothing, [*given, mask])
+        context = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
+        nothing = [tensor[:, :, :0] for tensor in context]
+        hidden, _ = model.advance(batch.target_in, 0, nothing, [*context, mask])
         return hidden.flatten(0, 1)[batch.real]
 
     @torch.no_grad()
@@ -382,14 +390,17 @@ class Learner:
         for layer in self._adapted.values():
             layer.strength = strength
 
-    def _choose_precision(self, batch: Batch) -> None:
-        """bf16, if this CPU computes in it at least a quarter faster; many only emulate it."""
-        seconds = dict[bool, float]()
+    def _choose_precision(self, batch: Batch) -> float:
+        """bf16, if this CPU computes in it at least a quarter faster; many only emulate it. The
+        seconds that a batch takes."""
+        seconds, waited = dict[bool, float](), dict[bool, float]()
         for self._bf16 in (False, True, False, True):  # the first time each way is slower
-            started = time.process_time()
+            started, began = time.process_time(), now()
             self._pair_loss(batch).backward()  # type: ignore[no-untyped-call]
             seconds[self._bf16] = time.process_time() - started
+            waited[self._bf16] = now() - began
         self._bf16 = seconds[False] > 1.25 * seconds[True]
+        return waited[self._bf16]
 
     def _copy(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self._parameters]

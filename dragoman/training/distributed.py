@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from dragoman.config.settings import environment_number
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.model.blocks import DecoderLayer
 from dragoman.model.transformer import Transformer
-from dragoman.settings import environment_number
 
 _AHEAD, _FAILURES = "ahead", "failures"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES, Bundle
+from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES, Bundle
 from dragoman.errors import ConfigError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 import numpy as np
 from rich.console import Console
 
-from dragoman.bundle import UNFINISHED, Bundle, write_bundle
+from dragoman.bundle.folder import UNFINISHED, Bundle, write_bundle
 from dragoman.config import Config
 from dragoman.data.prepare import Prepared, Sentences
 from dragoman.errors import escaped
-from dragoman.evaluate.metrics import Score, score
 from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights
+from dragoman.text.metrics import Score, score
 from dragoman.training.distributed import Ranks
 from dragoman.training.folder import inherited_card
 from dragoman.training.journal import duration

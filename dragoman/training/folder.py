@@ -5,7 +5,6 @@ holds no run yet, and what an attempt that failed before left there is swept awa
 second process out; it is the system's and dies with its process.
 """
 
-import fcntl
 import json
 import shutil
 import stat
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import MANIFEST, UNFINISHED, Bundle, read_bundle, read_card
+from dragoman.bundle.folder import MANIFEST, UNFINISHED, Bundle, read_bundle, read_card
 from dragoman.config import (
     Config,
     explicit_settings,
@@ -25,12 +24,12 @@ from dragoman.config import (
     replace,
     write_toml,
 )
+from dragoman.config.presets import FINE_TUNING, PRESETS
+from dragoman.config.settings import leaves, read_toml, to_tree
+from dragoman.convert.hub import model_folder
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
-from dragoman.files import is_partial, storage_errors, write_atomically
-from dragoman.hub import model_folder
-from dragoman.presets import FINE_TUNING, PRESETS
-from dragoman.settings import leaves, read_toml, to_tree
+from dragoman.storage.files import is_partial, lock, storage_errors, write_atomically
 from dragoman.text.parallel import open_bytes
 
 _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
@@ -74,7 +73,7 @@ def locked(folder: Path) -> Iterator[None]:
         file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno())
         except OSError:
             raise RunError(f"{folder} is in use by another training process.") from None
         try:
@@ -272,15 +271,15 @@ def _passes(name: str) -> bool:
 
 def _keep_what_passes(config: Config, folder: Path) -> Config:
     """Text that can be read only once becomes files of the run, which can be read again."""
-    given = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
-    sides = [corpus.source for many in given.values() for corpus in many]
-    sides += [corpus.target for many in given.values() for corpus in many]
+    before = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
+    sides = [corpus.source for many in before.values() for corpus in many]
+    sides += [corpus.target for many in before.values() for corpus in many]
     if sides.count("-") > 1:
         raise ConfigError(
             "standard input can be only one file: send one .tsv, or name the other side's file."
         )
     changed: dict[str, Any] = {}
-    for name, corpora in given.items():
+    for name, corpora in before.items():
         trees = [to_tree(corpus) for corpus in corpora]
         for number, tree in enumerate(trees):
             for side in ("source", "target"):

@@ -1,4 +1,4 @@
-"""Learning which sentences are like those of a user (`dragoman/gate.py`).
+"""Learning which sentences are like those of a user (`dragoman/bundle/gate.py`).
 
 A logistic regression tells the user's sentences from others, by the mean of a sentence's word
 vectors. These know more words than the user's pairs hold: what means nearly the same has nearly the
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dragoman.bundle import Bundle
-from dragoman.gate import Gate
+from dragoman.bundle.folder import Bundle
+from dragoman.bundle.gate import Gate
 
 EMBEDDING = "source_embedding.words.weight"
 PENALTY = 1e-2  # of squared coefficients

@@ -20,9 +20,9 @@ from dragoman.config import Config
 from dragoman.data.batches import Batch, twice
 from dragoman.data.filling import FilledShape, fill
 from dragoman.data.packing import LENGTHS, Shape, pack
-from dragoman.kernels import usable
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
+from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import is_parted
 from dragoman.training.cost import training_flops

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dragoman.files import write_atomically
+from dragoman.storage.files import write_atomically
 
 LOG = "log.jsonl"
 

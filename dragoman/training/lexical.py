@@ -14,10 +14,10 @@ from dragoman.config import Config
 from dragoman.data.batches import BatchPlan
 from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import Prepared, Sentences
-from dragoman.evaluate.metrics import Score
 from dragoman.model.build import Model, build_model
 from dragoman.model.lexical import Lexical
 from dragoman.text.lexicon import Model1, Pairs
+from dragoman.text.metrics import Score
 from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.finish import leave_bundle
 from dragoman.training.state import Progress
@@ -73,8 +73,8 @@ def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
     The end of a source has one translation and is not counted.
     """
     store, source = data.train, data.codec.source
-    given = [corpus.weight for corpus in config.data.corpora]
-    mixture = Mixture(store.sizes, mixing_weights(store.sizes, given, config.data.temperature))
+    weights = [corpus.weight for corpus in config.data.corpora]
+    mixture = Mixture(store.sizes, mixing_weights(store.sizes, weights, config.data.temperature))
     plan = BatchPlan(
         store.source_lengths, store.target_lengths, _BATCH_TOKENS, config.training.seed, mixture
     )

@@ -8,7 +8,7 @@ makes a batch does not matter: it is a function of its place in the data.
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.config import Config
+from dragoman.config.settings import environment_number
 from dragoman.data.batches import (
     Batch,
     BatchPlan,
@@ -33,7 +34,6 @@ from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
 from dragoman.errors import RunError
-from dragoman.settings import environment_number
 from dragoman.text.codec import Codec
 
 _STEPS_AHEAD = 32
@@ -139,9 +139,9 @@ class Loader:
         self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # processes that were seen preparing batches
         self._maker = BatchMaker(store, codec, config, *self._share)
-        given = [corpus.weight for corpus in config.data.corpora]
+        corpus_weights = [corpus.weight for corpus in config.data.corpora]
         training = config.training
-        weights = mixing_weights(store.sizes, given, config.data.temperature)
+        weights = mixing_weights(store.sizes, corpus_weights, config.data.temperature)
         self._plan = BatchPlan(
             store.source_lengths, store.target_lengths, training.batch_tokens, training.seed,
             Mixture(store.sizes, weights),
@@ -154,7 +154,9 @@ class Loader:
         """The data of one step, made here and now."""
         return self._maker.make(position, self._plan.at(position))
 
-    def from_position(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
+    def from_position(
+        self, position: Position
+    ) -> Generator[tuple[Position, list[Batch]], None, None]:
         """Each step's micro-batches with the position behind them, some steps ahead of their use.
 
         A signal to a whole group of processes kills those that prepare batches too: others take

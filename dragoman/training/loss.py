@@ -14,8 +14,8 @@ N tokens. A target of -1 is padding and does not count.
 import torch
 from torch import Tensor
 
-from dragoman.kernels import usable
 from dragoman.model.build import Model
+from dragoman.model.kernels import usable
 
 
 def smoothed_cross_entropy(
@@ -47,7 +47,7 @@ def vocabulary_loss(
     With `consistency` (α), they are of two passes, one behind the other.
     """
     if usable(hidden) and not consistency and model.output.bias is None:
-        from dragoman.kernels.cross_entropy import linear_cross_entropy
+        from dragoman.model.kernels.cross_entropy import linear_cross_entropy
 
         return linear_cross_entropy(hidden, model.output.weight, targets, smoothing)
     logits = model.logits(hidden)  # (N, V)

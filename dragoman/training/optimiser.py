@@ -1,4 +1,5 @@
-"""Optimisers: Adam for everything, or Muon for the matrices inside the model and Adam for the rest.
+"""The step that all training takes, and its optimisers: Adam for everything, or Muon for the
+matrices inside the model and Adam for the rest.
 
 Muon (Jordan et al. 2024) keeps a running sum of the gradient of a matrix, as momentum does, but
 steps in the nearest orthogonal direction: if the sum is U S V', the step is U V'. Every singular
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainingConfig
 from dragoman.model.interface import Model
 from dragoman.model.layers import Linear
+from dragoman.model.weights import whole
 
 _ITERATIONS = 5
 # Jordan's: they pull small singular values up as fast as possible
@@ -50,6 +52,29 @@ def _adam(
         weight_decay=training.weight_decay,
         fused=device.type in ("cuda", "cpu"),
     )
+
+
+def take_step(
+    optimiser: torch.optim.Optimizer,
+    parameters: Iterable[nn.Parameter],
+    rate: float,
+    clip_norm: float = 1.0,
+    losses: Iterable[Tensor] | None = None,
+) -> Tensor:
+    """Clip the gradient and move the parameters; the norm that the gradient had before.
+
+    The gradients are there already, or they are the sum of those of `losses`. These are computed
+    one after the other, so that only one of them is held in memory.
+    """
+    if losses is not None:
+        optimiser.zero_grad()
+        for loss in losses:
+            loss.backward()  # type: ignore[no-untyped-call]
+    norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
+    return norm
 
 
 class _WithoutCompiler(torch.optim.Optimizer):

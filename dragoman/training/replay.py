@@ -11,13 +11,13 @@ punctuation aside, is in a validation or test set that this project scores on.
 """
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dragoman.data.batches import rng
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
+from dragoman.decode.search.task import Sampling
 from dragoman.decode.translator import Translator
 from dragoman.text.subword import WORD_START
 
@@ -27,30 +27,43 @@ ENGLISH = "en"
 
 def outside_sentences(
     translator: Translator,
-    given: Sequence[str],
+    own_sentences: Sequence[str],
     request: Request,
     everyday: int,
     made_up: int,
     seed: int,
-) -> list[str]:
-    """Sentences from outside the domain. `everyday` and `made_up`: how many there shall be of each
-    kind; those given take the place of either."""
-    found = [text for text in given if text.strip()][: everyday + made_up]
-    found += everyday_sentences(translator, request, everyday - len(found))
-    return found + made_up_sentences(translator, request, everyday + made_up - len(found), seed)
+    parts: int = 1,
+) -> Iterator[list[str]]:
+    """Sentences from outside the domain, in so many parts with all kinds in each, so that one can
+    stop when the time is up. `everyday` and `made_up`: how many there shall be of each kind; those
+    given take the place of either."""
+    own = [text for text in own_sentences if text.strip()][: everyday + made_up]
+    english = everyday_sentences(translator, request, everyday - len(own))
+    others = max(0, everyday + made_up - len(own) - len(english))
+    for part in range(parts):
+        texts = own[part::parts] + in_source_language(translator, english[part::parts], request)
+        wanted = len(range(part, others, parts))
+        yield texts + made_up_sentences(translator, request, wanted, seed + part)
 
 
 def everyday_sentences(translator: Translator, request: Request, wanted: int) -> list[str]:
-    """Short English sentences, or what the model makes of them in its source language."""
+    """Short English sentences, if the model can say them in its source language."""
     source, languages = request.source_language, translator.codec.languages
-    if wanted < 1:
+    known = languages.tagged and ENGLISH in languages.sources and source in languages.targets
+    if wanted < 1 or not (source == ENGLISH or known):
         return []
-    english = gzip.decompress(EVERYDAY.read_bytes()).decode().splitlines()[:wanted]
-    if source == ENGLISH:
-        return english
-    if not languages.tagged or ENGLISH not in languages.sources or source not in languages.targets:
-        return []
-    texts = translator(english, greedy(translator, Request(to=source, source_language=ENGLISH)))
+    return gzip.decompress(EVERYDAY.read_bytes()).decode().splitlines()[:wanted]
+
+
+def in_source_language(
+    translator: Translator, english: Sequence[str], request: Request
+) -> list[str]:
+    """What the model makes of English sentences in its source language."""
+    source = request.source_language
+    if source == ENGLISH or not english:
+        return [*english]
+    back = Request(to=source, source_language=ENGLISH)
+    texts = translator(list(english), greedy(translator, back))
     return list(dict.fromkeys(text for text in texts if text.strip()))
 
 
@@ -81,8 +94,8 @@ def replayed_pairs(
     translator: Translator, sentences: Sequence[str], request: Request
 ) -> list[tuple[str, str]]:
     """Sentences and the model's own translations."""
-    said = translator(list(sentences), greedy(translator, request))
-    return [pair for pair in zip(sentences, said, strict=True) if pair[1].strip()]
+    translations = translator(list(sentences), greedy(translator, request))
+    return [pair for pair in zip(sentences, translations, strict=True) if pair[1].strip()]
 
 
 def greedy(translator: Translator, request: Request) -> Request:

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, make_batch, pad
-from dragoman.evaluate.metrics import gleu
 from dragoman.model.build import Model
+from dragoman.text.metrics import gleu
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import ALONE, Ranks

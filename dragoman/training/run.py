@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.config import Config, Corpus, beyond_plain, model_summary
+from dragoman.config.settings import to_tree
+from dragoman.convert.hub import model_folder
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
-from dragoman.evaluate.metrics import Score
-from dragoman.files import storage_errors
-from dragoman.hub import model_folder
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
-from dragoman.settings import to_tree
+from dragoman.storage.files import storage_errors
+from dragoman.text.metrics import Score
 from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
 from dragoman.training.distributed import Ranks, joined, may_be_restarted
 from dragoman.training.finish import finish, leave_interim_bundle
@@ -78,12 +78,12 @@ def train(
     """Train from the beginning, or go on where a run in `out` stopped; `watch`: with a page that
     shows it."""
     folder = Path(out)
-    given = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
-    given |= {"data.prepared": str(prepared)} if prepared is not None else {}
+    overrides = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
+    overrides |= {"data.prepared": str(prepared)} if prepared is not None else {}
     for name, entries in (("data.corpora", corpora), ("data.valid", valid), ("data.test", test)):
         if entries:
-            given[name] = [to_tree(entry) for entry in name_languages(entries)]
-    wishes = Wishes(preset, config_file, given)
+            overrides[name] = [to_tree(entry) for entry in name_languages(entries)]
+    wishes = Wishes(preset, config_file, overrides)
     with (
         joined(device) as ranks,
         ExitStack() as held,
@@ -267,7 +267,7 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
         f"vocabulary {pieces}"
     )
-    if others := beyond_plain(config.model):
+    if others := beyond_plain(config.model, in_graphs=True):
         console.print(f"runs on PyTorch only, no converter knows it: {', '.join(others)}")
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"

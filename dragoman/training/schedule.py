@@ -3,6 +3,7 @@
 The peak is at the last step of the warm-up.
 """
 
+import math
 from collections.abc import Callable
 
 from dragoman.config import TrainingConfig
@@ -38,6 +39,31 @@ def _linear(step: int, peak: float, warmup: int, last: int) -> float:
     )
 
 
+def _cosine(step: int, peak: float, warmup: int, last: int) -> float:
+    """peak · (1 + cos πt)/2, where t goes from 0 at the peak to 1 behind the last step.
+
+    >>> [round(_cosine(step, 1.0, 100, 299), 3) for step in (50, 100, 200, 300)]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    if step < warmup:
+        return peak * step / warmup
+    done = min(1.0, (step - warmup) / max(last + 1 - warmup, 1))
+    return float(peak * (1 + math.cos(math.pi * done)) / 2)
+
+
+_DECAY = 0.2  # share of all steps in which "wsd" comes down
+
+
+def _warm_stable_decay(step: int, peak: float, warmup: int, last: int) -> float:
+    """Up, level, and down in a line over the last fifth of the steps (Hu et al. 2024).
+
+    >>> [round(_warm_stable_decay(s, 1.0, 100, 999), 3) for s in (50, 100, 799, 900, 1000)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    decay = max(_DECAY * (last + 1), 1)
+    return float(peak * min(1.0, step / max(warmup, 1), max(last + 1 - step, 0) / decay))
+
+
 def _constant(step: int, rate: float, warmup: int) -> float:
     return rate * min(1.0, step / max(warmup, 1))
 
@@ -46,6 +72,10 @@ SCHEDULES: dict[str, Callable[[int, TrainingConfig, int], float]] = {
     "inverse-sqrt": lambda step, t, width: _inverse_sqrt(step, t.learning_rate, t.warmup_steps),
     "noam": lambda step, t, width: noam(step, t.learning_rate, t.warmup_steps, width),
     "linear": lambda step, t, width: _linear(step, t.learning_rate, t.warmup_steps, t.max_steps),
+    "cosine": lambda step, t, width: _cosine(step, t.learning_rate, t.warmup_steps, t.max_steps),
+    "wsd": lambda step, t, width: _warm_stable_decay(
+        step, t.learning_rate, t.warmup_steps, t.max_steps
+    ),
     "constant": lambda step, t, width: _constant(step, t.learning_rate, t.warmup_steps),
 }
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from dragoman.data.batches import Position
 from dragoman.errors import RunError
-from dragoman.files import storage_errors, sync_folder, write_durably
 from dragoman.model.weights import get_weights, placed, set_weights, whole
+from dragoman.storage.files import storage_errors, sync_folder, write_durably
 from dragoman.training.distributed import ALONE, Ranks
 
 _WEIGHTS, _OPTIMISER, _PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
@@ -64,8 +64,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints, oldest first; 0 is the beginning."""
-        found = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
+        return sorted(int(match[1]) for match in matches if match)
 
     def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
         """Rank 0 writes; the others give it their parts of the weights and wait."""

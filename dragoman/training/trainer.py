@@ -27,7 +27,7 @@ from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
-from dragoman.training.optimiser import Muon, make_optimiser
+from dragoman.training.optimiser import Muon, make_optimiser, take_step
 from dragoman.training.risk import RiskGradients
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
@@ -159,13 +159,8 @@ class Trainer:
         # The wish to stop travels with the gradients: all ranks learn of it in the same step.
         self.gradients.stops.fill_(interrupted())
         self.gradients.gather()
-        norm = whole(
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm or math.inf)
-        )
         rate = learning_rate(number, training, self.config.model.width)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
+        norm = take_step(self.optimiser, self.model.parameters(), rate, training.clip_norm)
         flops = self.gradients.flops(batches)
         if isinstance(self.optimiser, Muon):
             flops += self.optimiser.flops

@@ -14,10 +14,10 @@ from dragoman.config import Config
 from dragoman.data.prepare import Sentences
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.evaluate.metrics import bleu
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
+from dragoman.text.metrics import bleu
 from dragoman.training.distributed import ALONE, Ranks
 
 
@@ -60,10 +60,10 @@ class Validator:
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
-            found = self.translator(
+            translations = self.translator(
                 [sentences.sources[row] for row in self._ranks.deal(rows)], request
             )
-            for row, text in zip(rows, self._ranks.collect(found), strict=True):
+            for row, text in zip(rows, self._ranks.collect(translations), strict=True):
                 outputs[row] = text
         return outputs
 

@@ -82,11 +82,11 @@ class Watch:
         settings = replace(
             translator.config.decoding, beam=self._trainer.config.training.validation_beam
         )
-        said = translator(source, replace(request, decoding=settings))
+        translation = translator(source, replace(request, decoding=settings))
         return {
             "source": source,
             "reference": reference,
-            "translation": said,
+            "translation": translation,
             "attention": self._attention(source, reference, request),
         }
 
@@ -115,10 +115,10 @@ class Watch:
                 host = (self.headers.get("Host") or "").partition(":")[0]
                 if host not in ("127.0.0.1", "localhost"):
                     return self.send_error(403)
-                found = watch.answer(self.path)
-                if found is None:
+                answer = watch.answer(self.path)
+                if answer is None:
                     return self.send_error(404)
-                body, kind = found
+                body, kind = answer
                 self.send_response(200)
                 self.send_header("Content-Type", f"{kind}; charset=utf-8")
                 self.send_header("Content-Security-Policy", _POLICY)

@@ -9,8 +9,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.ensemble import Ensemble
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
+from dragoman.engine.ensemble import Ensemble
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
 from dragoman.model.build import ARCHITECTURES, Model, build_model
@@ -222,7 +223,7 @@ def test_a_model_without_attention_says_so(architecture: str) -> None:
     ):
         engine.attention_weights(SOURCES[0], [7])
     with pytest.raises(TranslationError, match="no attention"):
-        beam_search(engine, SOURCES, DecodingConfig(coverage_penalty=0.2))
+        beam_search(engine, SOURCES, Task(DecodingConfig(coverage_penalty=0.2)))
 
 
 @pytest.mark.parametrize("architecture", PEERS)
@@ -239,7 +240,7 @@ def test_a_wide_beam_is_exhaustive_search(architecture: str) -> None:
             scores = engine.score([source], [list(words)])[0]
             everything.append((float(scores[: min(length + 1, longest)].sum()), words))
     everything.sort(reverse=True)
-    found = beam_search(engine, [source], settings, nbest=5)[0]
+    found = beam_search(engine, [source], Task(settings, nbest=5))[0]
     assert [h.tokens for h in found] == [words for _, words in everything[:5]]
     np.testing.assert_allclose(
         [h.score for h in found], [score for score, _ in everything[:5]], atol=1e-4
@@ -253,7 +254,7 @@ def test_an_ensemble_of_all_architectures_averages_their_probabilities() -> None
     by_hand = np.mean([np.exp(member.score([SOURCES[0]], [said])[0]) for member in members], axis=0)
     np.testing.assert_allclose(np.exp(together), by_hand, rtol=1e-5)
     hypothesis = beam_search(
-        Ensemble(members), [SOURCES[0]], DecodingConfig(length_penalty="none")
+        Ensemble(members), [SOURCES[0]], Task(DecodingConfig(length_penalty="none"))
     )[0][0]
     forced = Ensemble(members).score([SOURCES[0]], [list(hypothesis.tokens)])[0]
     assert hypothesis.score == pytest.approx(forced[: len(hypothesis.log_probs)].sum(), abs=1e-3)

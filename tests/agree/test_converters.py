@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import dragoman
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig, make_config
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_ctranslate2 import to_ctranslate2

@@ -11,7 +11,8 @@ import torch
 import dragoman
 from dragoman.config import DecodingConfig
 from dragoman.decode.request import Request
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
 from dragoman.decode.translator import Translator
 from dragoman.model.attention import plain_attention
 from tests.conftest import MOST_TIES, small_engine, small_model, toy_pairs
@@ -81,7 +82,7 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
             divisor = ((5 + len(kept)) / 6) ** 0.7 if penalty == "gnmt" else 1.0
             everything.append((float(kept.sum()) / divisor, words))
     everything.sort(reverse=True)
-    found = beam_search(engine, [source], settings, nbest=10)[0]
+    found = beam_search(engine, [source], Task(settings, nbest=10))[0]
     assert len({len(h.tokens) for h in found if h.complete}) > 1
     assert [h.tokens for h in found] == [words for _, words in everything[:10]]
     np.testing.assert_allclose(
@@ -160,7 +161,7 @@ def test_a_steps_attention_is_the_full_passes(trained) -> None:
     shown = translator.attention(text, candidate.text)["cross"]
     engine = translator.engine
     sources = translator.codec.encode_source([text])
-    stepped = beam_search(engine, sources, translator.config.decoding, attention=True)[0][
+    stepped = beam_search(engine, sources, Task(translator.config.decoding, attention=True))[0][
         0
     ].attention
     np.testing.assert_allclose(stepped, shown[engine.attention_layer].mean(axis=0), atol=1e-5)

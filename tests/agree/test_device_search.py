@@ -14,12 +14,13 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from dragoman.config import DecodingConfig
-from dragoman.decode import device_search
-from dragoman.decode.device_search import DeviceSearch
-from dragoman.decode.search import beam_search
+from dragoman.decode.search import device as device_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.device import DeviceSearch
+from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.kernels import search as kernels
 from dragoman.model import incremental
+from dragoman.model.kernels import search as kernels
 from tests.conftest import small_engine
 
 ON_GPU = torch.cuda.is_available()
@@ -82,7 +83,7 @@ def assert_same_hypotheses(
     **model: object,
 ) -> None:
     engine = engine_here(**model)
-    expected = beam_search(engine, sources, settings, nbest=nbest)
+    expected = beam_search(engine, sources, Task(settings, nbest=nbest))
     search = DeviceSearch(engine, settings, nbest)
     for _ in range(times):
         for ours, theirs in zip(search(sources), expected, strict=True):
@@ -186,7 +187,7 @@ def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
 
 
 def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:
-    from dragoman.kernels import decoding
+    from dragoman.model.kernels import decoding
 
     generator = torch.Generator().manual_seed(4)
     sentences, hypotheses, places, heads, width, sources = 3, 4, 64, 2, 32, 50

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
 from dragoman.convert.from_marian import _their_name, from_marian
 from dragoman.convert.marian import interleaved, layers_to_marian
@@ -20,9 +20,9 @@ from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import bleu
 from dragoman.text.codec import ZEROS
 from dragoman.text.languages import Languages
+from dragoman.text.metrics import bleu
 from tests.agree.test_converters import (
     LINES,
     LONGEST,

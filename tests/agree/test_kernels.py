@@ -10,12 +10,12 @@ pytest.importorskip("triton")
 
 from dragoman.data.batches import collate
 from dragoman.data.packing import pack
-from dragoman.kernels.attention import packed_attention
-from dragoman.kernels.cross_entropy import linear_cross_entropy
-from dragoman.kernels.linear import linear
-from dragoman.kernels.product import LARGE, MIDDLE, SMALL, Tile, product
-from dragoman.kernels.residual import dropout_add, residual_norm
 from dragoman.model.attention import causal_mask, plain_attention
+from dragoman.model.kernels.attention import packed_attention
+from dragoman.model.kernels.cross_entropy import linear_cross_entropy
+from dragoman.model.kernels.linear import linear
+from dragoman.model.kernels.product import LARGE, MIDDLE, SMALL, Tile, product
+from dragoman.model.kernels.residual import dropout_add, residual_norm
 from dragoman.training.gradients import Gradients, PackedGradients
 from dragoman.training.loss import smoothed_cross_entropy
 from tests.conftest import small_config, small_model, vocabulary
@@ -98,7 +98,7 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_our_linear_layer_is_the_linear_layer(relu: bool, monkeypatch) -> None:
-    monkeypatch.setattr("dragoman.kernels.linear._PROGRAMS", 8)
+    monkeypatch.setattr("dragoman.model.kernels.linear._PROGRAMS", 8)
     x, weight, bias = random(7, 90, 24), random(140, 24), random(140)
     plain = F.linear(x, weight, bias)
     assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])

@@ -11,13 +11,15 @@ import pytest
 import safetensors.numpy
 
 import dragoman as package
-from dragoman.bundle import SHORTLIST, Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
 from dragoman.convert.shortlist import Corpus, Links, language_lists, learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.ensemble import Ensemble
 from dragoman.decode.request import Request
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
+from dragoman.engine.ensemble import Ensemble
+from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
 from dragoman.model.weights import get_weights
@@ -25,7 +27,7 @@ from dragoman.text.codec import Codec, Languages
 from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist
 from dragoman.text.vocabulary import Vocabulary
-from tests.agree.test_onnx import BareCodec
+from tests.agree.test_onnx import BareCodec, choose
 from tests.conftest import NUMBERS, small_config, small_model, toy_pairs, write_corpus
 
 SIZE = 61
@@ -127,7 +129,7 @@ def test_a_language_among_others_is_searched_as_by_itself_to_the_last_bit(
     beam: int, with_ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One graph has the list of one language, another the lists of a mixed batch."""
-    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: with_ranges)
+    choose(Factors.SMALL_PAIRS if with_ranges else Factors.UNSIGNED, monkeypatch)
     listed = language_engine(int8=True, model__norm="pre")
     if with_ranges:
         bundle = listed._bundle
@@ -136,10 +138,10 @@ def test_a_language_among_others_is_searched_as_by_itself_to_the_last_bit(
     draw = np.random.default_rng(4)
     sources = [[4 + i % 2, *draw.integers(6, SIZE, size=1 + i % 9).tolist(), 3] for i in range(12)]
     settings = DecodingConfig(beam=beam)
-    mixed = beam_search(listed, sources, settings)
+    mixed = beam_search(listed, sources, Task(settings))
     for tag in (4, 5):
         mine = [i for i, source in enumerate(sources) if source[0] == tag]
-        alone = beam_search(listed, [sources[i] for i in mine], settings)
+        alone = beam_search(listed, [sources[i] for i in mine], Task(settings))
         for i, (found, *_) in zip(mine, alone, strict=True):
             assert (found.tokens, found.score) == (mixed[i][0].tokens, mixed[i][0].score)
             assert set(found.tokens) <= set(listed._bundle.shortlist.of([tag]).tolist())
@@ -167,10 +169,10 @@ def test_search_stays_on_the_lists_and_neighbours_change_no_bit_in_int8(beam: in
     draw = np.random.default_rng(4)
     sources = [[*draw.integers(4, SIZE, size=1 + i % 9).tolist(), 3] for i in range(24)]
     settings = DecodingConfig(beam=beam)
-    together = beam_search(listed, sources, settings)
+    together = beam_search(listed, sources, Task(settings))
     for source, (found, *_) in zip(sources, together, strict=True):
         assert set(found.tokens) <= set(lists().of(source).tolist())
-        ((alone, *_),) = beam_search(listed, [source], settings)
+        ((alone, *_),) = beam_search(listed, [source], Task(settings))
         assert (alone.tokens, alone.score) == (found.tokens, found.score)
 
 
@@ -308,7 +310,7 @@ def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path
     assert isinstance(one, OnnxEngine)
     sources = read_bundle(converted).codec.encode_source(["eins zwei", "drei"])
     alone, together = (
-        beam_search(e, sources, DecodingConfig(beam=2)) for e in (one, Ensemble([one, one]))
+        beam_search(e, sources, Task(DecodingConfig(beam=2))) for e in (one, Ensemble([one, one]))
     )
     assert [h[0].tokens for h in together] == [h[0].tokens for h in alone]
     assert Ensemble([one, one]).without_shortlist.members == [

@@ -13,7 +13,7 @@ import pytest
 import sentencepiece
 import torch
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.convert.from_huggingface import from_huggingface, marian_languages
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request

@@ -2,25 +2,29 @@
 int8."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dragoman
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
+from dragoman.bundle.int8 import with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
-from dragoman.decode.search import beam_search
-from dragoman.decode.searches import BeamSearch, Task
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.table import BeamSearch
+from dragoman.decode.search.task import Task
+from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
 from dragoman.engine.recycled import Recycled
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError, TranslationError
-from dragoman.evaluate.metrics import score
 from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
+from dragoman.text.metrics import score
 from tests.conftest import MOST_TIES, small_config, small_model, toy_pairs, vocabulary
 
 GREEDY = DecodingConfig(beam=1)
@@ -36,6 +40,8 @@ VARIANTS = [
     {"model__tied": "target", "model__decoder_layers": 1},
     {"model__activation": "gelu"},
     {"model__activation": "swish", "model__output_bias": True},
+    {"model__decoder_sublayer": "ssru"},
+    {"model__decoder_sublayer": "ssru", "model__norm": "pre"},
 ]
 
 
@@ -88,37 +94,66 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 2, "min_length_ratio": 1.5}], ids=str)
-def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict) -> None:
+@pytest.mark.parametrize("sublayer", ["attention", "ssru"])
+def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublayer: str) -> None:
     """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
-    reference, engine = engines(end=7.0)
+    reference, engine = engines(end=7.0, model__decoder_sublayer=sublayer)
     sources = [
         [*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)
     ]
     decoding = DecodingConfig(beam=beam, **settings)
-    theirs = beam_search(reference, sources, decoding, nbest=2, attention=True)
+    theirs = beam_search(reference, sources, Task(decoding, nbest=2, attention=True))
     assert any(h.complete for found in theirs for h in found)
     for ours, wanted in zip(
-        beam_search(engine, sources, decoding, nbest=2, attention=True), theirs, strict=True
+        beam_search(engine, sources, Task(decoding, nbest=2, attention=True)), theirs, strict=True
     ):
         assert [h.tokens for h in ours] == [h.tokens for h in wanted]
         np.testing.assert_allclose([h.score for h in ours], [h.score for h in wanted], atol=1e-4)
         np.testing.assert_allclose(ours[0].attention, wanted[0].attention, atol=1e-4)
 
 
-@pytest.fixture(params=[False, True], ids=["unsigned weights", "signed weights"])
-def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Every CPU can run the graphs of both kinds, whichever it would choose."""
-    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: request.param)
-    return bool(request.param)
+@pytest.fixture(params=Factors, ids=lambda factors: factors.name)
+def factors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Factors:
+    """Whichever a CPU would choose; those that saturate there are left out."""
+    choose(request.param, monkeypatch)
+    return request.param
+
+
+def choose(factors: Factors, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not factors.are_exact():
+        pytest.skip(f"not exact on this CPU: {factors.value}")
+    monkeypatch.setattr("dragoman.engine.onnx_engine.best_factors", lambda: factors)
+
+
+@pytest.fixture
+def by_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Arm would do it, on every CPU."""
+    choose(Factors.UNSIGNED, monkeypatch)
+    for module in ("blocks", "kernels"):
+        monkeypatch.setattr(
+            f"dragoman.engine.onnx.{module}.rows_of_one_operator_are_equal", lambda: True
+        )
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("rows", [3, 40])
 def test_int8_is_near_the_float_product_of_the_same_weights(
-    rows: int, activation: str, signed: bool
+    rows: int, activation: str, factors: Factors
 ) -> None:
+    is_near_the_float_product(rows, activation)
+
+
+def test_one_operator_is_near_the_float_product_of_the_same_weights(by_one_operator: None) -> None:
+    is_near_the_float_product(40, "relu")
+
+
+def test_an_ssru_in_int8_is_near_the_float_product_of_the_same_weights(factors: Factors) -> None:
+    is_near_the_float_product(40, "relu", model__decoder_sublayer="ssru")
+
+
+def is_near_the_float_product(rows: int, activation: str, **more: object) -> None:
     """Against torch on the dequantised weights, only the rounding of activations remains."""
-    reference, engine = engines(int8=True, model__norm="pre", model__activation=activation)
+    reference, engine = engines(int8=True, model__norm="pre", model__activation=activation, **more)
     targets = np.random.default_rng(3).integers(4, 23, size=(rows, 10)).tolist()
     sources = (SOURCES * rows)[:rows]
     pairs = zip(engine.score(sources, targets), reference.score(sources, targets), strict=True)
@@ -126,9 +161,12 @@ def test_int8_is_near_the_float_product_of_the_same_weights(
     assert 0 < np.sqrt(np.mean(errors**2)) < 0.1
 
 
-def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(signed: bool) -> None:
+@pytest.mark.parametrize("sublayer", ["attention", "ssru"])
+def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(
+    factors: Factors, sublayer: str
+) -> None:
     """The log-probabilities themselves, of every step: a last bit may tip a later rounding."""
-    _, engine = engines(int8=True, model__norm="pre")
+    _, engine = engines(int8=True, model__norm="pre", model__decoder_sublayer=sublayer)
     draw = np.random.default_rng(5)
     sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
     targets = draw.integers(4, 23, size=(36, 20)).tolist()
@@ -140,7 +178,7 @@ def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(signed: bool) -> 
 
 def greedy_engine(monkeypatch: pytest.MonkeyPatch, **settings: object) -> OnnxEngine:
     """One whose steps look at the source by one operator, on a CPU of any kind."""
-    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: True)
+    choose(Factors.SMALL_PAIRS, monkeypatch)
     _, engine = engines(int8=True, model__norm="pre", **settings)
     assert engine.for_greedy_search is not engine
     return engine.for_greedy_search
@@ -149,8 +187,8 @@ def greedy_engine(monkeypatch: pytest.MonkeyPatch, **settings: object) -> OnnxEn
 @ONE_OPERATOR
 def test_one_operator_looks_at_the_source_as_several_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums differ in their last bits, which may tip a rounding to the next byte."""
-    _, several = engines(int8=True, model__norm="pre")
     one = greedy_engine(monkeypatch)
+    _, several = engines(int8=True, model__norm="pre")
     draw = np.random.default_rng(5)
     sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
     targets = draw.integers(4, 23, size=(36, 20)).tolist()
@@ -168,11 +206,11 @@ def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
     engine = greedy_engine(monkeypatch, end=7.0)
     draw = np.random.default_rng(6)
     sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
-    together = beam_search(engine, sources, GREEDY)
+    together = beam_search(engine, sources, Task(GREEDY))
     lengths = {len(found[0].tokens) for found in together}
     assert len(lengths) > 3
     for source, found in zip(sources, together, strict=True):
-        assert beam_search(engine, [source], GREEDY) == [found]
+        assert beam_search(engine, [source], Task(GREEDY)) == [found]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -219,7 +257,7 @@ def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
     assert taken == [wanted for wanted in tasks.values() for _ in range(2)]
 
 
-def test_a_row_without_anything_positive_is_all_zero_after_relu(signed: bool) -> None:
+def test_a_row_without_anything_positive_is_all_zero_after_relu(factors: Factors) -> None:
     """Nothing is divided by its largest number where that is zero or less."""
     model = small_model(model__norm="pre")
     weights = {name: tensor.numpy().copy() for name, tensor in get_weights(model).items()}
@@ -231,6 +269,8 @@ def test_a_row_without_anything_positive_is_all_zero_after_relu(signed: bool) ->
     bundle = to_onnx(Bundle(small_config(model__norm="pre"), BareCodec(23), weights, {}), True)
     targets = [[5, 6, 7]] * len(SOURCES)
     ours = OnnxEngine(bundle).score(SOURCES, targets)
+    if factors is Factors.SMALL_PAIRS:
+        bundle = replace(bundle, weights=with_small_pairs(bundle.weights))
     theirs = TorchEngine.from_bundle(bundle, "cpu").score(SOURCES, targets)
     np.testing.assert_allclose(np.concatenate(ours), np.concatenate(theirs), atol=0.2)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.bundle import RANGES, Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import RANGES, Bundle, read_bundle, write_bundle
 from dragoman.convert.ranges import measure_ranges
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.engine.onnx.kernels import _signed_product_is_exact
+from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError
 from dragoman.model.weights import get_weights
-from tests.agree.test_onnx import BareCodec
+from tests.agree.test_onnx import BareCodec, choose
 from tests.conftest import small_config, small_model, toy_pairs, write_corpus
 
 SIZE = 23
@@ -33,12 +33,12 @@ def measured(**settings: object) -> Bundle:
     return replace(bundle, ranges=measure_ranges(bundle, PAIRS))
 
 
-@pytest.fixture(autouse=True)
-def signed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges are used with signed weights alone. Some CPUs cut off their sums: none here."""
-    if not _signed_product_is_exact():
-        pytest.skip("this CPU has no exact product of unsigned with signed bytes")
-    monkeypatch.setattr("dragoman.engine.onnx_engine.wants_signed_weights", lambda: True)
+@pytest.fixture(
+    autouse=True, params=[Factors.SIGNED, Factors.SMALL_PAIRS], ids=lambda kind: kind.name
+)
+def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges are used with signed weights alone."""
+    choose(request.param, monkeypatch)
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:

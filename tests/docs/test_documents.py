@@ -28,9 +28,8 @@ import yaml
 from fastapi.testclient import TestClient
 
 import dragoman as package
-from dragoman import variants
-from dragoman.bundle import read_bundle, write_bundle
-from dragoman.config import make_config, write_toml
+from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.config import make_config, variants, write_toml
 from dragoman.model.build import build_model
 from dragoman.model.distances import DISTANCES
 from dragoman.model.weights import get_weights
@@ -221,10 +220,10 @@ def is_a_script(words: list[str]) -> None:
 
 def is_answered(words: list[str]) -> None:
     """A request with curl, sent to the service in this process."""
-    address, body = words[1], words[words.index("-d") + 1]
+    address, body = words[1], words[words.index("--json") + 1]
     with TestClient(create_app(Service(["runs/demo"], device="cpu"))) as client:
         route = address.removeprefix("http://127.0.0.1:8000")
-        assert client.post(route, content=body).status_code == 200
+        assert client.post(route, json=json.loads(body)).status_code == 200
 
 
 CHECKS = {
@@ -344,3 +343,31 @@ def test_every_figure_of_the_service_is_described(trained) -> None:
     assert len(names) > 5
     for name in names:
         assert name in operate, name
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
+def test_systemd_understands_the_unit(tmp_path) -> None:
+    unit = (ROOT / "deploy" / "dragoman.service").read_text()
+    path = tmp_path / "dragoman.service"
+    path.write_text(unit.replace("/opt/dragoman/bin/dragoman", shutil.which("true")))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_the_compose_file_mounts_models_and_builds_our_image() -> None:
+    service = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["dragoman"]
+    dockerfile = ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]
+    assert dockerfile.resolve() == ROOT / "deploy" / "Dockerfile"
+    assert service["volumes"] == ["models:/models:ro"]
+    assert service["read_only"] is True
+
+
+def test_every_test_that_the_clients_page_names_is_there() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for page in ("clients.md", "recipes.md"):
+        named = re.findall(r"`(test_\w+)`", (ROOT / "docs" / page).read_text())
+        assert len(named) >= 3
+        for name in named:
+            assert f"def {name}(" in tests, name

@@ -8,7 +8,7 @@ import lessons
 import pytest
 import site_hooks
 
-from dragoman import variants
+from dragoman.config import variants
 from dragoman.model.distances import DISTANCES
 from dragoman.training import run as training
 

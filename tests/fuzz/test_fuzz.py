@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dragoman
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from dragoman.config import describe_settings, from_tree, make_config, parse_set, write_toml
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
@@ -23,7 +23,7 @@ from dragoman.text.codec import Codec
 from dragoman.text.doctor import examine, mended
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import Pair, read_lines
-from tests.unit.test_bundle import FILES
+from tests.unit.bundle.test_bundle import FILES
 
 anything = st.text(max_size=80)
 awkward = st.one_of(

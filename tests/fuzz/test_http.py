@@ -92,7 +92,7 @@ def chunked(draw: random.Random, body: bytes) -> bytes:
 def request(draw: random.Random) -> bytes:
     method = draw.choice(["GET", *["POST"] * 7, "PUT", "HEAD", "OPTIONS", "BREW"])
     body = question(draw) if method != "GET" or draw.random() < 0.1 else b""
-    headers = [b"Host: x"]
+    headers = [b"Host: x", *[b"Content-Type: application/json"] * (draw.random() < 0.5)]
     if draw.random() < 0.3:
         body = chunked(draw, body)
         headers.append(
@@ -183,7 +183,8 @@ def test_no_way_to_speak_http_breaks_the_service(trained, capfd) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
             body = b'{"text": "eins zwei", "source": "de", "target": "en"}'
             connection.sendall(
-                b"POST /v1/translate HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                b"POST /v1/translate HTTP/1.1\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body
             )
             assert b"one two" in connection.recv(65_536)
     assert "Traceback" not in capfd.readouterr().err

@@ -15,13 +15,16 @@ from tests.serving import running
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 ASKED = [
     *("/v1/translate", "/v1/attention", "/v1/explain", "/v1/documents"),
+    "/v1/chat/completions",
     *("/translate", "/detect", "/suggest", "/translate_file"),
     *("/v2/translate", "/v2/glossaries", "/v2/document", "/v2/document/{key}"),
     "/v2/document/{key}/result",
 ]
 SHOWN = [
     *("/v1/models", "/health", "/healthz", "/readyz", "/metrics", "/languages"),
+    *("/v1/models/{name}", "/listPairs"),
     *("/frontend/settings", "/v1/documents/{key}", "/v1/documents/{key}/file"),
+    "/v1/documents/{key}/report",
     *("/download_file/{key}", "/v2/languages", "/v2/usage", "/v2/glossary-language-pairs"),
     *("/v2/glossaries/{key}", "/v2/glossaries/{key}/entries"),
 ]
@@ -64,6 +67,8 @@ def test_no_question_breaks_the_service(document, route, mode) -> None:
             case.body |= (
                 {"target_lang": "en"} if in_deepls_words else {"source": "de", "target": "en"}
             )
+            if route == "/v1/chat/completions":
+                case.body["model"] = "dragoman-de-en"
         case.call_and_validate(checks=CHECKS)
 
     ask()

@@ -8,7 +8,8 @@ import torch
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import collate
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import build_model
 from dragoman.training.loss import smoothed_cross_entropy
@@ -58,7 +59,7 @@ def share_learned(
         optimiser.step()
         if step % 50 == 0:
             model.eval()
-            found = beam_search(engine, sources, DecodingConfig(beam=1))
+            found = beam_search(engine, sources, Task(DecodingConfig(beam=1)))
             right = float(
                 np.mean([list(h[0].tokens) == y for h, y in zip(found, targets, strict=True)])
             )

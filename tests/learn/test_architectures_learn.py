@@ -9,7 +9,8 @@ import torch
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import pad
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import ARCHITECTURES, build_model
 from dragoman.text.lexicon import Model1
@@ -87,7 +88,7 @@ def test_the_lexical_model_learns_a_language_that_differs_in_its_words_alone() -
     )
     model.take(counted.lexicon(len(WORDS), nobody=0), counted.occurrences(len(WORDS)) + 1)
     engine = TorchEngine(model, WORDS, WORDS, torch.device("cpu"))
-    found = beam_search(engine, [[*x, WORDS.eos] for x, _ in unseen], DecodingConfig())
+    found = beam_search(engine, [[*x, WORDS.eos] for x, _ in unseen], Task(DecodingConfig()))
     assert [list(hypotheses[0].tokens) for hypotheses in found] == [y for _, y in unseen]
 
 

@@ -6,10 +6,11 @@ import torch
 
 from dragoman.config import Corpus, DecodingConfig
 from dragoman.data.batches import collate
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.evaluate.metrics import gleu
 from dragoman.model.build import build_model
+from dragoman.text.metrics import gleu
 from dragoman.training.gradients import Gradients
 from dragoman.training.risk import RiskGradients
 from dragoman.training.run import train
@@ -40,7 +41,7 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
     def score() -> float:
         model.eval()
         found = beam_search(
-            engine, [[*words, WORDS.eos] for words in unseen], DecodingConfig(beam=1)
+            engine, [[*words, WORDS.eos] for words in unseen], Task(DecodingConfig(beam=1))
         )
         return float(
             np.mean(

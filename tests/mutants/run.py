@@ -20,24 +20,34 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300  # a broken search may never end: that is noticed too
 
-RULES = "tests/unit/decode/test_rules_of_search.py"
+RULES = "tests/unit/decode/search/test_rules_of_search.py"
 LOOPS = f"{RULES}::test_search_finds_what_plain_loops_find_and_computes_no_more"
 STOPPING = f"{RULES}::test_stopping_early_changes_no_answer"
 WIDE = f"{RULES}::test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses"
 PREFIX = f"{RULES}::test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them"
 OBSERVER = f"{RULES}::test_the_observer_sees_the_tree_that_leads_to_the_results"
-TORCH = "tests/unit/decode/test_search.py"
+TORCH = "tests/unit/decode/search/test_search.py"
 STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_left_out"
 EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
 GRID = "tests/unit/engine/test_grid.py"
 DEVICE = "tests/agree/test_device_search.py"
+KEEPING = "tests/unit/decode/promises/test_keeping.py"
+PLACING = "tests/unit/documents/test_document_segments.py"
+BATCHER = "tests/unit/serve/test_batcher.py"
+CACHE = "tests/unit/serve/test_cache.py"
+OPTIMISER = "tests/unit/training/test_optimiser.py"
+FORKS = "tests/unit/decode/test_processes.py"
 
-SEARCH = "dragoman/decode/search.py"
-HYPOTHESES = "dragoman/decode/hypotheses.py"
+SEARCH = "dragoman/decode/search/beam.py"
+HYPOTHESES = "dragoman/decode/search/hypotheses.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
 TORCH_STATE = "dragoman/model/interface.py"
 GRID_CODE = "dragoman/engine/grid.py"
-KERNEL = "dragoman/kernels/search.py"
+KERNEL = "dragoman/model/kernels/search.py"
+NUMBERS = "dragoman/decode/promises/keep_numbers.py"
+VERBATIM = "dragoman/decode/promises/keep_verbatim.py"
+STAND_INS = "dragoman/decode/promises/stand_ins.py"
+INLINE = "dragoman/documents/inline.py"
 
 
 class Mutant(NamedTuple):
@@ -49,6 +59,10 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    Mutant(
+        "an end leaves its place in a shrinking beam to another",
+        SEARCH, "beam - finished.counts", "beam + 0 * finished.counts", (LOOPS,),
+    ),
     Mutant("patience is ignored", HYPOTHESES, "round(beam * settings.patience)", "beam", (LOOPS,)),
     Mutant(
         "the bound that stops a sentence takes the length penalty of one word",
@@ -104,17 +118,16 @@ MUTANTS = [
     ),
     Mutant(
         "an end outside the beam completes a hypothesis",
-        SEARCH, "~others & (np.arange(len(order)) - first < beam)", "~others", (LOOPS,),
+        SEARCH, "~others & (rank < beam)", "~others", (LOOPS,),
     ),
     Mutant(
         "an end inside the beam is not taken",
-        SEARCH, "(np.arange(len(order)) - first < beam)",
-        "(np.arange(len(order)) - first < beam - 1)", (LOOPS,),
+        SEARCH, "(rank < beam)", "(rank < beam - 1)", (LOOPS,),
     ),
     Mutant(
         "an end takes the place of a live hypothesis",
         SEARCH, "others & (better - better[first] < beam)",
-        "others & (np.arange(len(order)) - first < beam)", (LOOPS,),
+        "others & (rank < beam)", (LOOPS,),
     ),
     Mutant("the engine is asked for too few candidates", SEARCH, "else beam + 1", "else beam",
     (LOOPS,)),
@@ -122,7 +135,7 @@ MUTANTS = [
     "key=lambda h: h.score", (LOOPS,)),
     Mutant(
         "the n best come in the order in which they ended",
-        HYPOTHESES, "sorted(found, key=lambda h: -h.score)", "list(found)", (LOOPS,),
+        HYPOTHESES, "sorted(hypotheses, key=lambda h: -h.score)", "list(hypotheses)", (LOOPS,),
     ),
     Mutant(
         "what reaches the largest length is dropped",
@@ -175,8 +188,8 @@ MUTANTS = [
     ),
     Mutant(
         "a grid that grows loses the order of its rows",
-        GRID_CODE, "= old[sources, :, : self.length]",
-        "= old[np.sort(sources)[::-1], :, : self.length]", (GRID,),
+        GRID_CODE, "= old[sources, :, :filled]",
+        "= old[np.sort(sources)[::-1], :, :filled]", (GRID,),
     ),
     Mutant("the search kernel ignores patience", KERNEL, "(count >= enough)", "(count >= 1000)",
     (DEVICE,)),
@@ -213,6 +226,71 @@ MUTANTS = [
     Mutant(
         "the search kernel lets a sentence end too early",
         KERNEL, "(word == end) & too_early", "(word == end) & (too_early & False)", (DEVICE,),
+    ),
+    Mutant(
+        "numbers are mended without a wider search",
+        NUMBERS, "_WIDER * self._proposer.width(request)", "self._proposer.width(request)",
+        (KEEPING,),
+    ),
+    Mutant(
+        "a candidate with its numbers is before one with its terms",
+        NUMBERS, "return lost, self._errors(part, text), -candidate.score",
+        "return 0, self._errors(part, text), -candidate.score", (KEEPING,),
+    ),
+    Mutant(
+        "no other numbers are tried", NUMBERS, "(self._with_other_numbers, self._with_words,",
+        "(self._with_words,", (KEEPING,),
+    ),
+    Mutant(
+        "no words stand in for numbers", NUMBERS, "self._with_words, self._demanded)",
+        "self._demanded)", (KEEPING,),
+    ),
+    Mutant(
+        "numbers are not demanded in the end", NUMBERS, "self._with_words, self._demanded)",
+        "self._with_words)", (KEEPING,),
+    ),
+    Mutant(
+        "a span inside a word is taken for the span",
+        STAND_INS, "len(re.findall(rf\"(?<!\\w){re.escape(span)}(?!\\w)\", translation))",
+        "translation.count(span)", (KEEPING,),
+    ),
+    Mutant(
+        "one kind of stand-in is tried", VERBATIM, "for stand_in in STAND_INS:",
+        "for stand_in in STAND_INS[:1]:", (KEEPING,),
+    ),
+    Mutant(
+        "terms and numbers are not kept beside stand-ins", VERBATIM,
+        "for promise in self._others:", "for promise in ():", (KEEPING,),
+    ),
+    Mutant(
+        "links that do not fit the words are believed",
+        INLINE, "fits = len(given) == wrote and all(s < read for s in given.values())",
+        "fits = bool(given)", (PLACING,),
+    ),
+    Mutant(
+        "articles pull an element as much as other words", INLINE, "score *= _SMALL", "pass",
+        (PLACING,),
+    ),
+    Mutant("a name may leave its element", INLINE, "score = _SAME", "pass", (PLACING,)),
+    Mutant(
+        "an element takes the punctuation behind it",
+        INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
+    ),
+    Mutant(
+        "batches of two models are mixed", "dragoman/serve/batcher.py",
+        "return id(self.searcher), self.query.group", "return self.query.group", (BATCHER,),
+    ),
+    Mutant(
+        "the cache of answers forgets the oldest, not the least used", "dragoman/serve/service.py",
+        "self._cache.move_to_end(key)", "pass", (CACHE,),
+    ),
+    Mutant(
+        "Muon has no weight decay", "dragoman/training/optimiser.py",
+        'part.mul_(1 - group["lr"] * group["weight_decay"])', "pass", (OPTIMISER,),
+    ),
+    Mutant(
+        "an interrupt ends a forked process", "dragoman/decode/processes.py",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)", "pass", (FORKS,),
     ),
 ]  # fmt: skip
 
@@ -275,7 +353,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         # The tests are copied too: pytest imports the package that lies beside them.
         folder = Path(name)
-        left_out = shutil.ignore_patterns("__pycache__", "pretrained")
+        left_out = shutil.ignore_patterns("__pycache__")
         for part in ("dragoman", "tests"):
             shutil.copytree(ROOT / part, folder / part, ignore=left_out)
         shutil.copy(ROOT / "pyproject.toml", folder)

@@ -133,7 +133,7 @@ def test_a_dropped_file_is_translated_with_the_glossary_and_fetched(open_page, a
     assert download.value.suggested_filename == "a.en.html"
     assert download.value.path().read_text() == "<p>three <b>four</b></p>"
     page.locator("#file").set_input_files(
-        [{"name": "a.pdf", "mimeType": "application/pdf", "buffer": b"%PDF"}]
+        [{"name": "a.xyz", "mimeType": "application/octet-stream", "buffer": b"?"}]
     )
     sync_api.expect(page.locator("#documents .wrong")).to_contain_text("of no format")
 

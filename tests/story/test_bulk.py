@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bulk.job import RETRIES
+from dragoman.decode.bulk.job import RETRIES
 from dragoman.decode.translation import Translation
 from tests.conftest import toy_pairs
 
@@ -179,8 +179,8 @@ def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
     number = next(i for i, line in enumerate(lines) if lines.count(line) == 1)
     first = number // LINES_EACH * LINES_EACH + 1
     program = (
-        "from pathlib import Path; from dragoman.bulk.job import Job; from dragoman.bulk.run "
-        "import translate_file; "
+        "from pathlib import Path; from dragoman.decode.bulk.job import Job; "
+        "from dragoman.decode.bulk.run import translate_file; "
         "from dragoman.decode.request import Request; from tests.story.test_bulk import "
         "Failing; "
         f"job = Job({str(trained)!r}, Request(), Failing({lines[number]!r}, "

@@ -1,6 +1,8 @@
 """The clients that people's tools already use, unmodified, against our service."""
 
 import io
+import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,8 +36,12 @@ def official(address):
 def test_deepls_client_translates_texts_and_markup(official) -> None:
     found = official.translate_text("eins zwei", source_lang="DE", target_lang="EN-GB")
     assert (found.text, found.detected_source_lang) == ("one two", "DE")
-    several = official.translate_text(["drei", "vier"], target_lang="EN-US", formality="more")
+    several = official.translate_text(
+        ["drei", "vier"], target_lang="EN-US", formality="prefer_more"
+    )
     assert [entry.text for entry in several] == ["three", "four"]
+    with pytest.raises(deepl.DeepLException, match="formality"):
+        official.translate_text("drei", target_lang="EN-US", formality="more")
     marked = official.translate_text(
         "<p>eins <b>zwei</b></p>", source_lang="DE", target_lang="EN-GB", tag_handling="html"
     )
@@ -75,7 +81,8 @@ def test_deepls_client_sends_a_document_and_fetches_it(official) -> None:
 
 def test_deepls_client_asks_for_languages_and_usage(official) -> None:
     assert [language.code for language in official.get_source_languages()] == ["DE"]
-    assert [language.code for language in official.get_target_languages()] == ["EN"]
+    targets = [language.code for language in official.get_target_languages()]
+    assert targets == ["EN", "EN-GB", "EN-US"]
     assert official.get_usage().character.valid
     wrong = deepl.Translator("open", server_url=official._server_url)
     with pytest.raises(deepl.AuthorizationException):
@@ -95,9 +102,9 @@ def test_libretranslates_files_are_translated_and_fetched(address) -> None:
         f"{address}/translate_file", data=form, files={"file": ("a.txt", b"drei vier\n")}
     )
     assert httpx.get(sent.json()["translatedFileUrl"]).content == b"three four\n"
-    refused = httpx.post(f"{address}/translate_file", data=form, files={"file": ("a.pdf", b"%PDF")})
+    refused = httpx.post(f"{address}/translate_file", data=form, files={"file": ("a.xyz", b"%PDF")})
     assert refused.status_code == 400
-    assert "a.pdf is of no format" in refused.json()["error"]
+    assert "a.xyz is of no format" in refused.json()["error"]
     html = {**form, "q": "<p>eins <b>zwei</b></p>", "format": "html"}
     found = httpx.post(f"{address}/translate", json=html).json()
     assert found["translatedText"] == "<p>one <b>two</b></p>"
@@ -115,6 +122,82 @@ def test_deep_translators_libre_class_translates(address) -> None:
     )
     with pytest.raises(deep_translator.exceptions.AuthorizationException):
         stranger.translate("eins")
+
+
+def test_openais_client_lists_models_and_translates(address) -> None:
+    """openai 3.49.0: models.list, models.retrieve, chat.completions.create."""
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(api_key="sesam", base_url=f"{address}/v1", max_retries=0)
+    assert [model.id for model in client.models.list()] == ["dragoman-de-en", "dragoman-auto-en"]
+    assert client.models.retrieve("dragoman-de-en").id == "dragoman-de-en"
+
+    def complete(model: str, text: object, **options: object):
+        messages = [
+            {"role": "system", "content": "Translate into French."},
+            {"role": "user", "content": text},
+        ]
+        return client.chat.completions.create(model=model, messages=messages, **options)
+
+    answer = complete("dragoman-de-en", "eins zwei")
+    assert answer.choices[0].message.content == "one two"
+    assert (answer.model, answer.choices[0].finish_reason) == ("dragoman-de-en", "stop")
+    parts = [{"type": "text", "text": "eins "}, {"type": "text", "text": "zwei"}]
+    assert complete("dragoman-de-DE-en-GB", parts).choices[0].message.content == "one two"
+    several = complete("dragoman-de-en", "eins zwei", n=3).choices
+    assert [choice.index for choice in several] == [0, 1, 2]
+    assert len({choice.message.content for choice in several}) == 3
+    terms = complete("dragoman-de-en", "eins zwei", extra_body={"glossary": [["zwei", "nine"]]})
+    assert "nine" in terms.choices[0].message.content.split()
+    separated = complete("dragoman-de-en", "eins\n==A_PART==\nzwei drei\n==A_PART==\nvier")
+    content = separated.choices[0].message.content
+    assert content == "one\n==A_PART==\ntwo three\n==A_PART==\nfour"
+
+    with pytest.raises(openai.NotFoundError, match="no model 'dragoman-de-fr': a name holds"):
+        complete("dragoman-de-fr", "eins")
+    with pytest.raises(openai.BadRequestError) as refused:
+        complete("dragoman-de-en", "eins", stream=True, n=2)
+    assert refused.value.body["message"] == "n: a stream has one choice."
+    stranger = openai.OpenAI(api_key="wrong", base_url=f"{address}/v1", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        stranger.models.list()
+
+
+def test_openais_client_reads_a_stream_line_by_line(address) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(api_key="sesam", base_url=f"{address}/v1", max_retries=0)
+    text = "eins\nzwei\n\n==A_PART==\ndrei vier\nfünf\n"
+    stream = client.chat.completions.create(
+        model="dragoman-de-en", messages=[{"role": "user", "content": text}], stream=True
+    )
+    chunks = [chunk.choices[0] for chunk in stream]
+    pieces = [chunk.delta.content for chunk in chunks if chunk.delta.content]
+    assert pieces[0] == "one\n"
+    assert "".join(pieces) == "one\ntwo\n\n==A_PART==\nthree four\nfive\n"
+    assert chunks[-1].finish_reason == "stop"
+    with pytest.raises(openai.APIStatusError, match="too many"):
+        client.chat.completions.create(
+            model="dragoman-de-en", messages=[{"role": "user", "content": "eins " * 9999}],
+            stream=True,
+        )  # fmt: skip
+
+
+def test_apertiums_clients_translate_by_get(address) -> None:
+    """As OmegaT 6 asks: the bar between the languages comes as it is, the key in the query."""
+    host, port = address.removeprefix("http://").split(":")
+    query = "q=eins+zwei%0Adrei&markUnknown=no&langpair=de_DE|en&key=sesam"
+    with socket.create_connection((host, int(port))) as connection:
+        head = f"GET /translate?{query} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode())
+        raw = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert json.loads(raw.partition(b"\r\n\r\n")[2]) == {
+        "responseData": {"translatedText": "one two\nthree"},
+        "responseDetails": None,
+        "responseStatus": 200,
+    }
+    pairs = httpx.get(f"{address}/listPairs").json()["responseData"]
+    assert pairs == [{"sourceLanguage": "de", "targetLanguage": "en"}]
+    for query, status in (("q=eins&langpair=de|en", 403), ("key=sesam&q=eins", 400)):
+        assert httpx.get(f"{address}/translate?{query}").status_code == status
 
 
 def test_a_suggestion_is_kept_as_a_pair_to_train_on(trained, tmp_path) -> None:

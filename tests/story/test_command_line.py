@@ -13,13 +13,13 @@ from itertools import islice
 
 import pytest
 
-from dragoman.bulk.job import Worker
-from dragoman.bulk.run import progress
-from dragoman.bundle import Bundle, bundled_models, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, bundled_models, read_bundle, write_bundle
 from dragoman.cli.translating import arriving
 from dragoman.config import replace
+from dragoman.config.presets import FINE_TUNING, PRESETS
+from dragoman.decode.bulk.job import Worker
+from dragoman.decode.bulk.run import progress
 from dragoman.errors import ConfigError
-from dragoman.presets import FINE_TUNING, PRESETS
 from dragoman.text.parallel import read_pairs
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 from tests.processes import Running, refuse_the_compiler, run
@@ -147,7 +147,7 @@ def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkey
 
 def test_without_a_terminal_progress_is_a_line_now_and_then(capsys, monkeypatch) -> None:
     now = 0.0
-    monkeypatch.setattr("dragoman.bulk.run.time.monotonic", lambda: now)
+    monkeypatch.setattr("dragoman.decode.bulk.run.time.monotonic", lambda: now)
     with progress(total=1000, done=100) as advance:
         for _ in range(4):
             now += 20.0

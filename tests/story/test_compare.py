@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.compare.compare import CLAIMS
-from dragoman.compare.grid import NEURAL
+from studies.claims import CLAIMS
+from studies.grid import NEURAL
 from tests.conftest import toy_pairs, write_corpus
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import Corpus
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import ARCHITECTURES

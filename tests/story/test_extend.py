@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import bleu
+from dragoman.text.metrics import bleu
 from dragoman.training.extend import extend
 from tests.conftest import toy_pairs, write_corpus
 

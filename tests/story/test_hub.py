@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import dragoman as package
-from dragoman import hub as ours
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
+from dragoman.convert import hub as ours
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
@@ -128,7 +128,7 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
 def test_what_the_hub_has_not_is_said_in_one_line(hub: Hub, dragoman, tmp_path: Path) -> None:
     for name in ("Helsinki-NLP/opus-mt-xx-yy", "nobody/nothing"):
         answer = dragoman("translate", "--model", name, "eins")
-        assert (answer.code, answer.err.count("\n")) == (1, 1)
+        assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err
         assert f"{name} is no folder here, and the hub does not give config.json" in answer.err
     (tmp_path / "runs").mkdir()
     asked = len(hub.asked)
@@ -144,7 +144,7 @@ def test_a_pickle_that_is_no_weights_file_writes_nothing(
     raw = pickle.dumps(os.mkdir, protocol=2)
     (folder / "pytorch_model.bin").write_bytes(raw)
     answer = dragoman("models", "get", NAME)
-    assert (answer.code, answer.err.count("\n")) == (1, 1)
+    assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err
     assert f"{NAME}/pytorch_model.bin cannot be read" in answer.err
     assert not list((tmp_path / "cache").glob("[!.]*"))
 
@@ -174,4 +174,4 @@ def test_offline_what_was_fetched_is_found_and_nothing_else(
     ours.remove(NAME)
     assert dragoman("translate", "--model", NAME, "eins").code == 0, "from the hub's own cache"
     answer = dragoman("translate", "--model", "nobody/nothing", "eins")
-    assert (answer.code, answer.err.count("\n")) == (1, 1)
+    assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err

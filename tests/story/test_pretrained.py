@@ -10,11 +10,11 @@ from types import ModuleType
 import pytest
 
 import dragoman
-from dragoman.bundle import PRETRAINED, bundled_models, read_bundle
+from dragoman.bundle.folder import PRETRAINED, bundled_models, read_bundle
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.evaluate.metrics import bleu
 from dragoman.text.detect import detect
+from dragoman.text.metrics import bleu
 from dragoman.text.parallel import read_pairs
 
 LANGUAGES = ("de", "en", "es", "fr", "pt")

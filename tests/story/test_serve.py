@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -70,6 +71,45 @@ def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
         asking.join(600)
         assert len(found[0]["translations"]) == len(texts)
         assert process.wait(600) == 0
+
+
+def test_a_model_is_read_again_without_a_lost_request(trained, tmp_path) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(trained, tmp_path / name)
+    current = tmp_path / "current"
+    current.symlink_to("first")
+    answers: list[dict] = []
+    failures: list[Exception] = []
+    many = [" ".join(list(NUMBERS) * 4) for _ in range(12)]
+
+    def ask(address: str, question: dict) -> dict:
+        try:
+            answers.append(post(f"{address}v1/translate", question)["translations"])
+        except Exception as error:
+            failures.append(error)
+        return answers[-1][0]
+
+    with serving(current) as (process, address):
+        assert ask(address, {"text": "eins zwei"})["model"] == "first"
+        long = threading.Thread(target=ask, args=(address, {"text": many, "beam": 16}))
+        long.start()
+        while long.is_alive() and not lines_waiting(address):
+            time.sleep(0.01)
+        current.unlink()
+        current.symlink_to("second")
+        process.send_signal(signal.SIGHUP)
+        while not failures and ask(address, {"text": "eins zwei"})["model"] != "second":
+            pass
+        long.join(600)
+        assert not failures
+        assert any(len(translations) == len(many) for translations in answers)
+        texts = {translations[0]["text"] for translations in answers if len(translations) == 1}
+        assert texts == {"one two"}
+        assert "read again" in process.stderr.readline()
+        current.unlink()
+        process.send_signal(signal.SIGHUP)
+        assert "stay as they are" in process.stderr.readline()
+        assert ask(address, {"text": "eins zwei"})["model"] == "second"
 
 
 def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:

@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from tests.conftest import NUMBERS, QUICK_RUN, toy_pairs, write_corpus
 
 

@@ -61,7 +61,7 @@ def test_a_glossary_holds_in_lines_and_in_documents(dragoman, trained, tmp_path)
         (["a.txt", "a text"], "files or texts, not both"),
         (["a.txt", "--nbest", "2"], "into one document"),
         (["a.txt", "b.txt", "-o", "c.txt"], "--output is one file"),
-        (["x", "--format", "pdf"], "there is no format 'pdf'"),
+        (["x", "--format", "xyz"], "there is no format 'xyz'"),
         (["bad.docx"], "bad.docx: it is no such document, or damaged"),
         (["x", "--glossary", "a.txt"], "a.txt, line 1: 'eins' is not source TAB target"),
         (["x", "--glossary", "terms.tsv", "--sample"], "a glossary goes with a search"),
@@ -99,8 +99,8 @@ def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
 
 
 def test_a_file_that_does_not_exist_or_that_nobody_reads_is_refused(dragoman, tmp_path) -> None:
-    scan = tmp_path / "scan.pdf"
-    scan.write_bytes(b"%PDF")
+    scan = tmp_path / "scan.xyz"
+    scan.write_bytes(b"?")
     missing = dragoman("translate", "report.docx", "--to", "en")
     unknown = dragoman("translate", str(scan), "--to", "en")
     assert (missing.code, missing.out) == (unknown.code, unknown.out) == (1, "")

@@ -4,7 +4,7 @@ import pytest
 
 import dragoman
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
+from dragoman.decode.search.task import Sampling
 from dragoman.errors import TranslationError
 from tests.conftest import NUMBERS, QUICK_RUN, toy_pairs, write_corpus
 

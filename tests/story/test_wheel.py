@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.convert.to_onnx import to_onnx
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ import sentencepiece
 from onnx import TensorProto, helper, numpy_helper
 
 import dragoman as package
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from dragoman.engine.onnx.graphs import encoder_graph, step_graph
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.errors import DragomanError

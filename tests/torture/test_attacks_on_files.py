@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import PRETRAINED, bundled_models
+from dragoman.bundle.folder import PRETRAINED, bundled_models
 from dragoman.cli.translating import Shown
 from dragoman.config import DecodingConfig, make_config, parse_set
+from dragoman.config.settings import environment_number
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
+from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
 from dragoman.inspect.figure import Box, Figure, Label, to_svg
-from dragoman.settings import environment_number
 from dragoman.text.parallel import read_lines
 
 EVIL = "\x1b[2J\x1b]0;owned\x07 [red]x[/nope]\r\ndragoman: all is well\n\x9b31m\u202e\u2028end"

@@ -3,7 +3,9 @@ refused in one line, and nothing is written."""
 
 import json
 import os
+import shutil
 import struct
+import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
 from dragoman.convert.from_marian import from_marian
@@ -76,8 +80,6 @@ MODELS = {
 
 
 def copied(honest: Path, tmp_path: Path, name: str) -> Path:
-    import shutil
-
     return Path(shutil.copytree(honest / name, tmp_path / name))
 
 
@@ -119,6 +121,54 @@ def test_flipped_bytes_never_crash(honest: Path, tmp_path: Path) -> None:
         (folder / "model.bin").write_bytes(forged)
         with suppress(DragomanError):
             from_ctranslate2(folder)
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "{",
+            "}",
+            "[",
+            "]",
+            ":",
+            ",",
+            '"a"',
+            "a: ",
+            "- ",
+            "&x ",
+            "*x ",
+            "!!int 'x'",
+            "|\n  ",
+            "'",
+        ),
+        *("2020-99-99", "1e999", "-1", "null", "true", "\n", "\ufeff", "\0", "é", "9" * 400),
+        *('"model_spec"', '"unk_token"', "dim-emb: ", "dec-depth: ", "models:\n  - ", "vocabs:\n"),
+    ]
+)
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map(lambda all_: "".join(all_).encode())
+# Where in the first part of a file, or how far from its end.
+PLACES = st.integers(0, 4000)
+
+
+@pytest.mark.parametrize("kind", ["ctranslate2", "marian"])
+def test_any_change_of_a_foreign_model_is_refused_in_words_or_converts(
+    kind: str, honest: Path, tmp_path: Path
+) -> None:
+    convert = {"ctranslate2": from_ctranslate2, "marian": from_marian}[kind]
+    originals = {path.name: path.read_bytes() for path in sorted((honest / kind).iterdir())}
+
+    @given(name=st.sampled_from(sorted(originals)), place=PLACES, new=TEXTS, how=st.integers(0, 3))
+    def attempt(name: str, place: int, new: bytes, how: int) -> None:
+        raw = originals[name]
+        forged = [new, raw[:place] + new, raw[:place] + new + raw[place:], raw[: -1 - place]][how]
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        for other, content in originals.items():
+            (folder / other).write_bytes(forged if other == name else content)
+        with suppress(DragomanError):
+            convert(folder)
+        shutil.rmtree(folder)
+
+    attempt()
 
 
 def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
@@ -217,6 +267,34 @@ def test_a_forged_marian_folder_is_refused(dragoman, honest: Path, tmp_path: Pat
     (folder / "decoder.yml").unlink()
     os.mkfifo(folder / "decoder.yml")
     refused(dragoman, "from-marian", folder, "not a regular file")
+
+
+def test_aliases_and_impossible_values_in_settings_are_refused(
+    dragoman, honest: Path, tmp_path: Path
+) -> None:
+    folder = copied(honest, tmp_path, "marian")
+    (decoder,) = folder.glob("decoder.yml")
+    lines = ["a0: &a0 [x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    decoder.write_text("\n".join(lines))  # which stands for 9 to the power of 11 values
+    refused(dragoman, "from-marian", folder, "aliases")
+    for value in ("!!int 'x'", "2020-99-99"):
+        decoder.write_text(f"models: {value}")
+        refused(dragoman, "from-marian", folder, "cannot be read")
+
+
+def test_a_package_that_swells_or_is_damaged_is_refused(dragoman, tmp_path: Path) -> None:
+    path = tmp_path / "b.argosmodel"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/model/model.bin", bytes(50_000_000))
+    refused(dragoman, "from-argos", path, "too many bytes")
+    for kind in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            archive.writestr("a/metadata.json", "{}" * 500)
+        raw = bytearray(path.read_bytes())
+        raw[60:70] = b"\xff" * 10
+        path.write_bytes(raw)
+        refused(dragoman, "from-argos", path, "argosmodel")
 
 
 def test_honest_ones_are_converted(honest: Path) -> None:

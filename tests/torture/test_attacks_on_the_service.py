@@ -5,6 +5,7 @@ Waits are bounded by `HANG`, which only a service that hangs reaches.
 
 import contextlib
 import gzip
+import itertools
 import json
 import random
 import re
@@ -21,13 +22,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.decode.promises.glossary import Glossary
 from dragoman.decode.request import Request
+from dragoman.decode.searcher import Searcher
 from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Limits, Service
+from tests.conftest import NUMBERS
 from tests.serving import (
     have_few_files,
     have_too_few_files,
@@ -58,7 +62,8 @@ def connect(address: str, source: str = "127.0.0.1") -> socket.socket:
 
 def post(path: str, question: dict) -> bytes:
     body = json.dumps(question).encode()
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def heard(connection: socket.socket) -> bytes:
@@ -73,7 +78,9 @@ def heard(connection: socket.socket) -> bytes:
 def get(address: str, path: str = "/healthz", source: str = "127.0.0.1") -> int:
     """The status of an answer."""
     with connect(address, source) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        connection.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        )
         return int(heard(connection).split(b" ", 2)[1])
 
 
@@ -83,9 +90,15 @@ class Endless:
     def __init__(self) -> None:
         self.steps = 0
 
-    def __call__(self, parts, request):
+    def work(self, query):
+        return 1
+
+    def batched(self, queries, at_once):
+        return [range(len(queries))]
+
+    def __call__(self, queries, on_step, at_once):
         while True:
-            request.on_step()
+            on_step()
             self.steps += 1
             time.sleep(0.001)
 
@@ -98,7 +111,7 @@ def service(trained) -> Service:
 @pytest.fixture
 def endless(service, monkeypatch) -> Endless:
     search = Endless()
-    monkeypatch.setattr(service.models.models[0].translator, "search", search)
+    monkeypatch.setattr(service.models.models[0].translator, "searcher", search)
     return search
 
 
@@ -115,8 +128,7 @@ def endless(service, monkeypatch) -> Endless:
 )
 def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch, question) -> None:
     asked = []
-    translator = service.models.models[0].translator
-    monkeypatch.setattr(translator, "search", lambda *_: asked.append(1))
+    monkeypatch.setattr(Searcher, "__call__", lambda *_: asked.append(1))
     with TestClient(create_app(service)) as client:
         answer = client.post("/v1/translate", json=question)
         assert answer.status_code == 413
@@ -129,30 +141,66 @@ def test_too_much_work_is_refused_before_any_of_it_is_done(service, monkeypatch,
 
 def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch) -> None:
     """Splitting it would take seconds."""
-    monkeypatch.setattr(
-        service.models.models[0].translator, "split", lambda *_: pytest.fail("it was split")
-    )
+    pipeline = service.models.models[0].translator.pipeline
+    monkeypatch.setattr(pipeline, "splitter", lambda *_: pytest.fail("it was split"))
     with TestClient(create_app(service)) as client:
         question = {"text": SWELLING, "source": "de"}
         assert client.post("/v1/translate", json=question).status_code == 413
 
 
 def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks() -> None:
-    service = Service(dragoman.bundle.bundled_models())
+    service = Service(dragoman.bundle.folder.bundled_models())
     with gzip.open(EXAMPLES, "rt", encoding="utf-8") as file:
         prose = file.read()[:5000]
 
     def work(text: str, beam: int | None = None, nbest: int = 1) -> int:
-        planned = service._split([text], "de", "en", beam, Request(nbest=nbest))
-        return sum(line.work for text in planned for line in text.lines)
+        return service._plan([text], "de", "en", beam, Request(nbest=nbest))[1]
 
     assert work(prose) < service.limits.max_work / 3
     assert work(prose.replace("\n", " ")) < service.limits.max_work / 3
     assert work("Hund\n" * 1000) < service.limits.max_work
     assert work(DIGITS) < service.limits.max_work
-    for attack in ((SWELLING,), (DIGITS, 16, 10), ("\U0001f9d1" * 5000,)):
+    # What repeats itself is searched for once, so attacks must not.
+    draw = random.Random(1)
+    faces = "".join(draw.choices([chr(0x1F600 + i) for i in range(64)], k=5000))
+    for attack in ((SWELLING,), (DIGITS, 16, 10), (faces,)):
         with pytest.raises(Exception, match="are allowed"):
             work(*attack)
+
+
+ALIKE = [(f"Worte{i:05}", "word") for i in range(1000)]
+
+
+def test_terms_that_begin_alike_are_refused_before_they_are_compared(service, monkeypatch) -> None:
+    """Each word of the text would be compared with each term: ten seconds for 5,000 characters."""
+    monkeypatch.setattr(Glossary, "demands", None)
+    question = {"text": "Wortez " * 700, "source": "de", "target": "en", "glossary": ALIKE}
+    with TestClient(create_app(service)) as client:
+        refused = client.post("/v1/translate", json=question)
+        assert (refused.status_code, "begin like" in refused.json()["error"]) == (413, True)
+        terms = "".join(f"{source}\t{target}\n" for source, target in ALIKE * 15)
+        form = {"source": "de", "target": "en", "glossary": terms}
+        file = {"file": ("a.txt", "Wortez " * 700)}
+        job = client.post("/v1/documents", data=form, files=file).json()
+        wait_until(lambda: "error" in client.get(f"/v1/documents/{job['id']}").json())
+        assert "begin like" in client.get(f"/v1/documents/{job['id']}").json()["error"]
+
+
+def test_long_texts_and_many_terms_are_read_beside_the_event_loop(service, monkeypatch) -> None:
+    threads: dict[str, str] = {}
+    plan = Service._plan
+
+    def noted(self, texts, *rest):
+        threads[texts[0][:4]] = threading.current_thread().name
+        return plan(self, texts, *rest)
+
+    monkeypatch.setattr(Service, "_plan", noted)
+    with TestClient(create_app(service)) as client:
+        for text, terms in (("eins", []), ("zwei " * 100, []), ("drei", ALIKE)):
+            question = {"text": text, "source": "de", "target": "en", "glossary": terms}
+            assert client.post("/v1/translate", json=question).status_code == 200
+    beside = {text for text, thread in threads.items() if thread.startswith("split")}
+    assert beside == {"zwei", "drei"}
 
 
 def test_attention_to_a_text_that_swells_is_refused(service) -> None:
@@ -181,7 +229,7 @@ def test_a_request_that_timed_out_is_ended_inside_the_search(trained, monkeypatc
     translator = service.models.models[0].translator
     translator("eins")  # the first one takes longer
     search = Endless()
-    monkeypatch.setattr(translator, "search", search)
+    monkeypatch.setattr(translator, "searcher", search)
     with TestClient(create_app(service)) as client:
         assert client.post("/v1/translate", json={"text": "eins"}).status_code == 504
         wait_until(lambda: service.batcher.abandoned == 1)
@@ -233,35 +281,38 @@ def test_attention_is_ended_inside_the_search_too(service, monkeypatch) -> None:
 
 def test_others_overtake_a_request_with_much_work(service, monkeypatch) -> None:
     translator = service.models.models[0].translator
-    search, slices = translator.search, []
+    search, slices = translator.searcher, []
     free = threading.Event()
+    short = translator.codec.encode_source(["eins zwei"])[0]
 
-    def slow(parts, request):
-        slices.append([part.text for part in parts])
+    def slow(queries, on_step, at_once):
+        slices.append([query.ids for query in queries])
         assert free.wait(HANG)
-        return search(parts, request)
+        return search(queries, on_step, at_once=at_once)
 
-    monkeypatch.setattr(translator, "search", slow)
+    slow.work, slow.batched = search.work, search.batched
+    monkeypatch.setattr(translator, "searcher", slow)
     service.batcher.slice_work = 2000
     with (
         running(service) as address,
         connect(address) as greedy,
         connect(address, "127.0.0.2") as modest,
     ):
-        greedy.sendall(post("/v1/translate", {"text": "neun\n" * 300}))
+        different = itertools.islice(itertools.permutations(NUMBERS, 3), 300)
+        greedy.sendall(post("/v1/translate", {"text": "\n".join(map(" ".join, different))}))
         wait_until(lambda: slices)
         modest.sendall(post("/v1/translate", {"text": "eins zwei"}))
         wait_until(lambda: len(service.batcher._lines) == 2)
         free.set()
         assert b"one two" in modest.recv(65_536)
-        assert "eins zwei" in slices[1]
+        assert short in slices[1]
         assert service.batcher.waiting > 200  # most of the other request is still to come
 
 
 def test_readiness_tells_what_liveness_does_not(trained, monkeypatch) -> None:
     service = Service([str(trained)], Limits(stuck_after_s=0.1), device="cpu")
     stuck = threading.Event()
-    monkeypatch.setattr(service.models.models[0].translator, "search", lambda *_: stuck.wait(HANG))
+    monkeypatch.setattr(Searcher, "_search", lambda *_: stuck.wait(HANG) and [[]])
     with running(service) as address, connect(address) as connection:
         assert get(address, "/readyz") == 200
         connection.sendall(post("/v1/translate", {"text": "eins"}))
@@ -315,17 +366,26 @@ def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
     with running(service) as address:
         with connect(address) as connection:
             connection.sendall(
-                b"POST /detect HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+                b"POST /detect HTTP/1.1\r\nHost: localhost\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
             )
             connection.sendall(
                 b"X-A: b\r\n" * 10_000 + b"\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"
             )
             said = heard(connection)
-            assert said.startswith(b"HTTP/1.1 400 ")
+            assert said.startswith(b"HTTP/1.1 415 ")
             assert said.count(b"HTTP/1.1 ") == 2
         with connect(address) as connection:
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 5000)
             assert heard(connection).count(b"HTTP/1.1 200 ") <= 20
+
+
+def test_the_first_of_too_many_pipelined_requests_are_answered(service) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)
+        said = heard(connection)
+        assert said.count(b"HTTP/1.1 200 ") >= 16
+        assert said.count(b'{"status":"ok"}') == said.count(b"HTTP/1.1 200 ")  # all are whole
 
 
 @pytest.mark.parametrize(
@@ -361,7 +421,7 @@ def test_who_sends_one_byte_after_another_is_hung_up_on(service, beginning) -> N
 
 def test_an_idle_connection_is_closed(service) -> None:
     with running(service, QUICK) as address, connect(address) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         said = heard(connection)
         assert said.startswith(b"HTTP/1.1 200 ")
         assert said.count(b"HTTP/1.1") == 1

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError, ConfigError
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 from tests.processes import run
-from tests.unit.test_bundle import FILES
+from tests.unit.bundle.test_bundle import FILES
 
 FLIPS = int(os.environ.get("DRAGOMAN_FLIPS", "200"))
 

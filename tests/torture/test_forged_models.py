@@ -20,7 +20,7 @@ import pytest
 import safetensors.numpy
 
 import dragoman as package
-from dragoman.bundle import read_bundle, write_bundle
+from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import DecodingConfig
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx

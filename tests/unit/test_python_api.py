@@ -1,15 +1,19 @@
 """What somebody types who has just installed the package."""
 
 import asyncio
+import gc
 import inspect
 import pickle
+import shutil
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 import dragoman
-from dragoman.bundle import parameters_by_part
+from dragoman.bundle.folder import PRETRAINED, parameters_by_part
 from dragoman.decode.request import Options
 from dragoman.errors import ConfigError, TranslationError
 
@@ -115,3 +119,34 @@ def test_every_public_name_is_typed_and_says_what_it_does() -> None:
     assert "nbest" in Options.__annotations__
     with pytest.raises(AttributeError, match="nonsense"):
         _ = dragoman.nonsense
+
+
+def test_a_translator_frees_its_engine_when_its_block_ends(trained) -> None:
+    with dragoman.load(trained, device="cpu") as translator:
+        assert translator("eins zwei") == "one two"
+        assert translator.shows_attention
+        engine = weakref.ref(translator.engine)
+    gc.collect()
+    assert engine() is None
+    with pytest.raises(TranslationError, match="closed"):
+        translator("eins zwei")
+    translator.close()  # once more does no harm
+    assert not hasattr(dragoman.load(trained, device="cpu"), "colour")
+
+
+def test_a_folder_of_several_models_stands_for_the_one_for_the_languages(trained, tmp_path) -> None:
+    for name, folder in (("a", trained), ("b", PRETRAINED / "pentaglot")):
+        shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("check*", "data"))
+    assert dragoman.load(tmp_path, source="de", target="en")("eins zwei") == "one two"
+    french = dragoman.load(tmp_path, source="de", target="fr")
+    assert "fr" in french.codec.languages.targets
+    shutil.rmtree(tmp_path / "b")
+    assert dragoman.load(tmp_path)("eins zwei") == "one two"
+
+
+def test_threads_share_a_translator(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    texts = ["eins", "zwei drei", "vier", "fünf sechs eins"] * 3
+    expected = [translator(text) for text in texts]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(translator, texts)) == expected

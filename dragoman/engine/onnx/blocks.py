@@ -7,8 +7,9 @@ a row) or by parts around the integer kernel (with one scale for a row). With fe
 nodes counts, with many the arithmetic: the encoder works by parts, a step does so with its large
 matrices. Choosing by the number of rows would be faster still, but the two ways round differently,
 and a translation would depend on how many others are under way. Where the weights are signed, on
-x86 (`kernels.py`), products by parts are so much faster that every product is made so. Where it is
-also known how large a product's input becomes (`Ranges`), one scale serves all rows there are.
+x86 (`kernels.py`), products by parts are so much faster that every product is made so, and where
+the one operator does not treat all rows alike, too. Where it is also known how large a product's
+input becomes (`Ranges`), one scale serves all rows there are.
 """
 
 import math
@@ -17,13 +18,14 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dragoman.bundle.int8 import SCALES, ZERO
 from dragoman.config import ModelConfig
 from dragoman.engine.onnx.graph import Graph, Rows, Weights
+from dragoman.engine.onnx.kernels import LARGEST_BLOCK, rows_of_one_operator_are_equal
 from dragoman.errors import ConversionError
-from dragoman.int8 import SCALES, ZERO
 
 EPSILON = 1e-5  # of torch.nn.LayerNorm
-LARGEST_BLOCK, SMALLEST_BLOCK = 256, 16  # of MatMulNBits
+SMALLEST_BLOCK = 16  # of MatMulNBits
 Ranges = Mapping[str, float]
 """The largest number, its sign aside, that a norm or an attention of this name puts out."""
 UNKNOWN: Ranges = MappingProxyType({})
@@ -35,7 +37,7 @@ class Blocks(Graph):
         super().__init__(weights)
         self.config = config
         self.signed = any(array.dtype == np.int8 for array in weights.values())
-        self.by_parts = by_parts or self.signed
+        self.by_parts = by_parts or self.signed or not rows_of_one_operator_are_equal()
         self.relu_between_bytes = self.signed and config.activation == "relu"
         self._of_each_row: dict[np.generic, str] = {}
         self._bytes: dict[str, tuple[str, str]] = {}
@@ -57,6 +59,9 @@ class Blocks(Graph):
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
         if self.has_range(x):
             return self._in_known_range(x, matrix, added, rows)
+        if not self.signed:
+            # Refused on every CPU alike: a bundle may go to one where the operator is used.
+            _block_size(self.weights[matrix].shape[1])
         if not (by_parts or self.by_parts):
             return self._quantised_in_one(x, matrix, added, rows)
         y = self.op("Mul", *self._quantised_by_parts(x, matrix, rows))

@@ -7,18 +7,19 @@ target position.
 The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B,
 P, D), where P is the longest sentence of those that are encoded at once. The keys and values that
 the decoder looks at are computed there too, once per sentence, and shared by its hypotheses. A step
-appends to the caches in place: whoever runs it binds each as input and output at once.
+appends to the caches in place: whoever runs it binds each as input and output at once. With an
+SSRU, a cache is the cell of a layer, (R, D), and a step writes over it.
 """
 
 import numpy as np
 
-from dragoman.bundle import OUTPUT_BIAS, OUTPUT_MATRICES
+from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES
+from dragoman.bundle.int8 import SCALES
 from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
 from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
-from dragoman.int8 import SCALES
 from dragoman.text.vocabulary import Vocabulary
 
 LISTED = "listed."  # before the names of weights of which a list names some rows
@@ -31,7 +32,7 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
     >>> beyond_graphs(ModelConfig(width=12, heads=3))
     ['heads of 4 features (not a multiple of 8)']
     """
-    reasons = beyond_plain(config)
+    reasons = beyond_plain(config, in_graphs=True)
     features = config.width // config.heads
     if features % HEAD_MULTIPLE:
         reasons.append(f"heads of {features} features (not a multiple of {HEAD_MULTIPLE})")
@@ -237,8 +238,10 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     config, width, heads = g.config, g.config.width, g.config.heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
-    past = g.input("past", INT32, ["R"])  # positions before this one
-    total = g.input("total", INT32, [])  # one more
+    recurrent = config.decoder_sublayer == "ssru"
+    if not recurrent:
+        past = g.input("past", INT32, ["R"])  # positions before this one
+        total = g.input("total", INT32, [])  # one more
     if greedy:
         last = g.input("last_of_source", INT32, ["B"])  # the place of its last token
         longest = g.input("longest_source", INT32, [])
@@ -266,6 +269,18 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         rows = g.op("Reshape", y, g.constant([-1, width]))
         g.note_range(rows, f"decoder.{i}.attention")
         return g.layer(rows, f"decoder.{i}.attention.project.to_out")
+
+    def to_cell(x: str, i: int) -> str:
+        """An SSRU. (R, D)"""
+        layer = f"decoder.{i}.recurrence"
+        forget = g.op("Sigmoid", g.layer(x, f"{layer}.forget"))
+        value = g.linear(x, f"{layer}.value.weight")
+        cell = g.input(f"cache_c_{i}", FLOAT, ["R", width])
+        # f c + (1 - f) v. The old cell is read before the new one is written to the same place.
+        kept = g.op("Mul", forget, g.op("Sub", cell, value))
+        new = g.op("Add", value, kept, names=[f"longer_c_{i}"])
+        g.output(new, FLOAT, ["R", width])
+        return str(g.op("Relu", new))
 
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""
@@ -311,7 +326,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     )
     stream = Stream(g, x, _norms(layers, "attention", "cross", "feed_forward"), "decoder_norm")
     for i, layer in enumerate(layers):
-        stream.add(to_past(stream.x, i))
+        stream.add(to_cell(stream.x, i) if recurrent else to_past(stream.x, i))
         stream.add(to_memory(stream.x, i))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
     return stream.x

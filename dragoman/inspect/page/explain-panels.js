@@ -262,7 +262,9 @@ function scoresPanel(body, data, view) {
       row = view.row(),
       key = view.key,
       score = vector(look.scores, view.head, row)[key];
-    const dots = ["dot", "scaled-dot", "cosine"].includes(data.model.similarity);
+    const dots = ["dot", "scaled-dot", "cosine", "plain-cosine", "general", "qk-norm"].includes(
+      data.model.similarity,
+    );
     const q = vector(look.q, view.head, row),
       k = vector(look.k, view.head, key);
     title.textContent = `“${view.rowLabels()[row]}” asks “${view.columnLabels()[key]}”`;
@@ -271,7 +273,7 @@ function scoresPanel(body, data, view) {
       (view.rows() === "target" ? "; a row is named after what it is about to say" : "") +
       (look.mask ? "; hatched cells may not be seen" : "");
     pair.box.hidden = !dots;
-    const scaled = data.model.similarity === "scaled-dot",
+    const scaled = ["scaled-dot", "qk-norm"].includes(data.model.similarity),
       root = Math.sqrt(q.length);
     if (dots) {
       const product = q.map((value, i) => value * k[i]),

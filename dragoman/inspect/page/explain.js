@@ -66,7 +66,12 @@ function moments(values) {
 function normed(x, norm) {
   if (!norm) return x;
   const weight = decoded(norm.weight),
-    bias = decoded(norm.bias);
+    bias = norm.bias && decoded(norm.bias);
+  if (!bias) {
+    // RMSNorm: no mean is taken away, nothing is added
+    const root = Math.sqrt(x.reduce((sum, value) => sum + value * value, 0) / x.length + norm.eps);
+    return x.map((value, i) => (value / root) * weight[i]);
+  }
   if (norm.mean) {
     const mean = decoded(norm.mean),
       variance = decoded(norm.variance);
@@ -569,7 +574,7 @@ function listenToKeys(root, data, view, tour) {
 }
 
 // All panels in `root`. A panel that fails would say so in the console and leave the others alone.
-function showExplanation(root, data) {
+function showExplanation(root, data, ask = null) {
   const view = makeView(data),
     frames = data.panels.map(chapter),
     sections = frames.map(({ section }) => section);
@@ -587,6 +592,7 @@ function showExplanation(root, data) {
           element("a", { href: `#panel-${panel.name}` }, panel.title),
         ),
       ),
+      data.touch?.lens ? element("li", {}, element("a", { href: "#panel-touch" }, "Change the model")) : "",
     ),
   );
   const bar = controlBar(data, view);
@@ -627,7 +633,7 @@ function showExplanation(root, data) {
     ),
     bar,
     index,
-    element("div", { class: "chapters" }, ...sections),
+    element("div", { class: "chapters" }, ...sections, touchSection(data, ask)),
     tour.box,
   );
   listenToKeys(root, data, view, tour);

@@ -132,9 +132,14 @@ function showViewer(root, data, loadExplanation = null) {
 async function explanationTab(panel, load) {
   panel.append(element("p", { class: "quiet", role: "status" }, "Looking …"));
   try {
-    const box = element("div"), data = await load();
+    const box = element("div");
     panel.replaceChildren(box);
-    showExplanation(box, data);
+    // A change is computed by whoever computes the rest, and shown in its place.
+    async function show(change = null) {
+      showExplanation(box, await load(change), show);
+      if (change) document.getElementById("panel-touch")?.scrollIntoView();
+    }
+    await show();
   } catch (error) {
     panel.replaceChildren(element("p", { class: "card", role: "alert" }, error.message));
   }

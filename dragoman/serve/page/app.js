@@ -2,7 +2,7 @@
 // Translation as you type. One question is under way at a time; a newer one calls the older off.
 
 const $ = (id) => document.getElementById(id);
-const state = { models: [], names: {}, asked: null, timer: 0, result: null, chosen: 0, key: sessionStorage.getItem("key") ?? "" };
+const state = { models: [], names: {}, asked: null, timer: 0, result: null, chosen: 0, picked: false, key: sessionStorage.getItem("key") ?? "" };
 
 async function call(path, body, signal) {
   const answer = await fetch(path, {
@@ -69,14 +69,20 @@ async function translate() {
   const asked = (state.asked = new AbortController()), started = performance.now();
   $("output").classList.add("stale");
   try {
-    const question = { text, source: $("from").value, nbest: 4, alignments: state.models.every((model) => model.alignments) };
+    const question = { text, source: $("from").value, nbest: 4, confidence: true, alignments: state.models.every((model) => model.alignments) };
     if ($("to").value) question.target = $("to").value;
     if (termsGiven().length) question.glossary = termsGiven();
     const { translations: [result] } = await call("v1/translate", question, asked.signal);
+    const other = [...$("to").options].find(({ value }) => value !== result.source);
+    if (!state.picked && other && result.detected && result.source === $("to").value) {
+      $("to").value = other.value; // nobody chose to translate a language into itself
+      return translate();
+    }
     show(result);
     const time = `${Math.round(performance.now() - started)} ms`;
     const detected = result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time;
-    tell(false, result.note ?? detected);
+    const sure = result.confidence === undefined ? "" : ` · good with ${percent(result.confidence)}`;
+    tell(false, result.note ?? detected + sure);
   } catch (error) {
     if (error.name === "AbortError") return;
     tell(true, error.message);
@@ -104,7 +110,7 @@ function show(result) {
 function choose(number) {
   state.chosen = number;
   const { candidates } = state.result, candidate = candidates[number];
-  showWords($("output"), candidate, point);
+  showWords($("output"), candidate, point, number ? [] : state.result.sentences);
   const best = new Set(wordsIn(candidates[0].text).map((word) => word.text));
   $("alternatives").replaceChildren(...candidates.map((other, i) => element("li", {}, element("button", {
     type: "button", "aria-pressed": String(i === number), onclick: () => choose(i),
@@ -153,7 +159,7 @@ async function openAttention() {
   try {
     const data = await call("v1/attention", question);
     $("viewer").hidden = false;
-    showViewer($("viewer"), data, () => call("v1/explain", question));
+    showViewer($("viewer"), data, (change) => call("v1/explain", { ...question, ...(change && { change, translation: undefined }) }));
     const several = sentences.filter(({ source }) => source.trim()).length > 1;
     $("inside-title").textContent = several ? `Inside the model: “${question.text}”, the sentence at the cursor` : "Inside the model";
     $("look").textContent = "Hide attention";
@@ -188,7 +194,7 @@ function listen() {
   document.addEventListener("selectionchange", pointFromSource);
   $("output").addEventListener("keydown", (event) => walkWords($("output"), event));
   $("from").addEventListener("change", () => { fillTargets($("to").value); translate(); });
-  $("to").addEventListener("change", () => { fillTargets($("to").value); translate(); });
+  $("to").addEventListener("change", () => { state.picked = true; fillTargets($("to").value); translate(); });
   $("swap").addEventListener("click", () => {
     const [from, to, said] = [$("from").value, $("to").value, state.result?.candidates[state.chosen].text];
     $("from").value = to;

@@ -28,7 +28,8 @@ async function translateFile(file) {
     const form = new FormData();
     form.append("file", file);
     form.append("source", $("from").value);
-    if ($("to").value) form.append("target", $("to").value);
+    // A target that nobody chose is a preference: a file that is in this language gets another.
+    if ($("to").value) form.append(state.picked || $("from").value !== "auto" ? "target" : "prefer", $("to").value);
     form.append("glossary", termsGiven().map((pair) => pair.join("\t")).join("\n"));
     let job = await send("v1/documents", form);
     while (job.state === "waiting" || job.state === "translating") {
@@ -43,6 +44,9 @@ async function translateFile(file) {
     if (job.error) throw new Error(job.error);
     state_.replaceWith(element("a", { href: `v1/documents/${job.id}/file`, download: job.name }, "Download"));
     row.querySelector(".name").textContent = job.name;
+    const { doubtful, left } = job.report ?? {};
+    if (job.report) row.append(element("a", { class: "report quiet", href: `v1/documents/${job.id}/report`, target: "_blank" },
+      doubtful || left ? `Report: ${doubtful} doubtful, ${left} left as they are` : "Report"));
   } catch (error) {
     state_.remove();
     row.append(element("span", { class: "wrong" }, error.message));

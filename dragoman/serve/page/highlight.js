@@ -20,14 +20,27 @@ function markSource(backdrop, text, words, chosen) {
   backdrop.replaceChildren(...parts, text.slice(at));
 }
 
+// Where the sentences that are probably not good stand in a translation, as [start, end].
+function weakSpans(text, sentences) {
+  let end = 0;
+  return (sentences ?? []).flatMap((sentence) => {
+    const start = text.indexOf(sentence.text, end);
+    if (start < 0) return [];
+    end = start + sentence.text.length;
+    return sentence.confidence < 0.5 ? [[start, end]] : [];
+  });
+}
+
 // A candidate as words that can be pointed at; `point` hears the number of a word, or null.
-function showWords(output, candidate, point) {
+function showWords(output, candidate, point, sentences) {
+  const weak = weakSpans(candidate.text, sentences);
   const words = wordsIn(candidate.text), known = candidate.words?.length === words.length ? candidate.words : null;
   const parts = [];
   let at = 0;
   words.forEach((word, number) => {
-    const probability = known?.[number].probability ?? 1;
-    const doubt = probability < 0.3 ? " doubtful" : probability < 0.6 ? " unsure" : "";
+    const probability = known?.[number].confidence ?? known?.[number].probability ?? 1;
+    const faint = weak.some(([start, end]) => start <= word.start && word.end <= end) ? " weak" : "";
+    const doubt = (probability < 0.3 ? " doubtful" : probability < 0.6 ? " unsure" : "") + faint;
     parts.push(candidate.text.slice(at, word.start), element("span", {
       class: "w" + doubt, tabindex: number ? -1 : 0, "data-number": number,
       onmouseenter: () => point(number), onmouseleave: () => point(null),

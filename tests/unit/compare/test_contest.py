@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from dragoman.compare.contest import compare_systems, figures_of, verdict
+from dragoman.compare.contest import compare_systems, figures_of, holm, verdict
 from dragoman.compare.figures import Lines, Table
 from dragoman.compare.runs import Result
 from dragoman.compare.texts import Given
@@ -98,10 +99,29 @@ def test_what_cannot_be_compared_is_refused_by_name(
 
 
 def test_one_system_is_better_only_if_every_seed_says_so_with_confidence() -> None:
-    assert verdict("a", "b", [1.0, 0.5], [0.01, 0.04]) == "b is better"
-    assert verdict("a", "b", [-1.0, -0.5], [0.01, 0.04]) == "a is better"
-    assert verdict("a", "b", [1.0, -0.5], [0.01, 0.04]) == "undecided"
-    assert verdict("a", "b", [1.0, 0.5], [0.01, 0.06]) == "undecided"
+    assert verdict("a", "b", [1.0, 0.5], 0.04) == "b is better"
+    assert verdict("a", "b", [-1.0, -0.5], 0.04) == "a is better"
+    assert verdict("a", "b", [1.0, -0.5], 0.04) == "undecided"
+    assert verdict("a", "b", [1.0, 0.5], 0.06) == "undecided"
+
+
+def test_nobody_wins_at_the_floor() -> None:
+    references = [f"this is sentence number {n} of the test" for n in range(60)]
+    little = Result(bleu=0.06, outputs=["this is" for _ in references])
+    nothing = Result(bleu=0.0, outputs=["" for _ in references])
+    (_, pairs, _) = figures_of({"little": [little] * 2, "nothing": [nothing] * 2}, references)
+    assert isinstance(pairs, Table)
+    assert pairs.rows[0][3] == pairs.rows[0][6] == "neither translates"
+
+
+def test_among_many_pairs_a_small_p_value_is_luck() -> None:
+    assert holm([0.04]) == [0.04]
+    corrected = holm([0.04, *([0.5] * 9)])
+    assert corrected[0] == pytest.approx(0.4)
+    assert max(corrected) == 1.0
+    draw = np.random.default_rng(1)
+    lucky = [min(holm(draw.uniform(size=6).tolist())) < 0.05 for _ in range(2000)]
+    assert 0.03 < np.mean(lucky) < 0.07  # as often as one pair alone would be
 
 
 def test_a_system_that_says_the_references_is_better_than_one_that_does_not() -> None:
@@ -114,7 +134,7 @@ def test_a_system_that_says_the_references_is_better_than_one_that_does_not() ->
     assert isinstance(pairs, Table)
     assert isinstance(curves, Lines)
     assert pairs.rows[0][3] == pairs.rows[0][6] == "good is better"
-    assert table.rows[0][1] == "100.00 ± 0.00"
+    assert table.rows[0][2] == "100.00 ± 0.00"
     assert curves.series[0].y == [10.0, 20.0]
     # the same outputs: no difference, whatever the seeds
     (_, same, _) = figures_of({"one": [good], "two": [good]}, references)

@@ -1,4 +1,4 @@
-"""Figures as SVG: everything that is in the data can be seen in the drawing."""
+"""Figures as SVG and tables as text: everything that is in the data can be seen."""
 
 import math
 import re
@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dragoman.compare.figures import Bars, Finding, Lines, Map, Series, Table
+from dragoman.compare.figures import Bars, Lines, Map, Series, Table
 from dragoman.compare.plot import Axis, draw_bars, draw_lines, draw_map
+from dragoman.compare.report import as_text
 
 CURVES = [
     Series("first <one>", [1, 10, 100], [3.0, 2.0, 1.0]),
@@ -68,15 +69,6 @@ def test_a_map_is_as_full_as_its_weights() -> None:
     ]
 
 
-def test_a_finding_comes_back_from_json_as_it_was() -> None:
-    bars = Bars("b", "u", ["a"], [1.5])
-    table = Table("t", ["x"], [["1"]])
-    attention = Map("m", ["r"], ["c"], [[0.5]])
-    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0], [1.5], [2.5])])
-    finding = Finding([lines, bars, attention, table], ("One.", "Two."), "undecided", "Two seeds.")
-    assert Finding.from_json(finding.to_json()) == finding
-
-
 def test_no_number_is_drawn_as_not_a_number() -> None:
     assert not re.search(r'="[^"]*(nan|inf)', draw_lines(LINES))
 
@@ -126,3 +118,12 @@ def test_a_long_name_is_pressed_into_its_room_and_a_short_one_left_alone() -> No
     assert float(lengths["T"] or 0) <= 480
     assert float(lengths["a"] or 0) <= 240
     assert lengths["x"] is None
+
+
+def test_a_table_for_the_terminal_keeps_its_columns_in_line() -> None:
+    lines = as_text(
+        Table("t", ["system", "BLEU"], [["rnn", "3.1"], ["transformer", "30.5"]])
+    ).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[1].startswith("rnn ")
+    assert lines[1].endswith(" 3.1")

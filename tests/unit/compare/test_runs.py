@@ -8,11 +8,12 @@ import pytest
 from rich.console import Console
 
 from dragoman.compare import runs
-from dragoman.compare.compare import compare
 from dragoman.compare.runs import Result, Study, _keep, run_all
-from dragoman.compare.systems import QUICK, Scale, System, architecture, variant
+from dragoman.compare.systems import Scale, System
 from dragoman.compare.texts import Given, Texts
-from dragoman.errors import ConfigError, RunError
+from dragoman.errors import RunError
+from studies.language import toy_files
+from studies.scales import QUICK, architecture, variant
 from tests.conftest import SHORT_SEARCH, write_corpus
 
 SMALL: Scale = replace(
@@ -29,16 +30,20 @@ SMALL: Scale = replace(
 QUIET = Console(quiet=True)
 
 
+def toy(folder: Path) -> Given:
+    return Given(toy_files(folder / "toy", SMALL.toy_pairs))
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     study = Study(tmp_path, SMALL, "cpu")
-    study.texts.write(Given(), SMALL, ["pairs-95"])
+    study.texts.write(toy(tmp_path), SMALL, ["pairs-95"])
     return study
 
 
 def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
     texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["pairs-100"])
+    texts.write(toy(tmp_path), SMALL, ["pairs-100"])
     held = [texts.sentences(name) for name in ("test", "valid")]
     for name in ("all", "pairs-100"):
         trained = texts.sentences(name)
@@ -60,7 +65,7 @@ def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
 
 def test_a_smaller_draw_of_pairs_is_part_of_a_larger_one(tmp_path: Path) -> None:
     texts = Texts(tmp_path)
-    texts.write(Given(), SMALL, ["pairs-20", "pairs-50"])
+    texts.write(toy(tmp_path), SMALL, ["pairs-20", "pairs-50"])
     small, large, whole = (
         set(texts.sentences(name).sources) for name in ("pairs-20", "pairs-50", "all")
     )
@@ -72,7 +77,7 @@ def test_a_second_corpus_has_its_own_held_out_parts(tmp_path: Path) -> None:
     pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(200)]
     also = write_corpus(tmp_path, "other", pairs)
     texts = Texts(tmp_path / "text")
-    texts.write(Given(also=tuple(map(str, also))), SMALL, [])
+    texts.write(replace(toy(tmp_path), also=tuple(map(str, also))), SMALL, [])
     assert texts.name_of("also") == "other.de"
     assert texts.name_of("all") == "the toy language"
     test = texts.test_of("also")
@@ -188,32 +193,12 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
     assert study.result(system).bleu == 0
 
 
-def test_a_folder_holds_one_comparison(tmp_path: Path) -> None:
-    compare(tmp_path / "one", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
-    with pytest.raises(RunError, match="other texts or sizes"):
-        compare(
-            tmp_path / "one",
-            quick=True,
-            flops=1e9,
-            claims=["C3"],
-            device="cpu",
-            jobs=1,
-            console=QUIET,
-        )
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").touch()
-    with pytest.raises(RunError, match="not empty"):
-        compare(tmp_path / "taken", quick=True, claims=["C3"], device="cpu", jobs=1, console=QUIET)
-    with pytest.raises(ConfigError, match="C12"):
-        compare(tmp_path / "two", quick=True, claims=["C12"], device="cpu", jobs=1, console=QUIET)
-
-
 @pytest.mark.slow
 def test_runs_at_once_are_the_runs_one_by_one(study: Study, tmp_path: Path) -> None:
     systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
     run_all(study, systems, 1, QUIET)
     other = replace(study, folder=tmp_path / "other")
-    other.texts.write(Given(), SMALL, [])
+    other.texts.write(toy(tmp_path), SMALL, [])
     run_all(other, systems, 2, QUIET)
     for system in systems:
         one, two = (replace(s.result(system), seconds=0.0) for s in (study, other))

@@ -50,9 +50,6 @@ def test_the_packages_model_gives_as_many_different_translations_as_asked_for() 
         assert len({candidate.text for candidate in found.candidates}) == 4
         scores = [candidate.score for candidate in found.candidates]
         assert scores == sorted(scores, reverse=True)
-    (few,) = translator.search(translator.split(["Das ist gut."], dragoman.Request(to="en")),
-                               dragoman.Request(nbest=4))  # fmt: skip
-    assert len({candidate.text for candidate in few}) == len(few)
 
 
 def test_a_model_that_has_no_more_to_say_says_less(trained) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from dragoman.config import replace
 from dragoman.decode import processes
-from dragoman.decode.processes import Window, numbered, translate_windows
+from dragoman.decode import translator as translating
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
+from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Translator
+from dragoman.decode.translator import Translator, Window, numbered
 from dragoman.errors import TranslationError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks")
@@ -37,12 +37,12 @@ def translator() -> Translator:
 @pytest.fixture(autouse=True)
 def however_small(monkeypatch) -> None:
     """Windows of any size are worth a process."""
-    monkeypatch.setattr(processes, "_LEAST_LINES", 1)
+    monkeypatch.setattr(translating, "_LEAST_LINES", 1)
 
 
 @pytest.fixture
 def no_forks(monkeypatch) -> None:
-    monkeypatch.setattr(processes, "_Forks", None)
+    monkeypatch.setattr(processes, "Forks", None)
 
 
 def facts(translation: Translation) -> tuple[object, ...]:
@@ -53,7 +53,7 @@ def test_processes_find_the_same_bits_in_the_same_order(translator) -> None:
     expected = [facts(one) for one in translator(LINES, TO_ENGLISH)]
     for ahead in (0, 2):
         windows = numbered([LINES[:3], LINES[3:5], LINES[5:]])
-        found = translate_windows(translator, windows, TO_ENGLISH, facts, 2, ahead)
+        found = translator.windows(windows, TO_ENGLISH, facts, 2, ahead)
         assert [*found] == [expected[:3], expected[3:5], expected[5:]]
 
 
@@ -84,10 +84,10 @@ def test_what_gains_nothing_from_processes_is_done_without(translator, monkeypat
     drawn = Request(to="en", source_language="de", sampling=Sampling(seed=3))
     one_by_one = [translator.stream(LINES[:2], drawn, first=i) for i in (0, 2)]
     windows = [Window(0, LINES[:2]), Window(2, LINES[:2])]
-    found = translate_windows(translator, windows, drawn, str, 2)
+    found = translator.windows(windows, drawn, str, 2)
     assert [*found] == [[*map(str, stream)] for stream in one_by_one]
-    monkeypatch.setattr(processes, "_LEAST_LINES", 2)
-    few = translate_windows(translator, [Window(0, LINES[:3])], TO_ENGLISH, str, 2)
+    monkeypatch.setattr(translating, "_LEAST_LINES", 2)
+    few = translator.windows([Window(0, LINES[:3])], TO_ENGLISH, str, 2)
     assert len(next(few)) == 3
 
 
@@ -98,7 +98,7 @@ def test_a_mistake_found_by_a_process_is_told_as_ever(translator) -> None:
         return str(translation)
 
     with pytest.raises(TranslationError, match=r"this line cannot be shown\."):
-        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
+        [*translator.windows(numbered([LINES] * 4), TO_ENGLISH, show, 2)]
     assert multiprocessing.active_children() == []
 
 
@@ -107,7 +107,7 @@ def test_a_defect_shows_where_it_is(translator) -> None:
         return f"{1 / len(translation.source)}"
 
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        [*translate_windows(translator, numbered([LINES]), TO_ENGLISH, show, 2)]
+        [*translator.windows(numbered([LINES]), TO_ENGLISH, show, 2)]
 
 
 def test_the_death_of_a_process_is_told_with_its_cause(translator) -> None:
@@ -117,12 +117,22 @@ def test_the_death_of_a_process_is_told_with_its_cause(translator) -> None:
         return str(translation)
 
     with pytest.raises(TranslationError, match=r"died \(signal 9: was there too little memory"):
-        [*translate_windows(translator, numbered([LINES] * 4), TO_ENGLISH, show, 2)]
+        [*translator.windows(numbered([LINES] * 4), TO_ENGLISH, show, 2)]
     assert multiprocessing.active_children() == []
 
 
+def test_an_interrupt_of_the_terminal_is_left_to_the_first_process(translator) -> None:
+    """Ctrl-C reaches all of them, and only the first knows what to do then."""
+    expected = [*map(str, translator(LINES, TO_ENGLISH))]
+    windows = translator.windows(numbered([LINES] * 9), TO_ENGLISH, str, 2)
+    next(windows)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid, signal.SIGINT)
+    assert [*windows] == [expected] * 8
+
+
 def test_processes_end_when_nobody_wants_the_rest(translator) -> None:
-    found = translate_windows(translator, numbered([LINES] * 9), TO_ENGLISH, str, 2)
+    found = translator.windows(numbered([LINES] * 9), TO_ENGLISH, str, 2)
     next(found)
     assert len(multiprocessing.active_children()) == 2
     found.close()
@@ -131,7 +141,7 @@ def test_processes_end_when_nobody_wants_the_rest(translator) -> None:
 
 def test_processes_end_with_the_one_that_they_work_for(translator, tmp_path) -> None:
     def work(pids: Path) -> None:
-        found = translate_windows(translator, numbered([LINES] * 9), TO_ENGLISH, str, 2)
+        found = translator.windows(numbered([LINES] * 9), TO_ENGLISH, str, 2)
         next(found)
         children = multiprocessing.active_children()
         pids.with_suffix(".new").write_text(" ".join(str(child.pid) for child in children))

@@ -1,9 +1,11 @@
+import re
+
 import pytest
 
 import dragoman
 from dragoman.config import TextConfig, replace
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
+from dragoman.decode.search.task import Sampling
 from dragoman.decode.translator import Translator
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
@@ -42,7 +44,9 @@ def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
     """The toy language has no sentences, so what counts is which sources the engine was given."""
     one_by_one = replace(translator.config, {"decoding.by_sentence": True}).decoding
     texts = ["eins zwei. Drei!", "vier", "", "eins. Zwei. Drei."]
-    together, apart = (translator.splitter(texts, Request(decoding=d)) for d in (None, one_by_one))
+    together, apart = (
+        translator.pipeline.splitter(texts, Request(decoding=d)) for d in (None, one_by_one)
+    )
     assert [part.line for part in together] == [0, 1, 3]
     encode = translator.codec.encode_source
     assert [(part.line, part.ids) for part in apart] == [
@@ -63,7 +67,8 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     def vowels(source: str, translation: str, to: str = "") -> int:
         return sum(map(translation.count, "aeiou")) if "vier" in source else 0
 
-    monkeypatch.setattr("dragoman.decode.repairs.number_errors", vowels)
+    monkeypatch.setattr("dragoman.decode.promises.keep_numbers.number_errors", vowels)
+    monkeypatch.setattr("dragoman.decode.promises.keep_numbers._DIGIT", re.compile(""))
     settings = replace(
         translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}
     ).decoding
@@ -92,16 +97,19 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
         return said if changed in ("zwei eins", "zwei fünf") else ""
 
     monkeypatch.setattr(
-        "dragoman.decode.repairs.number_errors", lambda source, said, to="": int("vier" in source)
+        "dragoman.decode.promises.keep_numbers.number_errors",
+        lambda source, said, to="": int("vier" in source),
     )
     monkeypatch.setattr(
-        "dragoman.decode.repairs.stand_ins", lambda text, seed: {"vier": "zwei"} if seed else {}
+        "dragoman.decode.promises.keep_numbers.stand_ins",
+        lambda text, seed: {"vier": "zwei"} if seed else {},
     )
     monkeypatch.setattr(
-        "dragoman.decode.repairs.with_others",
+        "dragoman.decode.promises.keep_numbers.with_others",
         lambda text, others: text.replace("vier", others.get("vier", "vier")),
     )
-    monkeypatch.setattr("dragoman.decode.repairs.put_back", put_back)
+    monkeypatch.setattr("dragoman.decode.promises.keep_numbers.put_back", put_back)
+    monkeypatch.setattr("dragoman.decode.promises.keep_numbers._DIGIT", re.compile(""))
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(decoding=settings, nbest=2, alignments=True)
     kept, other, too = translator.translate(["vier eins", "zwei eins", "vier fünf"], request)
@@ -129,7 +137,7 @@ def test_the_default_target_is_the_first_that_is_not_the_source(translator) -> N
     many = Translator(translator.engine, several, translator.config)
 
     def tags(request: Request) -> list[str]:
-        parts = many.splitter(
+        parts = many.pipeline.splitter(
             ["Wo ist der Bahnhof?", "Where is the station?", "Ich habe keine Zeit."], request
         )
         return [several.source.pieces[part.ids[0]] for part in sorted(parts)]

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from dragoman.config import DecodingConfig, replace
-from dragoman.decode import repairs, searching
-from dragoman.decode.hypotheses import Hypothesis
+from dragoman.decode import searcher
+from dragoman.decode.promises import keep_numbers
+from dragoman.decode.query import Query
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling
-from dragoman.decode.translation import Candidate
+from dragoman.decode.search.hypotheses import Hypothesis
+from dragoman.decode.search.task import Sampling
 from dragoman.decode.translator import WINDOW_LINES, Translator
 
 
@@ -74,7 +75,7 @@ def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, pl
 
 def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
     translator, engine = counted
-    monkeypatch.setattr(repairs, "number_errors", lambda source, said, to="": 1)
+    monkeypatch.setattr(keep_numbers, "number_errors", lambda source, said, to="": 1)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(to="en", decoding=settings)
     translator("Ich habe 12 Katzen.", request)
@@ -115,13 +116,13 @@ def groups(plain, monkeypatch) -> list[int]:
     """The number of sentences in each batch that would be searched."""
     sizes: list[int] = []
 
-    def search(engine: object, group: list[object], first: int, request: Request) -> Any:
-        sizes.append(len(group))
-        return [[Hypothesis((), 0.0, (0.0,), True)] for _ in group]
+    def search(engine: object, batch: list[object], on_step: object, observer: object) -> Any:
+        sizes.append(len(batch))
+        return [[Hypothesis((), 0.0, (0.0,), True)] for _ in batch]
 
     monkeypatch.setattr(plain.searcher, "_search", search)
     # else more cores, smaller batches
-    monkeypatch.setattr(searching, "batches_at_once", lambda engine: 1)
+    monkeypatch.setattr(searcher.Searcher, "at_once", 1)
     return sizes
 
 
@@ -150,7 +151,7 @@ def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
     lines = [f"Tom hat {number} Katzen" + " und einen Hund" * 15 for number in range(40)]
     longest = max(len(ids) for ids in plain.codec.encode_source(lines, "en"))
     plain(lines, Request(to="en", decoding=DecodingConfig(beam=4)))
-    assert longest > searching.LEAST_ROOM
+    assert longest > searcher.LEAST_ROOM
     assert max(groups) in (
         plain.engine.batch_tokens // longest,
         plain.engine.batch_tokens // longest + 1,
@@ -160,11 +161,11 @@ def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
 def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> None:
     beams = []
 
-    def found(parts: list[object], first: int, request: Request) -> Any:
-        beams.append((request.decoding.beam, request.nbest))
-        return [(Candidate("1", 0.0),)] * len(parts)
+    def search(queries: list[Query], on_step: object, observer: object) -> Any:
+        beams.extend((query.manner.settings.beam, query.manner.nbest) for query in queries)
+        return [[Hypothesis((), 0.0, (0.0,), True)]] * len(queries)
 
-    monkeypatch.setattr(plain.searcher, "all", found)
+    monkeypatch.setattr(plain, "searcher", search)
     plain(
         "Ich habe 12 Katzen.",
         Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)),
@@ -181,11 +182,12 @@ def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
 ) -> None:
     sizes: list[int] = []
 
-    def window(lines: list[str], first: int, request: Request) -> list[str]:
+    def window(lines: list[str], request: Request, first: int) -> list[str]:
         sizes.append(len(lines))
         return lines
 
-    monkeypatch.setattr(plain, "_window", window)
+    monkeypatch.setattr(plain.pipeline, "translate", window)
+    monkeypatch.setattr(plain, "run", lambda lines, request: lines)
     lines = ["x" * length] * 2100 if length < 100 else ["x" * length] * 5
     assert list(plain.stream(lines, Request(to="en", nbest=nbest))) == lines
     assert max(sizes) == largest
@@ -195,7 +197,7 @@ def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
 def test_all_cores_end_at_about_the_same_time(cores: int) -> None:
     """A free core takes the next batch, which takes its tokens and a little more."""
     lengths = np.random.default_rng(1).integers(3, 30, size=2000).tolist()
-    batches = list(searching.batches_by_length(lengths, 1024, at_once=cores))
+    batches = list(searcher.batches_by_length(lengths, 1024, at_once=cores))
     assert sorted(row for batch in batches for row in batch) == list(range(2000))
     busy = [0] * cores
     for batch in batches:
@@ -204,5 +206,5 @@ def test_all_cores_end_at_about_the_same_time(cores: int) -> None:
 
 
 def test_few_sentences_are_shared_out_among_the_cores() -> None:
-    batches = list(searching.batches_by_length([5] * 8, 1024, at_once=4))
+    batches = list(searcher.batches_by_length([5] * 8, 1024, at_once=4))
     assert [len(batch) for batch in batches] == [2, 2, 2, 2]

@@ -6,11 +6,13 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.glossary import Glossary
-from dragoman.decode.repairs import KeepTerms
+from dragoman.decode.promises.glossary import Glossary
+from dragoman.decode.query import BudgetError, Query, drive
 from dragoman.decode.request import Request
-from dragoman.decode.sampling import Sampling, sample
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.sampling import sample
+from dragoman.decode.search.task import Sampling, Task
+from dragoman.decode.searcher import Searcher
 from tests.conftest import NUMBERS, small_engine
 
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3]]
@@ -29,6 +31,10 @@ class Counting:
 
     @property
     def for_greedy_search(self):
+        return self
+
+    @property
+    def without_shortlist(self):
         return self
 
     def __getattr__(self, name: str):
@@ -79,68 +85,109 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
         max_length_extra=5,
     )
     request = Request(decoding=settings, nbest=nbest)
-    parts = translator.split(TEXTS, request)
-    counted = sum(translator.searcher.work(parts, request))
-    translator.search(parts, request)
-    assert counted / 2 < translator.engine.positions <= counted
-    assert translator.least_work(TEXTS, request) <= counted
+    first = paid(translator, TEXTS, request)[0]
+    assert counted(first) / 2 < first[0].positions <= counted(first)
+    assert translator.pipeline.least_work(TEXTS, request) <= counted(first)
 
 
-def test_a_repair_asks_the_engine_for_no_more_positions_than_was_counted(
+def test_what_mends_a_translation_asks_for_no_more_positions_than_was_counted(
     translator, monkeypatch
 ) -> None:
     monkeypatch.setattr(
-        "dragoman.decode.repairs.number_errors", lambda source, said, to="": "x1" in source
+        "dragoman.decode.promises.keep_numbers.number_errors",
+        lambda source, said, to="": "x1" in source,
     )
-    request = Request(
-        decoding=replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0),
-        nbest=2,
-    )
-    (part,) = translator.split([TEXTS[-1]], request)
-    (found,) = translator.search([part], request)
-    counted = translator.repair_work(part, found, request)
-    translator.engine.positions = 0
-    translator.repair([part], [found], request)
-    assert counted / 3 < translator.engine.positions <= counted
+    settings = replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0)
+    _, *later = paid(translator, [TEXTS[-1]], Request(decoding=settings, nbest=2))
+    assert len(later) > 2
+    for mending in later:
+        assert counted(mending) / 3 < mending[0].positions <= counted(mending)
 
 
-def test_what_needs_no_repair_takes_none(translator) -> None:
+def test_what_breaks_no_promise_is_searched_for_once(translator) -> None:
     settings = translator.config.decoding
     for text, keep in (("eins zwei", True), (TEXTS[-1], False)):
         request = Request(decoding=replace(settings, keep_numbers=keep))
-        (part,) = translator.split([text], request)
-        (found,) = translator.search([part], request)
-        assert translator.repair_work(part, found, request) == 0
+        assert len(paid(translator, [text], request)) == 1
 
 
-def test_the_stages_give_what_translating_in_one_go_gives(translator) -> None:
-    lines = ["eins zwei", "", "drei. Vier! " * 4]
-    request = Request(
-        nbest=3, alignments=True, decoding=replace(translator.config.decoding, max_source_length=12)
+def test_a_translation_that_nobody_pays_to_mend_stays_as_it_was(translator, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "dragoman.decode.promises.keep_numbers.number_errors",
+        lambda source, said, to="": "x1" in source,
     )
-    parts = translator.split(lines, request)
-    assert translator.join(lines, parts, translator.search(parts, request)) == translator.translate(
-        lines, request
-    )
+    settings = translator.config.decoding
+    lines = [TEXTS[-1], "eins zwei"]
+    plain = translator(lines, Request(decoding=replace(settings, keep_numbers=False)))
+    rounds = []
+
+    def search(queries):
+        rounds.append(len(queries))
+        if len(rounds) == 1:
+            return translator.searcher(queries)
+        return [BudgetError("too much")] * len(queries)
+
+    request = Request(decoding=replace(settings, keep_numbers=True))
+    assert drive(translator.pipeline.translate(lines, request), search) == plain
+    assert rounds == [2, 1]
+
+
+def test_what_one_line_is_refused_another_still_gets(translator) -> None:
+    """A list of answers with an error in it is no error of all."""
+    request = Request(glossary=Glossary.of([("zwei", "nine"), ("drei", "ten")]))
+    lines = ["eins zwei", "eins drei"]
+    whole = translator(lines, request)
+    assert [line.split()[-1] for line in whole] == ["nine", "ten"]
+    rounds = []
+
+    def search(queries):
+        rounds.append(queries)
+        answers = list(translator.searcher(queries))
+        if len(rounds) == 2:
+            answers[0] = BudgetError("too much")
+        return answers
+
+    first, second = drive(translator.pipeline.translate(lines, request), search)
+    assert first == translator(lines[0])
+    assert second == whole[1]
+
+
+def paid(translator, lines: list[str], request: Request) -> list[tuple[Counting, list[Query]]]:
+    """The queries of each round, with an engine that has answered these alone."""
+    rounds = []
+
+    def search(queries):
+        engine = Counting(translator.engine)
+        rounds.append((engine, queries))
+        answers = Searcher(engine)(queries)
+        return answers
+
+    drive(translator.pipeline.translate(lines, request), search)
+    return rounds
+
+
+def counted(answered: tuple[Counting, list[Query]]) -> int:
+    engine, queries = answered
+    return sum(map(Searcher(engine).work, queries))
 
 
 def test_a_beam_search_ends_before_the_step_that_the_hook_forbids() -> None:
     engine = Counting(small_engine())
     with pytest.raises(EnoughError):
-        beam_search(engine, SOURCES, LONG, on_step=after(3))
+        beam_search(engine, SOURCES, Task(LONG, on_step=after(3)))
     assert engine.steps == 3
 
 
 def test_sampling_ends_likewise() -> None:
     engine = Counting(small_engine())
     with pytest.raises(EnoughError):
-        sample(engine, SOURCES, LONG, Sampling(), on_step=after(3))
+        sample(engine, SOURCES, Task(LONG, sampling=Sampling(), on_step=after(3)))
     assert engine.steps == 3
 
 
 def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
     pytest.importorskip("triton")
-    from dragoman.decode.device_search import STEPS_BETWEEN_LOOKS, Beams, DeviceSearch
+    from dragoman.decode.search.device import STEPS_BETWEEN_LOOKS, Beams, DeviceSearch
 
     steps = []
     search = DeviceSearch(small_engine(), LONG, 1)
@@ -152,28 +199,18 @@ def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
 
 def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None:
     monkeypatch.setattr(
-        "dragoman.decode.repairs.number_errors", lambda source, said, to="": "x1" in source
+        "dragoman.decode.promises.keep_numbers.number_errors",
+        lambda source, said, to="": "x1" in source,
     )
     request = Request(decoding=replace(translator.config.decoding, keep_numbers=True))
-    (part,) = translator.split([TEXTS[-1]], request)
-    (found,) = translator.search([part], request)
+    (first, _), *_ = paid(translator, [TEXTS[-1]], request)
     translator.engine.steps = 0
     with pytest.raises(EnoughError):
-        translator.repair([part], [found], replace(request, on_step=after(2)))
-    assert translator.engine.steps == 2
+        translator([TEXTS[-1]], replace(request, on_step=after(first.steps + 2)))
+    assert translator.engine.steps == first.steps + 2
 
 
 def test_a_hook_does_not_make_a_request_another_one() -> None:
     watched = Request(to="en", on_step=after(1))
     assert watched == Request(to="en")
     assert hash(watched) == hash(Request(to="en"))
-
-
-def test_a_repair_of_terms_costs_nothing_for_numbers_that_are_not_there(trained) -> None:
-    """The service does without repairs that cost too much, so a term must not pay for others."""
-    translator = dragoman.load(trained, device="cpu")
-    request = Request(glossary=Glossary.of([("zwei", "nine")]))
-    parts = translator.split(["eins zwei"], request)
-    (found,) = translator.search(parts, request)
-    of_terms = KeepTerms(translator.splitter, translator.searcher).work(parts[0], request)
-    assert translator.repair_work(parts[0], found, request) == of_terms > 0

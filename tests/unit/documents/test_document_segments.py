@@ -83,6 +83,7 @@ def marked_texts(draw) -> str:
 @given(marked_texts(), st.integers(0, 10_000))
 @example("The %sThe The snake_casehttps://example.org/a?b=c The ", 1)
 @example("The dog --forcehttps://example.org/a?b=c sleeps", 1)
+@example("/https://example.org/a?b=c The The ", 0)
 @example("The dog ada@example.orghttps://example.org/a?b=c sleeps", 1)
 def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> None:
     (after,) = drive([(text,)], scrambler(seed))
@@ -198,3 +199,52 @@ def test_elements_are_nested_whatever_the_markup() -> None:
     assert [code.kind for code in codes(made([opening, "x", closing]))] == [Kind.MARK, Kind.MARK]
     before, inner, after = trimmed(made([" ", Code("<br>", Kind.MARK), " a ", "b "]))
     assert (written(before), inner, after) == (" <br> ", ("a b",), (" ",))
+
+
+def placed(text: str, said: str, links: str) -> str:
+    """A text with tags, its translation, and for each target word the source word linked to it."""
+    numbers = tuple((int(source), t) for t, source in enumerate(links.split()))
+    return written(drive([(text,)], lambda sentence: Said(said, numbers))[0])
+
+
+def test_a_link_lands_on_its_word_and_not_on_an_article() -> None:
+    # what attention said: "die" comes from X3D, the compound from "output"
+    assert placed("<a>X3D</a> output", "die X3D-Ausgabe", "0 1") == "die <a>X3D</a>-Ausgabe"
+
+
+def test_an_article_is_in_an_element_if_it_is_in_its_source() -> None:
+    after = placed("See <b>user guide</b> now", "Siehe das Handbuch jetzt", "0 1 2 3")
+    assert after == "Siehe das <b>Handbuch</b> jetzt"
+    after = placed("See <b>the guide</b> now", "Siehe das Handbuch jetzt", "0 0 2 3")
+    assert after == "Siehe <b>das Handbuch</b> jetzt"
+
+
+def test_a_whole_phrase_is_enclosed_though_a_small_word_in_it_is_linked_elsewhere() -> None:
+    after = placed(
+        "Read <b>configuration file manual</b> today",
+        "Lea el manual del archivo de configuración hoy", "0 0 3 0 2 0 1 4",
+    )  # fmt: skip
+    assert after == "Lea el <b>manual del archivo de configuración</b> hoy"
+
+
+def test_a_name_stays_in_its_element_whatever_the_links_say() -> None:
+    after = placed("We met <b>Ada</b> there", "Dort trafen wir Ada", "2 1 0 3")
+    assert after == "Dort trafen wir <b>Ada</b>"
+
+
+def test_links_that_do_not_fit_the_words_are_not_believed() -> None:
+    """Then words at like places are linked."""
+    after = placed("We met <b>friends</b> there", "Wir trafen Freunde dort", "3 3 3")
+    assert after == "Wir trafen <b>Freunde</b> dort"
+    after = placed("We met <b>friends</b> there", "Wir trafen Freunde dort", "0 1 9 2")
+    assert after == "Wir trafen <b>Freunde</b> dort"
+
+
+def test_an_element_ends_with_punctuation_only_if_its_source_does() -> None:
+    assert placed("Say <b>yes</b>!", "Sag «ja»!", "0 1") == "Sag «<b>ja</b>»!"
+    assert placed("Say <b>yes!</b>", "Sag ja!", "0 1") == "Sag <b>ja!</b>"
+
+
+def test_an_element_that_no_word_is_linked_to_stands_at_a_like_place() -> None:
+    after = placed("Read <b>it</b> again today please", "Bitte heute nochmal lesen", "4 3 2 0")
+    assert after == "Bitte <b>heute</b> nochmal lesen"

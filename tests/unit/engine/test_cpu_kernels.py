@@ -4,53 +4,110 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from dragoman.engine.onnx import kernels
+from dragoman.bundle.int8 import quantise
+from dragoman.bundle.plain_weights import plain_weights
+from dragoman.engine.onnx import blocks, kernels
+from dragoman.engine.onnx.graph import Graph
+from dragoman.engine.onnx.graphs import step_graph
+from dragoman.engine.onnx.kernels import Factors
+from dragoman.engine.onnx.protobuf import FLOAT, UINT8
 from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, Sharing, usable_cores
-
-EXACT = 64 * 255 * 127
-
-
-def saturated(exact: bool) -> type:
-    """ONNX Runtime's answer to the probe on a CPU with VNNI, or one that adds in 16 bits."""
-
-    class Session:
-        def __init__(self, *_: object, **__: object) -> None: ...
-
-        def run(self, *_: object) -> list[np.ndarray]:
-            return [np.full((4, 16), EXACT if exact else 32 * 32767, dtype=np.float32)]
-
-    return Session
+from tests.conftest import small_config, vocabulary
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "AMD64", "aarch64"])
-@pytest.mark.parametrize("exact", [True, False])
-def test_weights_are_signed_on_x86_where_no_sum_saturates(
-    machine: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("machine", "largest_exact", "best"),
+    [
+        ("x86_64", 127, Factors.SIGNED),
+        ("AMD64", 127, Factors.SIGNED),
+        ("x86_64", 64, Factors.SMALL_PAIRS),
+        ("AMD64", 63, Factors.UNSIGNED),
+        ("aarch64", 127, Factors.UNSIGNED),
+    ],
+)
+def test_weights_are_as_large_as_a_cpu_multiplies_exactly(
+    machine: str, largest_exact: int, best: Factors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
-    monkeypatch.setattr(onnxruntime, "InferenceSession", saturated(exact))
-    kernels.wants_signed_weights.cache_clear()
+    monkeypatch.setattr(kernels, "_is_exact", lambda largest: largest <= largest_exact)
+    kernels.best_factors.cache_clear()
     try:
-        assert kernels.wants_signed_weights() == (exact and machine != "aarch64")
-        said = kernels.describe_kernels()
-        assert ("signed bytes (VNNI" in said) == kernels.wants_signed_weights()
-        assert ("saturate" in said) == (not exact and machine != "aarch64")
+        assert kernels.best_factors() is best
+        assert best.value in kernels.describe_kernels()
     finally:
-        kernels.wants_signed_weights.cache_clear()
+        kernels.best_factors.cache_clear()
 
 
-def test_the_probe_asks_what_cannot_be_told_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two products of it exceed 16 bits, so a kernel that adds pairs there cannot be right."""
-    asked = []
-
+@pytest.mark.parametrize("rows", [1, 4, 9])
+def test_the_probe_refuses_a_kernel_that_is_wrong_for_some_number_of_rows(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
         def run(self, names: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-            asked.append(feeds["x"])
-            return list(super().run(names, feeds))
+            (y,) = super().run(names, feeds)
+            y[-1, -1] += len(y) == rows
+            return [y]
+
+    assert kernels._is_exact(1)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    assert not kernels._is_exact(1)
+
+
+def test_an_operator_that_treats_rows_differently_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
+        unequal = False
+
+        def run(self, names: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+            y = feeds["x"].sum(axis=1, keepdims=True)
+            y[-1] = np.nextafter(y[-1], 0) if self.unequal and len(y) == 5 else y[-1]
+            return [y]
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    kernels._signed_product_is_exact()
-    assert 2 * int(asked[0].max()) * 127 > 2**15
+    assert kernels.rows_of_one_operator_are_equal.__wrapped__()
+    Session.unequal = True
+    assert not kernels.rows_of_one_operator_are_equal.__wrapped__()
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_step_has_no_operator_that_was_refused(
+    equal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "rows_of_one_operator_are_equal", lambda: equal)
+    config = small_config().model
+    weights = quantise(
+        {
+            name: np.ones(shape, dtype=np.float32)
+            for name, shape in plain_weights(config, 23, 23, shared=True)
+        }
+    )
+    assert (b"MatMulNBits" in step_graph(config, weights, vocabulary(23))) == equal
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31])
+@pytest.mark.parametrize("columns", [64, 96, 512])
+def test_small_pairs_are_multiplied_without_an_error(rows: int, columns: int) -> None:
+    """By this CPU's own kernel, against sums in 64 bits."""
+    if not Factors.SMALL_PAIRS.are_exact():
+        pytest.skip("this CPU has no exact product of unsigned with signed bytes")
+    draw = np.random.default_rng(rows * columns)
+    stored = quantise({"w": draw.standard_t(3, size=(80, columns)).astype(np.float32)})
+    stored["w"][:4] = [[255], [1], [255], [1]]  # the largest of both signs
+    weights = Factors.SMALL_PAIRS.of(stored)["w"]
+    x = draw.integers(0, 256, size=(rows, columns), dtype=np.uint8)
+    x[0] = 255
+    g = Graph({})
+    one = g.constant(1.0)
+    zeros = [g.constant(np.zeros((), dtype=kind)) for kind in (np.uint8, np.int8)]
+    g.microsoft(
+        "MatMulIntegerToFloat",
+        *(g.input("x", UINT8, ["rows", columns]), g.constant(weights.T.copy()), one, one, *zeros),
+        names=["y"],
+    )
+    g.output("y", FLOAT, ["rows", 80])
+    (y,) = kernels._session(g).run(None, {"x": x})
+    assert np.array_equal(y, x.astype(np.int64) @ weights.T.astype(np.int64))
 
 
 def test_an_engine_takes_the_cores_that_its_process_may_use(

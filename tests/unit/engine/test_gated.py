@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.bundle import Bundle, read_bundle, write_bundle
+from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
+from dragoman.bundle.gate import GATE
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.promises.glossary import Glossary
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
+from dragoman.engine.ensemble import Ensemble
 from dragoman.engine.interface import by_engine
 from dragoman.engine.onnx_engine import ENCODER, STEP, OnnxEngine
-from dragoman.gate import GATE
 from dragoman.inspect.translator import InspectableTranslator
 from tests.conftest import toy_pairs
 
@@ -68,6 +69,14 @@ def test_a_sentence_is_translated_by_its_own_model(bundle: Bundle, engine: str) 
     assert [one.adapted for one in said] == [text in MINE for text in TEXTS]
     if engine == "onnx":  # whose neighbours never matter
         assert [one.score for one in said] == [one.score for one in wanted]
+
+
+@BOTH_ENGINES
+def test_an_adapted_model_keeps_to_a_glossary(bundle: Bundle, engine: str) -> None:
+    glossary = Glossary.of([("sieben", "nine"), ("zwei", "eight")])
+    for text, said in zip(TEXTS, translator(bundle, engine)(TEXTS, glossary=glossary), strict=True):
+        assert said.split().count("nine") >= text.split().count("sieben")
+        assert said.split().count("eight") >= text.split().count("zwei")
 
 
 def test_a_bundle_keeps_its_adapter_and_its_gate(bundle: Bundle, tmp_path: Path) -> None:

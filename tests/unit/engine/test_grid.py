@@ -34,6 +34,30 @@ def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(
         histories, owners = [histories[p] for p in parents], [owners[p] for p in parents]
 
 
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_a_row_finds_its_own_cell_whatever_happened_to_its_neighbours(
+    sentences: int, seed: int
+) -> None:
+    """A recurrence adds each mark to what its cell holds, which begins with zero."""
+    draw = np.random.default_rng(seed)
+    grid = Grid.of_cells(sentences, arrays=2, width=1)
+    sums = [0.0] * sentences
+    owners = list(range(sentences))
+    parents = np.arange(sentences)
+    for _ in range(40):
+        grid = grid.continued(parents)
+        assert len(set(grid.slots.tolist())) == len(parents)
+        assert [int(grid.sentences[slot // grid.width]) for slot in grid.slots] == owners
+        assert grid.caches[0, grid.slots, 0, 0, 0].tolist() == sums
+        marks = draw.integers(0, 2**10, size=len(grid.writers)).astype(np.float32)
+        grid.caches += marks[None, :, None, None, None]
+        grid.write()
+        sums = [total + float(marks[slot]) for slot, total in zip(grid.slots, sums, strict=True)]
+        parents = draw.integers(0, len(owners), size=draw.integers(1, 9))
+        parents = parents[np.argsort(np.array(owners)[parents], kind="stable")]
+        sums, owners = [sums[p] for p in parents], [owners[p] for p in parents]
+
+
 def test_only_what_came_after_the_parting_is_copied() -> None:
     grid = Grid.first(1, arrays=1, heads=1, head_width=1)
     grid = grid.continued(np.array([0]))

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from dragoman.bundle import read_bundle
+from dragoman.bundle.folder import read_bundle
+from dragoman.bundle.int8 import quantise, signed
 from dragoman.engine.onnx import protobuf
 from dragoman.engine.onnx.graph import IR_VERSION, MICROSOFT, OPSETS
 from dragoman.engine.onnx.graphs import columns_graph, encoder_graph, listed_step_graph, step_graph
-from dragoman.int8 import quantise, signed
 from tests.forging import KEPT
 
 ARRAYS = [

@@ -8,7 +8,8 @@ import torch
 
 import dragoman
 from dragoman.config import Corpus, replace
-from dragoman.decode.ensemble import Ensemble
+from dragoman.decode.request import Request
+from dragoman.engine.ensemble import Ensemble
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.training.run import train
@@ -39,7 +40,8 @@ def test_a_long_text_is_the_mean_of_its_parts_each_as_heavy_as_it_is_long(transl
         translator.codec,
         replace(translator.config, {"decoding.max_source_length": 4}),
     )
-    parts = [part.ids for part in narrow.split(["eins zwei drei vier fünf"])]
+    split = narrow.pipeline.splitter
+    parts = [part.ids for part in split(["eins zwei drei vier fünf"], Request())]
     assert len(parts) > 1
     mean = np.average(translator.engine.embed(parts), axis=0, weights=[*map(len, parts)])
     np.testing.assert_allclose(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import dragoman
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
@@ -25,7 +26,6 @@ from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.attention import plain_attention
 from dragoman.model.build import ARCHITECTURES, build_model
 from dragoman.model.weights import get_weights
-from dragoman.plain_weights import sinusoids
 from tests.conftest import small_config
 from tests.variants import VARIANTS
 

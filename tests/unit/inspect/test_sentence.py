@@ -10,7 +10,8 @@ import pytest
 import dragoman
 from dragoman.config import replace
 from dragoman.decode.request import Request
-from dragoman.decode.search import beam_search
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.task import Task
 from dragoman.errors import ConfigError, TranslationError
 from dragoman.inspect.figure import draw, to_png, to_svg
 from dragoman.inspect.page import FULL, page, payload
@@ -56,7 +57,9 @@ def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) 
             np.testing.assert_allclose(raw / FULL, weights, atol=0.51 / FULL)
     engine = translator.engine
     used = beam_search(
-        engine, translator.codec.encode_source([TEXT]), translator.config.decoding, attention=True
+        engine,
+        translator.codec.encode_source([TEXT]),
+        Task(translator.config.decoding, attention=True),
     )
     np.testing.assert_allclose(
         used[0][0].attention, seen.maps["cross"][engine.attention_layer].mean(axis=0), atol=1e-5
@@ -123,7 +126,7 @@ def test_the_tree_holds_the_search(translator, seen) -> None:
 
 
 def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
-    from dragoman.plain_weights import sinusoids
+    from dragoman.bundle.plain_weights import sinusoids
 
     rows, width = seen.positions.shape
     np.testing.assert_allclose(seen.positions, sinusoids(rows, width), atol=1e-6)

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dragoman.model.attention import Attention, plain_attention
-from dragoman.model.distances import DISTANCES, FURTHEST, Relative, Rotary
+from dragoman.model.distances import DISTANCES, FURTHEST, Relative, Rotary, alibi_slopes
 from tests.conftest import small_config
 from tests.unit.model.test_attention import H, K, inputs
 
@@ -91,6 +91,14 @@ def test_cross_attention_knows_no_distances() -> None:
         attention = Attention(small_config(model__positions__kind=kind).model, cross=True)
         one, other = (attention(x, attention.keys_values(m)) for m in (memory, memory.flip(1)))
         torch.testing.assert_close(one, other)
+
+
+def test_alibis_slopes_for_twelve_heads_are_the_papers() -> None:
+    """Those of eight heads, then every other one of sixteen."""
+    eight = [2.0**-n for n in range(1, 9)]
+    sixteen = [2.0 ** (-n / 2) for n in range(1, 17)]
+    np.testing.assert_allclose(alibi_slopes(12), [*eight, *sixteen[0:8:2]], rtol=1e-6)
+    np.testing.assert_allclose(alibi_slopes(8), eight)
 
 
 def test_with_alibi_a_score_falls_with_the_distance_by_its_heads_slope() -> None:

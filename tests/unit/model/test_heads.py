@@ -12,6 +12,7 @@ LAYOUTS = [*HEADS, "bare"]
 
 def attention(layout: str, heads: int = H) -> Attention:
     settings = {"projections": False} if layout == "bare" else {"heads_layout": layout}
+    settings |= {"groups": heads}  # fewer are in test_later_parts
     named = {f"model__attention__{name}": value for name, value in settings.items()}
     made = Attention(small_config(model__width=D, model__heads=heads, **named).model).double()
     with torch.no_grad():
@@ -123,6 +124,7 @@ def test_the_multiplications_of_a_layout_are_those_of_its_matrices(layout: str) 
         "paper": (D * D, 2 * D * D),
         "wide": (D * H * D, 2 * D * H * D),
         "multi-query": (D * D, 2 * D * D // H),
+        "grouped": (D * D, 2 * D * D),
     }
     sizes |= {"narrow": (D * D // H, 2 * D * D // H), "bare": (0, 0)}
     asking, asked = sizes[layout]

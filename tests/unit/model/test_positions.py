@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman import variants
-from dragoman.config import ModelConfig
+from dragoman.bundle.plain_weights import sinusoids
+from dragoman.config import ModelConfig, variants
 from dragoman.errors import TranslationError
 from dragoman.model.positions import JOINS, POSITIONS
 from dragoman.model.weights import get_weights, set_weights
-from dragoman.plain_weights import sinusoids
 from tests.conftest import small_config, small_model
 
 

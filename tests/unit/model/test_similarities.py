@@ -28,6 +28,14 @@ def by_hand(made: Dot, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> fl
         "cosine": lambda: (
             np.exp(of["log_scale"][0, 0]) * (q @ k) / (np.sqrt(q @ q) * np.sqrt(k @ k))
         ),
+        "mean-dot": lambda: q @ k / K,
+        "plain-cosine": lambda: (q @ k) / (np.sqrt(q @ q) * np.sqrt(k @ k)),
+        "general": lambda: q @ of["between"] @ k,
+        "qk-norm": lambda: (
+            (of["gain"][0] * q / np.sqrt(np.mean(q**2) + 1e-6))
+            @ (k / np.sqrt(np.mean(k**2) + 1e-6))
+            / math.sqrt(K)
+        ),
         "additive": lambda: (
             of["of_both"][:, 0] @ np.tanh(of["of_query"].T @ q + of["of_key"].T @ k)
         ),

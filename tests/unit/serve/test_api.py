@@ -9,9 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
+from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Candidate
-from dragoman.documents.document import Options
-from dragoman.documents.formats import BY_NAME
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
@@ -62,8 +61,19 @@ def test_the_answers_are_the_translators(client, trained) -> None:
         assert all(0 <= word["probability"] <= 1 for word in theirs["words"])
 
 
+def test_an_answer_tells_what_became_of_each_term(client) -> None:
+    terms = [["zwei", "nine"]]
+    answer = translate(client, text=["eins zwei", "drei"], source="de", glossary=terms).json()
+    first, second = answer["translations"]
+    assert first["terms"] == [
+        {"source": "zwei", "target": "nine", "words": "nine", "state": "placed"}
+    ]
+    assert second["terms"] == []
+    assert "terms" not in translate(client, text="eins zwei").json()["translations"][0]
+
+
 def test_alternatives_that_read_the_same_are_one(client) -> None:
-    from dragoman.decode.translation import Candidate, Translation
+    from dragoman.decode.translation import Translation
     from dragoman.serve import service
 
     texts = ["one", "a", "one", "b", "a"]
@@ -352,7 +362,9 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
 
     service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
     translator = service.models.models[0].translator
-    monkeypatch.setattr(translator, "search", lambda parts, request: time.sleep(0.8) or [()])
+    slow = Searcher(translator.engine)
+    monkeypatch.setattr(Searcher, "_search", lambda *batch: time.sleep(0.8) or [[]])
+    monkeypatch.setattr(translator, "searcher", slow)
     with TestClient(create_app(service)) as client:
         answer = translate(client, text="eins")
         assert answer.status_code == 504
@@ -371,36 +383,40 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
 def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, monkeypatch) -> None:
     service = Service([str(trained)], device="cpu")
     translator = service.models.models[0].translator
-    split = translator.split
+    pipeline, search = translator.pipeline, service.batcher.search
+    split = pipeline.splitter
     begun, turned = threading.Event(), threading.Event()
 
-    def patient_split(texts, request):
+    def patient_split(*line):
         begun.set()
         assert turned.wait(2), "the event loop waits for the split"
-        return split(texts, request)
+        return split(*line)
 
-    handed = []
+    sizes = []
 
-    async def answered(lines, client):
-        handed.append(len(lines))
-        return [(Candidate(line.part.text.upper(), 0.0),) for line in lines]
+    async def counted(searcher, queries, *options, **more):
+        sizes.append(len(queries))
+        return await search(searcher, queries, *options, **more)
 
     async def story() -> str:
-        text = "eins, " * 2_000
-        document = BY_NAME["text"].read(text.encode(), Options(to="en"))
-        route = service.route_document(document, "de", "en")
-        task = asyncio.create_task(service.translate_document(document, route))
-        while not begun.is_set():
-            await asyncio.sleep(0)
-        turned.set()
-        return (await task).decode()
+        service.batcher.start()
+        text = "eins zwei, " * 300
+        async with service.readers.reader("") as reader:
+            outline = await service.readers.run(reader.open, "a.txt", text.encode(), "text")
+            route = service.route_document(outline, "de", "en")
+            task = asyncio.create_task(service.translate_document(reader, route))
+            while not begun.is_set():
+                await asyncio.sleep(0)
+            turned.set()
+            return (await task).decode()
 
-    monkeypatch.setattr(translator, "split", patient_split)
-    monkeypatch.setattr(service, "_patiently", answered)
-    monkeypatch.setattr(service_module, "_AT_ONCE", 4)
-    assert asyncio.run(story()).split() == ["EINS,"] * 2_000
-    assert len(handed) > 1
-    assert max(handed) <= 4  # so that others have their turns
+    monkeypatch.setattr(pipeline, "splitter", patient_split)
+    monkeypatch.setattr(service.batcher, "search", counted)
+    monkeypatch.setattr(service_module, "_AT_ONCE", 1)
+    assert asyncio.run(story())
+    service.readers.close()
+    assert len(sizes) > 1
+    assert max(sizes) == 1  # so that others have their turns
 
 
 def test_two_models_serve_two_directions(trained) -> None:

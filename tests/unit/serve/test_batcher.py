@@ -1,53 +1,53 @@
-"""The queue with stand-ins for translators, so that what is gathered can be counted."""
+"""The queue with stand-ins for searchers, so that what is gathered can be counted."""
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.decode.request import Request
-from dragoman.decode.splitting import Part
-from dragoman.decode.translation import Candidate
-from dragoman.serve.batcher import Batcher, BusyError, Line, StoppingError
+from dragoman.config import DecodingConfig
+from dragoman.decode.query import Manner, Query
+from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 
-WORK = 10  # of a line
+WORK = 10  # of a query
 
 
 class Shouter:
-    """Answers in capitals, remembers its batches, and can be held up."""
+    """A searcher that answers in capitals, remembers its batches, and can be held up."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
-        self.repaired: list[list[str]] = []
         self.threads: set[int] = set()
+        self.at_once: list[int] = []
         self.steps = 0
         self.free = threading.Event()
         self.free.set()
 
-    def search(self, parts: list[Part], request: Request) -> list[tuple[Candidate, ...]]:
+    def work(self, query: Query) -> int:
+        return WORK * (1 + query.ids.count(ord("!")))
+
+    def batched(self, queries: list[Query], at_once: int) -> list[range]:
+        return [range(len(queries))]
+
+    def __call__(self, queries: list[Query], on_step, at_once) -> list[str]:
         self.free.wait(300)
-        texts = [part.text for part in parts]
+        texts = ["".join(map(chr, query.ids)) for query in queries]
         if "bad" in texts:
             raise RuntimeError("broken")
         while "endless" in texts:
-            request.on_step()
+            on_step()
             self.steps += 1
         self.batches.append(texts)
+        self.at_once.append(at_once)
         self.threads.add(threading.get_ident())
-        return [(Candidate(text.upper(), 0.0),) for text in texts]
-
-    def repair_work(self, part: Part, candidates: tuple[Candidate, ...], request: Request) -> int:
-        return 40 if part.text.startswith("wrong") else 0
-
-    def repair(self, parts, found, request: Request) -> list[tuple[Candidate, ...]]:
-        self.repaired.append([part.text for part in parts])
-        return [(Candidate(best.text + "!", 0.0),) for (best,) in found]
+        return [text.upper() for text in texts]
 
 
 def with_batcher(story, **options) -> None:
     async def run() -> None:
-        batcher = Batcher(ThreadPoolExecutor(1), **options)
+        batcher = Batcher(ThreadPoolExecutor(), **options)
         batcher.start()
         try:
             await story(batcher)
@@ -61,12 +61,13 @@ async def ask(
     batcher: Batcher,
     shouter: Shouter,
     *texts: str,
-    request: Request = Request(),
+    nbest: int = 1,
     client: str = "",
-    repair_work: int = 0,
+    admitted: bool = False,
 ) -> list[str]:
-    lines = [Line(shouter, request, Part(0, 0, [], "", text), WORK) for text in texts]
-    return [best.text for best, *_ in await batcher.translate(lines, client, repair_work)]
+    manner = Manner(DecodingConfig(), nbest)
+    queries = [Query([*map(ord, text)], manner) for text in texts]
+    return await batcher.search(shouter, queries, client, admitted)
 
 
 def test_many_clients_share_a_batch_and_each_gets_its_own() -> None:
@@ -87,9 +88,7 @@ def test_different_wishes_go_in_different_batches() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        await asyncio.gather(
-            *(ask(batcher, shouter, f"{i}", request=Request(nbest=1 + i % 2)) for i in range(6))
-        )
+        await asyncio.gather(*(ask(batcher, shouter, f"{i}", nbest=1 + i % 2) for i in range(6)))
 
     with_batcher(story)
     assert sorted(map(sorted, shouter.batches)) == [["0", "2", "4"], ["1", "3", "5"]]
@@ -103,6 +102,84 @@ def test_a_slice_has_a_largest_amount_of_work() -> None:
 
     with_batcher(story, slice_work=10 * WORK)
     assert [len(batch) for batch in shouter.batches] == [10, 10, 5]
+
+
+def test_one_worker_goes_on_while_another_is_held_up() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        held_up = asyncio.create_task(ask(batcher, shouter, "endless"))
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        assert await ask(batcher, shouter, "a", "b") == ["A", "B"]
+        held_up.cancel()
+
+    with_batcher(story, workers=2)
+    assert shouter.batches == [["a", "b"]]
+
+
+def test_idle_workers_share_what_waits_and_each_has_its_part_of_a_slice() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        shouter.free.clear()
+        few = asyncio.create_task(ask(batcher, shouter, *"abcd"))
+        await asyncio.sleep(0.2)
+        shouter.free.set()
+        await few
+        await ask(batcher, shouter, *map(str, range(20)))
+
+    with_batcher(story, workers=2, slice_work=10 * WORK)
+    sizes = [len(batch) for batch in shouter.batches]
+    assert sizes[:2] == [2, 2]
+    assert max(sizes[2:]) == 5
+
+
+def test_who_is_alone_gets_all_cores_and_who_has_company_one() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        await ask(batcher, shouter, "alone")
+        shouter.free.clear()
+        both = asyncio.create_task(ask(batcher, shouter, "one", "two"))
+        await asyncio.sleep(0.2)
+        shouter.free.set()
+        await both
+
+    with_batcher(story, workers=2)
+    assert shouter.at_once == [0, 1, 1]
+
+
+def test_short_texts_of_a_slice_do_not_wait_for_long_ones() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        long = asyncio.create_task(ask(batcher, shouter, "long!!!!"))
+        others = asyncio.create_task(ask(batcher, shouter, "longer!!", "another!!!"))
+        await ask(batcher, shouter, "short")
+        assert not long.done()
+        await asyncio.gather(long, others)
+
+    with_batcher(story)
+    assert shouter.batches == [["short", "longer!!", "another!!!"], ["long!!!!"]]
+
+
+def test_a_stuck_worker_shows_though_another_goes_on() -> None:
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        going_on = asyncio.create_task(ask(batcher, shouter, "endless"))
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        shouter.free.clear()
+        stuck = asyncio.create_task(ask(batcher, shouter, "stuck"))
+        await asyncio.sleep(0.3)
+        assert batcher.stuck_for() > 0.2
+        shouter.free.set()
+        await stuck
+        going_on.cancel()
+
+    with_batcher(story, workers=2)
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
@@ -203,7 +280,30 @@ def test_who_asks_for_little_overtakes_who_asks_for_much() -> None:
 
     with_batcher(story, slice_work=4 * WORK)
     assert answered == ["modest", "shy", "greedy"]
-    assert shouter.batches[1][:2] == ["modest", "shy"]  # the very next slice
+    assert {"modest", "shy"} <= {*shouter.batches[1]}  # the very next slice
+
+
+def test_who_takes_longer_than_expected_gets_fewer_turns() -> None:
+    """By the processor's time: both expect the same work."""
+    shouter = Shouter()
+
+    def laboriously(queries: list[Query], on_step, at_once) -> list[str]:
+        until = time.thread_time() + 0.01 * (queries[0].manner.nbest == 2)
+        while time.thread_time() < until:
+            pass
+        return shouter(queries, on_step, at_once)
+
+    laboriously.work, laboriously.batched = shouter.work, shouter.batched
+
+    async def story(batcher: Batcher) -> None:
+        slow = asyncio.create_task(ask(batcher, laboriously, *"s" * 60, nbest=2, client="slow"))
+        await ask(batcher, laboriously, *"q" * 60, client="quick")
+        assert sum(batch.count("s") for batch in shouter.batches) < 30
+        await slow
+        # Nor does such a client fill a slice with what would take much longer than one.
+        assert all(len(batch) < 8 for batch in shouter.batches[-3:])
+
+    with_batcher(story, slice_work=8 * WORK)
 
 
 def test_requests_of_one_client_take_turns_too() -> None:
@@ -241,26 +341,33 @@ def test_a_full_queue_still_takes_a_client_with_less_than_its_share() -> None:
     with_batcher(story, queue_lines=10)
 
 
-def test_repairs_are_work_of_their_own_and_end_with_what_the_request_may_use() -> None:
-    shouter = Shouter()
+def test_two_models_never_share_a_batch() -> None:
+    one, other = Shouter(), Shouter()
 
     async def story(batcher: Batcher) -> None:
-        texts = ["right", "wrong 1", "wrong 2", "wrong 3"]
-        answers = await ask(batcher, shouter, *texts, repair_work=100)  # two repairs of 40
-        assert answers == ["RIGHT", "WRONG 1!", "WRONG 2!", "WRONG 3"]
-        assert await ask(batcher, shouter, "wrong") == ["WRONG"]
+        answers = await asyncio.gather(ask(batcher, one, "a"), ask(batcher, other, "b"))
+        assert answers == [["A"], ["B"]]
 
     with_batcher(story)
-    assert shouter.repaired == [["wrong 1", "wrong 2"]]
+    assert (one.batches, other.batches) == ([["a"]], [["b"]])
 
 
-def test_a_repair_larger_than_a_slice_is_left_out() -> None:
+def test_a_full_queue_does_not_refuse_what_it_has_begun() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        assert await ask(batcher, shouter, "wrong", repair_work=1000) == ["WRONG"]
+        shouter.free.clear()
+        first = asyncio.create_task(ask(batcher, shouter, *map(str, range(10))))
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError):
+            await ask(batcher, shouter, "new")
+        second = asyncio.create_task(ask(batcher, shouter, "second round", admitted=True))
+        await asyncio.sleep(0.05)
+        shouter.free.set()
+        assert await second == ["SECOND ROUND"]
+        await first
 
-    with_batcher(story, slice_work=39)
+    with_batcher(story, queue_lines=10)
 
 
 def test_a_stuck_engine_shows_and_an_idle_one_does_not() -> None:

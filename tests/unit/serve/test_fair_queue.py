@@ -35,6 +35,21 @@ def test_clients_share_by_work_not_by_jobs() -> None:
     assert first.count("large") == 4
 
 
+def test_work_that_took_more_than_was_expected_counts_for_what_it_took() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for _ in range(40):
+        queue.push("slow", 1, Job("slow", 10))
+        queue.push("quick", 2, Job("quick", 10))
+    names = []
+    for _ in range(20):
+        names += served(queue, 1)
+        if names[-1] == "slow":
+            queue.correct("slow", 30)
+    assert names.count("slow") == 4
+    queue.correct("slow", -1000)  # nobody saves time for later
+    assert served(queue, 20).count("slow") <= 12
+
+
 def test_who_comes_late_is_neither_behind_nor_ahead() -> None:
     queue: FairQueue[Job] = FairQueue()
     for _ in range(20):

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from dragoman import bundle
+from dragoman.bundle import folder as bundle
 from dragoman.decode.translator import Translator
 from dragoman.errors import BundleError, TranslationError
 from dragoman.text.detect import surely_none_of

@@ -1,5 +1,6 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,3 +57,16 @@ def test_a_full_stop_is_not_always_an_end() -> None:
         "Am 3. Mai kam Dr. Roth an, z. B. mit dem "
         "Zug.", '„Gut!"', "Dann ging er... und schwieg.", "Ja?",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Es begann 1990.", "Dann endete es."),  # no ordinal
+        ("Il dit « Oui. »", "Puis il partit."),
+        ("Il dit « oui ».", "Puis il partit."),
+        ("Er sagte: „Ja.“", "Dann ging er."),
+    ],
+)
+def test_a_sentence_ends_after_a_year_and_after_what_was_quoted(first: str, second: str) -> None:
+    assert split_sentences(f"{first} {second}") == ([first, second], [" "])

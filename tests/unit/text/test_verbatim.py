@@ -1,7 +1,10 @@
 """What must stay as it is, found in a text."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dragoman.text import verbatim
 from dragoman.text.verbatim import verbatim_spans
 
 
@@ -17,8 +20,18 @@ from dragoman.text.verbatim import verbatim_spans
         ("(ISBN 0-306-40615-2), 978-3-16-148410-0", ["ISBN 0-306-40615-2", "978-3-16-148410-0"]),
         ("see https://x.org/a?b=1, www.x.org.", ["https://x.org/a?b=1", "www.x.org"]),
         ("jane_doe42@mail.example.co.uk.", ["jane_doe42@mail.example.co.uk"]),
+        ("Open [X5X] and [X12X], not [X] or [5].", ["[X5X]", "[X12X]"]),
         ("Nothing here, really: 42 and 3.5.", []),
     ],
 )
 def test_addresses_and_numbers_of_things_are_found(text: str, found: list[str]) -> None:
     assert [text[start:end] for start, end in verbatim_spans(text)] == found
+
+
+@settings(max_examples=500)
+@given(st.text(alphabet="abcdefghmtwvX.:-()+=~&*!? \u00a0\n", max_size=60))
+def test_a_text_without_a_sign_of_it_holds_nothing_verbatim(text: str) -> None:
+    """The signs are a short cut: what they rule out, the patterns do not find either."""
+    if not verbatim._SIGN.search(text):
+        assert not verbatim._ANY.search(text)
+        assert not verbatim._CALLED.search(text)

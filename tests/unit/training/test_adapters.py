@@ -7,14 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle.folder import Bundle, read_bundle
+from dragoman.bundle.low_rank import adapted
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
-from dragoman.low_rank import adapted
 from dragoman.model.layers import Linear
 from dragoman.training import adapter
-from dragoman.training.adapter import AdaptedLinear, Clock, Frame, Learner, Recipe
+from dragoman.training.adapter import AdaptedLinear, Frame, Learner, Recipe
+from dragoman.training.clock import Clock
 from dragoman.training.loss import vocabulary_loss
 from tests.conftest import toy_pairs
 

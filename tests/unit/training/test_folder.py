@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dragoman.bundle import CARD, MANIFEST
+from dragoman.bundle.folder import CARD, MANIFEST
 from dragoman.config import Corpus
 from dragoman.errors import BundleError, ConfigError, RunError
 from dragoman.training import run

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.bundle import Bundle, read_bundle
+from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.training import gate
 from dragoman.training.gate import EMBEDDING, learn_gate, logistic_regression
 from tests.conftest import toy_pairs

@@ -7,7 +7,7 @@ import torch
 
 from dragoman.config import TrainingConfig, make_config
 from dragoman.errors import ConfigError
-from dragoman.training.optimiser import Muon, make_optimiser, orthogonal
+from dragoman.training.optimiser import Adam, Muon, make_optimiser, orthogonal, take_step
 from dragoman.training.state import Checkpoints, Progress
 from tests.conftest import small_model
 
@@ -75,6 +75,45 @@ def test_a_step_is_that_of_torchs_own_muon() -> None:
     for mine, other, start in zip(ours.parameters(), theirs.parameters(), before, strict=True):
         # torch's works in bfloat16 also on a CPU: equal to its two digits
         torch.testing.assert_close(mine - start, other - start, atol=1e-3, rtol=0.05)
+
+
+def test_without_a_gradient_muon_only_decays_its_weights() -> None:
+    layer = torch.nn.Linear(6, 4, bias=False)
+    before = layer.weight.detach().clone()
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    optimiser = Muon(torch.nn.ModuleList([layer, torch.nn.LayerNorm(4)]), MUON, CPU)
+    set_rate(optimiser, 0.5)
+    optimiser.step()
+    torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.5 * 0.1))
+
+
+def test_a_step_adds_the_gradients_of_its_losses_clips_their_sum_and_tells_its_norm() -> None:
+    weight = torch.nn.Parameter(torch.tensor([0.0, 0.0]))
+    weight.grad = torch.tensor([100.0, 100.0])  # of the step before
+    sgd = torch.optim.SGD([weight], lr=9.0)
+    losses = (3 * weight[0], 4 * weight[1])
+    assert take_step(sgd, [weight], 0.5, clip_norm=1.0, losses=losses) == 5
+    torch.testing.assert_close(weight.detach(), torch.tensor([-0.5 * 3 / 5, -0.5 * 4 / 5]))
+
+
+def test_a_step_without_losses_takes_the_gradients_that_are_there_and_may_not_clip_them() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    weight.grad = torch.tensor([30.0])
+    assert take_step(torch.optim.SGD([weight], lr=9.0), [weight], 0.5, clip_norm=0) == 30
+    assert weight.item() == 1 - 0.5 * 30
+
+
+def test_a_loss_is_computed_when_the_one_before_it_has_been_backpropagated() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    seen = []
+
+    def losses():
+        for _ in range(2):
+            seen.append(None if weight.grad is None else weight.grad.item())
+            yield weight.sum()
+
+    take_step(Adam([weight]), [weight], 0.1, losses=losses())
+    assert seen == [None, 1.0]
 
 
 def test_queries_keys_and_values_are_matrices_of_their_own() -> None:

@@ -8,7 +8,12 @@ import pytest
 from dragoman.config import DecodingConfig
 from dragoman.decode.request import Request
 from dragoman.text.languages import Languages
-from dragoman.training.replay import everyday_sentences, outside_sentences, replayed_pairs
+from dragoman.training.replay import (
+    everyday_sentences,
+    in_source_language,
+    outside_sentences,
+    replayed_pairs,
+)
 
 
 class Echo:
@@ -33,8 +38,11 @@ TO_GERMAN = Request(to="de", source_language="en")
 def test_everyday_sentences_are_english_or_translated_from_it() -> None:
     english = everyday_sentences(Echo(MANY), TO_GERMAN, 50)
     assert len(set(english)) == 50
-    french = everyday_sentences(Echo(MANY), Request(to="de", source_language="fr"), 50)
+    request = Request(to="de", source_language="fr")
+    assert everyday_sentences(Echo(MANY), request, 50) == english
+    french = in_source_language(Echo(MANY), english, request)
     assert french == [f"fr: {text}" for text in english]
+    assert in_source_language(Echo(MANY), english, TO_GERMAN) == english
 
 
 @pytest.mark.parametrize(
@@ -51,11 +59,22 @@ def test_a_model_that_cannot_make_them_has_none(languages: Languages, source: st
 
 def test_given_sentences_come_first_and_take_the_place_of_others() -> None:
     given = ["One.", " ", "Two."]
-    found = outside_sentences(Echo(MANY), given, TO_GERMAN, everyday=5, made_up=3, seed=1)
+    (found,) = outside_sentences(Echo(MANY), given, TO_GERMAN, everyday=5, made_up=3, seed=1)
     assert found[:2] == ["One.", "Two."]
     assert found[2:5] == everyday_sentences(Echo(MANY), TO_GERMAN, 3)
     assert all(text.startswith("en: de: en: ") for text in found[5:])  # there and back again
     assert 6 <= len(found) <= 8
+
+
+def test_parts_hold_all_kinds_and_together_everything() -> None:
+    given = [f"{number}." for number in range(10)]
+    numbers = {"everyday": 40, "made_up": 10, "seed": 1}
+    parts = list(outside_sentences(Echo(MANY), given, TO_GERMAN, **numbers, parts=5))
+    english = everyday_sentences(Echo(MANY), TO_GERMAN, 30)
+    for part in parts:
+        assert [len(set(part) & set(kind)) for kind in (given, english)] == [2, 6]
+        assert any(text.startswith("en: de: en: ") for text in part)
+    assert {*given, *english} < {text for part in parts for text in part}
 
 
 def test_replay_is_what_the_model_says_greedily() -> None:

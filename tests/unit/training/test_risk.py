@@ -9,7 +9,7 @@ import torch
 from dragoman.config import make_config, replace
 from dragoman.data.batches import collate
 from dragoman.errors import ConfigError
-from dragoman.evaluate.metrics import gleu
+from dragoman.text.metrics import gleu
 from dragoman.training.cost import bytes_per_position, training_flops
 from dragoman.training.gradients import Gradients
 from dragoman.training.risk import RiskGradients, draw, expected_cost

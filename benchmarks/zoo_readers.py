@@ -1,0 +1,264 @@
+"""What other programs read in a file: the part of its structure that a translation must not change.
+
+`structure(ending, raw)` is equal before and after. It raises if the other program does not read the
+file. LibreOffice converts many files at a time, so it has a function of its own.
+"""
+
+import csv
+import email
+import email.policy
+import io
+import json
+import re
+import subprocess
+import tempfile
+import tomllib
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+Structure = object
+_BLOCKS = re.compile(r"<(h[1-6]|p|pre|table|tr|td|th|li|ul|ol|dt|dd|img|blockquote)\b")
+
+
+def _program(raw: bytes, *command: str) -> str:
+    done = subprocess.run(command, input=raw, capture_output=True, timeout=100, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr[-300:].decode("utf-8", "replace"))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _blocks_by(*command: str) -> Callable[[bytes], Structure]:
+    return lambda raw: Counter(_BLOCKS.findall(_program(raw, *command)))
+
+
+def _pandoc(format_: str) -> Callable[[bytes], Structure]:
+    return _blocks_by("pandoc", "-f", format_, "-t", "html", "--quiet")
+
+
+def of_xml(raw: bytes) -> Structure:
+    return [element.tag for element in ElementTree.fromstring(raw).iter()]
+
+
+def of_messages(raw: bytes) -> Structure:
+    """Without what a translator adds: targets, and forms of the plural."""
+    added = ("numerusform", "target", "note", "mrk", "g", "x", "ph", "it", "bpt", "ept")
+    tags = Counter(e.tag.rpartition("}")[2] for e in ElementTree.fromstring(raw).iter())
+    return {tag: count for tag, count in tags.items() if tag not in added}
+
+
+def shape(value: object) -> Structure:
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return type(value).__name__
+
+
+def of_json(raw: bytes) -> Structure:
+    value = json.loads(raw.decode("utf-8-sig"))
+    return sorted(value["strings"]) if raw.count(b'"sourceLanguage"') else shape(value)
+
+
+def of_yaml(raw: bytes) -> Structure:
+    import yaml
+
+    return [shape(value) for value in yaml.safe_load_all(raw)]
+
+
+def of_notebook(raw: bytes) -> Structure:
+    import nbformat
+
+    notebook = nbformat.reads(raw.decode(), nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    cells = notebook.get("cells") or notebook["worksheets"][0]["cells"]
+    return [cell["cell_type"] for cell in cells]
+
+
+def of_rst(raw: bytes) -> Structure:
+    """Elements as docutils reads them. Its complaints are left out: most are of Sphinx's
+    directives, which it does not know."""
+    import docutils.core
+    import docutils.nodes
+
+    settings = {"report_level": 5, "halt_level": 6, "file_insertion_enabled": False,
+                "raw_enabled": False, "_disable_config": True}  # fmt: skip
+    tree = docutils.core.publish_doctree(raw, settings_overrides=settings)
+    for complaint in [*tree.findall(docutils.nodes.system_message)]:
+        complaint.parent.remove(complaint)
+    for node in [*tree.findall(docutils.nodes.reference)]:
+        if node.get("refuri") == node.astext():  # any word with a colon in it may be an address
+            node.parent.remove(node)
+    counts = Counter(type(node).__name__ for node in tree.findall(docutils.nodes.Element))
+    for varying in ("target", "inline", "problematic", "system_message"):
+        counts.pop(varying, None)
+    return counts
+
+
+def of_page(raw: bytes) -> Structure:
+    """Elements, links and pictures, as browsers read them. What a page states of its own language
+    may be added."""
+    import html5lib
+
+    tree = html5lib.parse(raw, namespaceHTMLElements=False)
+    counts = Counter(str(element.tag) for element in tree.iter())
+    places = Counter(e.get("href") or e.get("src") or "" for e in tree.iter())
+    return counts, places
+
+
+def of_mail(raw: bytes) -> Structure:
+    message = email.message_from_bytes(raw, policy=email.policy.default)
+    parts = []
+    for part in message.walk():
+        content = part.get_content_type()
+        if content in ("text/plain", "text/html"):
+            part.get_content()
+        parts.append((content, part.get_filename()))
+    return str(message["from"]), parts
+
+
+def of_ass(raw: bytes) -> Structure:
+    lines = raw.decode("utf-8-sig", "replace").splitlines()
+    return [line.split(",")[:9] if line.startswith("Dialogue") else len(line) > 0 for line in lines]
+
+
+def of_strings(raw: bytes) -> Structure:
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = re.sub(r"/\*.*?\*/", "", raw.decode(encoding), flags=re.S)
+    return re.findall(r'^\s*("(?:[^"\\]|\\.)*"|\w+)\s*=\s*"(?:[^"\\]|\\.)*"\s*;', text, re.M)
+
+
+def of_keys(raw: bytes) -> Structure:
+    """Of lines such as `key = value`."""
+    text = raw.decode("utf-8", "replace")
+    return re.findall(r"^([\w.-]+)\s*[=:]", re.sub(r"\\\r?\n", "", text), re.M)
+
+
+def of_cues(raw: bytes) -> Structure:
+    return re.findall(rb"^.*-->.*$", raw, re.M)
+
+
+def of_table(raw: bytes) -> Structure:
+    text = raw.decode("utf-8-sig", "replace")
+    comma = "\t" if text.count("\t") > text.count(",") else ","
+    return [len(row) for row in csv.reader(io.StringIO(text), delimiter=comma)]
+
+
+def of_po(raw: bytes) -> Structure:
+    with tempfile.NamedTemporaryFile(suffix=".po") as file:
+        Path(file.name).write_bytes(raw)
+        _program(b"", "msgfmt", "-c", "-o", "/dev/null", file.name)
+    return len(re.findall(rb"^msgid ", raw, re.M))
+
+
+def of_book(raw: bytes) -> Structure:
+    """What epubcheck complains of, by its kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, report = Path(folder, "a.epub"), Path(folder, "report.json")
+        file.write_bytes(raw)
+        order = ["java", "-jar", "/usr/bin/epubcheck", str(file), "-q", "--json", str(report)]
+        subprocess.run(order, capture_output=True, timeout=100, check=False)
+        messages = json.loads(report.read_text())["messages"]
+    kinds = ("ERROR", "FATAL")
+    return {m["ID"]: len(m["locations"]) for m in messages if m["severity"] in kinds}
+
+
+# By namespace's end and name: paragraphs, pictures, links, rows of tables.
+_COUNTED = frozenset(
+    [
+        *("wordprocessingml/2006/main}p", "wordprocessingml/2006/main}hyperlink"),
+        *("wordprocessingml/2006/main}tr", "drawingml/2006/main}p", "drawingml/2006/main}blip"),
+        *("drawingml/2006/main}hlinkClick", "drawingml/2006/main}tr"),
+        *("spreadsheetml/2006/main}row", "spreadsheetml/2006/main}c"),
+        *("spreadsheetml/2006/main}hyperlink", "text:1.0}p", "text:1.0}h", "text:1.0}a"),
+        *("drawing:1.0}image", "drawing:1.0}frame", "table:1.0}table-row", "table:1.0}table-cell"),
+    ]
+)
+
+
+def of_office(raw: bytes) -> Structure:
+    """Members, and in each paragraphs, pictures, links and rows."""
+    structure = {}
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        if archive.testzip():
+            raise ValueError("the archive is damaged")
+        for name in archive.namelist():
+            structure[name] = Counter[str]()
+            if name.endswith((".xml", ".rels")) and archive.getinfo(name).file_size:
+                tags = (e.tag for e in ElementTree.fromstring(archive.read(name)).iter())
+                structure[name].update(t for t in tags if str(t).endswith(tuple(_COUNTED)))
+    return structure
+
+
+def of_word(raw: bytes) -> Structure:
+    import docx
+
+    docx.Document(io.BytesIO(raw))
+    return of_office(raw)
+
+
+def of_slides(raw: bytes) -> Structure:
+    import pptx
+
+    slides = pptx.Presentation(io.BytesIO(raw)).slides
+    return [len(slide.shapes) for slide in slides], of_office(raw)
+
+
+def of_workbook(raw: bytes) -> Structure:
+    import openpyxl
+
+    sheets = openpyxl.load_workbook(io.BytesIO(raw)).worksheets
+    return [(sheet.max_row, sheet.max_column) for sheet in sheets], of_office(raw)
+
+
+READERS: dict[str, Callable[[bytes], Structure]] = {
+    ".rst": of_rst, ".tex": _pandoc("latex"), ".rtf": _pandoc("rtf"), ".md": _pandoc("gfm"),
+    ".adoc": _blocks_by("asciidoctor", "-q", "-S", "secure", "-e", "-o", "-", "-"),
+    ".html": of_page, ".htm": of_page, ".xhtml": of_page, ".epub": of_book,
+    ".docx": of_word, ".pptx": of_slides, ".xlsx": of_workbook,
+    ".odt": of_office, ".ods": of_office, ".odp": of_office,
+    ".po": of_po, ".pot": of_po, ".xlf": of_messages, ".xliff": of_messages, ".ts": of_messages,
+    ".xml": of_xml, ".resx": of_xml, ".svg": of_xml,
+    ".json": of_json, ".arb": of_json, ".xcstrings": of_json, ".ipynb": of_notebook,
+    ".yaml": of_yaml, ".yml": of_yaml, ".toml": lambda raw: shape(tomllib.loads(raw.decode())),
+    ".properties": of_keys, ".ftl": of_keys, ".strings": of_strings,
+    ".srt": of_cues, ".vtt": of_cues, ".ass": of_ass, ".ssa": of_ass, ".eml": of_mail,
+    ".csv": of_table, ".tsv": of_table,
+}  # fmt: skip
+
+
+def structure(ending: str, raw: bytes) -> Structure:
+    return READERS[ending](raw) if ending in READERS else None
+
+
+def pages(paths: Iterable[Path], out: Path) -> dict[Path, int]:
+    """How many pages LibreOffice makes of each file; 0: it does not open it."""
+    todo = [path for path in paths if not (out / f"{path.name}.pdf").exists()]
+    for size in (20, 1):  # one that it does not survive takes others along: those alone, then
+        left = [path for path in todo if not (out / f"{path.name}.pdf").exists()]
+        for start in range(0, len(left), size):
+            _convert(left[start : start + size], out)
+    return {path: _pages(out / f"{path.name}.pdf") for path in paths}
+
+
+def _convert(paths: list[Path], out: Path) -> None:
+    with tempfile.TemporaryDirectory() as own:
+        order = ["soffice", f"-env:UserInstallation=file://{own}", "--headless"]
+        order += ["--convert-to", "pdf", "--outdir", own, *map(str, paths)]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(order, capture_output=True, timeout=60 + 10 * len(paths), check=False)
+        for path in paths:
+            made = Path(own, f"{path.stem}.pdf")
+            if made.exists():
+                (out / f"{path.name}.pdf").write_bytes(made.read_bytes())
+
+
+def _pages(pdf: Path) -> int:
+    if not pdf.exists():
+        return 0
+    info = subprocess.run(["pdfinfo", str(pdf)], capture_output=True, text=True, check=False).stdout
+    count = re.search(r"Pages:\s+(\d+)", info)
+    return int(count[1]) if count else 0

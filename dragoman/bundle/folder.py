@@ -1,0 +1,414 @@
+"""A bundle: the folder that holds a trained translator. Read and written without torch.
+
+    manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
+    model.safetensors   weights
+    config.toml         every setting used
+    shared.spm          text to ids; or source.spm and target.spm; word lists end in .json
+    languages.json      its languages
+    pieces.json         the vocabulary, where it is another system's
+    card.json           where it comes from: corpus, scores, cost
+    shortlist.safetensors       which pieces may translate which
+    ranges.json         how large the inputs of its products become, for int8
+    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, and for whom they are
+
+Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
+file are checked before anything is made of it, then what it says, then whether all files go
+together. The graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them.
+Those that older bundles list are never opened.
+
+A model is named by its folder, or by the name of one that comes with the package (`pretrained/`);
+`hub` adds the names of the Hugging Face hub.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+
+from dragoman.bundle.gate import Gate
+from dragoman.bundle.int8 import SCALES, dequantise, misfit
+from dragoman.bundle.low_rank import adapted, factors
+from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
+from dragoman.config import Config, beyond_plain, from_saved, write_toml
+from dragoman.errors import BundleError, ConfigError
+from dragoman.storage.ahead import PRETRAINED as PRETRAINED
+from dragoman.storage.ahead import WEIGHTS, Content, read_before
+from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.storage.untrusted import (
+    leads_out,
+    memory_bytes,
+    parsed_json,
+    parsed_toml,
+    read_regular,
+)
+from dragoman.storage.version import __version__
+from dragoman.text.codec import CODEC_FILES, Codec
+from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
+from dragoman.text.shortlist import Shortlist
+
+_FORMAT = 1
+MANIFEST, _CONFIG, CARD = "manifest.json", "config.toml", "card.json"
+_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
+# the first there
+OUTPUT_MATRICES = (
+    "output.weight",
+    "target_embedding.words.weight",
+    "source_embedding.words.weight",
+)
+OUTPUT_BIAS = "output.bias"
+SHORTLIST = "shortlist.safetensors"
+ADAPTER = "adapter.safetensors"
+RANGES = "ranges.json"
+_KNOWN_FILES = {WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILES
+_ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
+_MIB = 2**20
+_LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB}  # bytes
+_LARGEST |= {LANGUAGES_FILE: _MIB, RANGES: _MIB}
+LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
+_LARGEST_HEADER = 16 * _MIB  # of the weights
+UNFINISHED = "unfinished"
+"""Says on a card how far the training has come, while it goes on."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    config: Config
+    codec: Codec
+    weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
+    card: Mapping[str, Any]
+    shortlist: Shortlist | None = None
+    # "onnx": what it was made for, and what runs it where nobody asks for another
+    engine: str = "auto"
+    # what is added to the weights (`low_rank`), for which sentences (`gate`)
+    adapter: Mapping[str, np.ndarray] | None = None
+    # the largest number that each norm and each attention puts out, by its name; {}: not measured
+    ranges: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def gate(self) -> Gate | None:
+        """Which sentences the adapter is for; None: all, if there is one."""
+        return Gate.of(self.adapter, len(self.codec.source)) if self.adapter else None
+
+    def merged(self) -> "Bundle":
+        """The same with its adapter in its weights, for all sentences."""
+        if self.adapter is None:
+            return self
+        weights = adapted(self.weights, self.adapter)
+        return replace(self, weights=weights, adapter=None, ranges={})  # of the model before
+
+    def float_weights(self) -> dict[str, np.ndarray]:
+        """With an adapter, those of the adapted model."""
+        return dequantise(self.merged().weights)
+
+
+def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many numbers each part of a model has. An output without any shares the embeddings'.
+
+    >>> parameters_by_part({"encoder.0.norm": np.zeros(3), "source_embedding.w": np.zeros((2, 2))})
+    {'embeddings': 4, 'encoder': 3, 'decoder': 0, 'output': 0}
+    """
+    counts = {"embeddings": 0, "encoder": 0, "decoder": 0, "output": 0}
+    for name, array in weights.items():
+        first = name.partition(".")[0]
+        part = "embeddings" if first.endswith("embedding") else first.removesuffix("_norm")
+        if not name.endswith(SCALES):  # of int8 matrices
+            counts[part] = counts.get(part, 0) + array.size
+    return counts
+
+
+def bundled_models() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.name for path in PRETRAINED.iterdir() if (path / MANIFEST).exists())
+
+
+def model_folders(
+    model: str | Path, source: str = "", target: str = "", text: str = ""
+) -> list[str]:
+    """The folders that a comma joins; without any, that of a bundled model for these languages. A
+    folder of several models stands for the one for these languages.
+
+    If no source language is given, it is detected from the text.
+    """
+    named = [_folder(part) for part in str(model).split(",") if part]
+    models = models_in(Path(named[0])) if len(named) == 1 else []
+    if named and not models:
+        return named
+    models = models or models_in(PRETRAINED)
+    if not models:
+        raise BundleError(f"{PRETRAINED} holds no model: name one.")
+    if len(models) == 1:  # whether it knows the languages is asked later, with its own words
+        return [str(models[0])]
+    languages = [_read_languages(folder) for folder in models]
+    source = source or (AUTO if text else "")
+    return [str(models[choose_model(languages, text, source, target).number])]
+
+
+def models_in(folder: Path) -> list[Path]:
+    """The bundles in a folder that is none itself."""
+    if not folder.is_dir() or (folder / MANIFEST).exists():
+        return []
+    return sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
+
+
+def _read_languages(folder: Path) -> Languages:
+    facts = read_manifest(folder).files.get(LANGUAGES_FILE, {})
+    try:
+        raw = _verified(folder / LANGUAGES_FILE, facts, _LARGEST[LANGUAGES_FILE])
+        return Languages.from_bytes(raw)
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
+
+
+def _folder(name: str) -> str:
+    inside = PRETRAINED / name
+    return (
+        str(inside)
+        if name == Path(name).name and not Path(name).exists() and inside.is_dir()
+        else name
+    )
+
+
+def write_bundle(folder: Path, bundle: Bundle) -> None:
+    """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
+    files = {
+        WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
+        _CONFIG: write_toml(bundle.config).encode(),
+        CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
+        **bundle.codec.to_files(),
+        **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
+        **(
+            {RANGES: (json.dumps(dict(bundle.ranges), indent=1) + "\n").encode()}
+            if bundle.ranges
+            else {}
+        ),
+        **({ADAPTER: safetensors.numpy.save(dict(bundle.adapter))} if bundle.adapter else {}),
+    }
+    facts = {
+        name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+        for name, raw in files.items()
+    }
+    manifest: dict[str, Any] = {"format": _FORMAT, "dragoman": __version__}
+    manifest |= {_ENGINE: ONNX} if bundle.engine == ONNX else {}
+    manifest["files"] = facts
+    with storage_errors(f"writing the model into {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for name, raw in files.items():
+            write_atomically(folder / name, raw)
+        write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+
+
+def read_bundle(folder: str | Path) -> Bundle:
+    """Read and verify a bundle; every way in which it can be wrong has its own words."""
+    folder = Path(_folder(str(folder)))
+    manifest = read_manifest(folder)
+    try:
+        for name in (WEIGHTS, _CONFIG):
+            if name not in manifest.files:
+                raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
+        files = {
+            name: _verified(folder / name, facts, _LARGEST.get(name, LARGEST_VOCABULARY))
+            for name, facts in manifest.files.items()
+            if name != WEIGHTS
+        }
+        config = _config(files[_CONFIG])
+        codec = Codec.from_files(files, config.text.vocabulary)
+        weights = read_tensors(
+            _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
+        )
+        _check_weights(config, codec, weights)
+        adapter = read_tensors(files[ADAPTER]) if ADAPTER in files else None
+        if adapter is not None:  # does it fit?
+            factors(weights, adapter)
+            Gate.of(adapter, len(codec.source))
+        shortlist = None
+        if SHORTLIST in files:
+            shortlist = Shortlist.from_tensors(
+                read_tensors(files[SHORTLIST]), codec.source, codec.target
+            )
+        return Bundle(
+            config,
+            codec,
+            weights,
+            _card(files.get(CARD, b"{}")),
+            shortlist,
+            manifest.engine,
+            adapter,
+            _ranges(files.get(RANGES, b"{}")),
+        )
+    except (ConfigError, BundleError) as error:
+        raise BundleError(f"{folder}: {error}") from None
+    except MemoryError:
+        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
+
+
+def read_config(folder: str | Path) -> Config:
+    """A bundle's settings, without the rest of it."""
+    folder = Path(_folder(str(folder)))
+    files = read_manifest(folder).files
+    try:
+        if _CONFIG not in files:
+            raise BundleError(f"{MANIFEST} does not list {_CONFIG}: the bundle is incomplete.")
+        return _config(_verified(folder / _CONFIG, files[_CONFIG], _LARGEST[_CONFIG]))
+    except (ConfigError, BundleError) as error:
+        raise BundleError(f"{folder}: {error}") from None
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """A bundle's card, without the rest of it."""
+    files = read_manifest(folder).files
+    try:
+        facts = files.get(CARD)
+        return _card(_verified(folder / CARD, facts, _LARGEST[CARD]) if facts else b"{}")
+    except BundleError as error:
+        raise BundleError(f"{folder}: {error}") from None
+
+
+def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file."""
+    try:
+        return dict(safetensors.numpy.load(raw))
+    # KeyError: an unknown kind
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise BundleError(f"the tensors cannot be read ({error}).") from None
+
+
+class Manifest(NamedTuple):
+    files: dict[str, dict[str, Any]]  # with size and hash
+    engine: str
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The files that a bundle lists, and the engine that it was made for."""
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such model folder.")
+    if leads_out(path, folder):
+        raise BundleError(f"{path} is a link that leads out of the bundle.")
+    try:
+        manifest = parsed_json(read_regular(path, _LARGEST[MANIFEST]))
+        version = manifest["format"]
+        files = manifest["files"]
+        engine = manifest.get(_ENGINE, "auto")
+        if not isinstance(files, dict):
+            raise TypeError("it lists no files")
+    except FileNotFoundError:
+        unfinished = (folder / "run.toml").exists()
+        remedy = (
+            "its training has not come to a validation yet: go on with dragoman train --resume."
+            if unfinished
+            else "not a model folder."
+        )
+        raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BundleError(f"{path} cannot be read ({error}).") from None
+    if version != _FORMAT:
+        raise BundleError(
+            f"{path} has format {version!r}; dragoman {__version__} reads format {_FORMAT}."
+        )
+    if engine not in ("auto", ONNX):
+        raise BundleError(f"{path} names the engine {engine!r}; it can be {ONNX!r}, or none.")
+    if _OLD_GRAPHS & files.keys():
+        engine = ONNX
+    if unknown := sorted(files.keys() - _KNOWN_FILES - _OLD_GRAPHS):
+        raise BundleError(f"{path} lists {unknown[0]!r}, which is not part of a bundle.")
+    return Manifest({name: files[name] for name in sorted(files.keys() - _OLD_GRAPHS)}, engine)
+
+
+def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
+    """What a file holds, if it is what the manifest says.
+
+    Size and kind are looked at before it is read.
+    """
+    if leads_out(path, path.parent):
+        raise BundleError(f"{path.name} is a link that leads out of the bundle.")
+    try:
+        size, digest = facts["size"], facts["sha256"]
+    except (KeyError, TypeError):
+        raise BundleError(f"{MANIFEST} says neither size nor hash of {path.name}.") from None
+    try:
+        actual = path.stat().st_size
+        if actual != size:
+            raise BundleError(
+                f"{path.name} has {actual:,} bytes, its manifest says {size}: the file is damaged."
+            )
+        content = read_before(path)
+        if content is None or len(content.raw) > limit:
+            raw = read_regular(path, limit)
+            content = Content(raw, hashlib.sha256(raw).hexdigest())
+    except OSError as error:
+        raise BundleError(f"{path.name}: {error.strerror}.") from None
+    if content.sha256 != digest:
+        raise BundleError(
+            f"{path.name} does not match its SHA-256 in the manifest: the file is damaged."
+        )
+    return content.raw
+
+
+def _config(raw: bytes) -> Config:
+    try:
+        return from_saved(parsed_toml(raw))
+    except ValueError as error:
+        raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
+
+
+def _most_weights(config: Config, codec: Codec) -> int:
+    """The most bytes that the weights may have.
+
+    That is what the settings call for, and what fits into memory beside a copy.
+    """
+    if beyond_plain(config.model, in_graphs=True):
+        return memory_bytes() // 2
+    shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
+    return min(
+        memory_bytes() // 2, _LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
+    )
+
+
+def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
+    """All checks that need no torch.
+
+    Torch checks the names and shapes of other architectures.
+    """
+    if wrong := misfit(weights):
+        raise BundleError(f"{wrong}.")
+    if not beyond_plain(config.model, in_graphs=True):
+        check_plain_weights(
+            weights, config.model, len(codec.source), len(codec.target), codec.shared
+        )
+    for name, array in weights.items():
+        if array.dtype not in (np.float32, np.uint8, np.int32):
+            raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")
+
+
+def _ranges(raw: bytes) -> dict[str, float]:
+    try:
+        ranges = dict(parsed_json(raw))
+    except (ValueError, TypeError) as error:
+        raise BundleError(f"{RANGES} cannot be read ({error}).") from None
+    for name, largest in ranges.items():
+        if not isinstance(largest, float) or not 0 < largest < math.inf:
+            raise BundleError(f"{RANGES} gives {name!r} no range, a number above zero.")
+    return ranges
+
+
+def _card(raw: bytes) -> dict[str, Any]:
+    """A card whose known entries are of the kinds that they are printed as."""
+    try:
+        card = dict(parsed_json(raw))
+        texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
+        for score in card.get("scores", []):
+            texts += [score["name"], score["signature"]]
+            if not isinstance(score["value"], int | float) or not math.isfinite(score["value"]):
+                raise TypeError("a score is not a number")
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        raise BundleError(f"{CARD} cannot be read ({error}).") from None
+    if not all(isinstance(text, str) for text in texts):
+        raise BundleError(f"{CARD} has a language or a score whose name is not text.")
+    return card

@@ -1,0 +1,1 @@
+"""Doubtful translations go to a second translator."""

@@ -1,0 +1,69 @@
+"""`dragoman cascade`"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cascade.curve import curve_picture, quality_curve
+from dragoman.cascade.defer import second_of
+from dragoman.cli.loading import load_model
+from dragoman.cli.options import Device, EngineName, From, Json, Model, To
+from dragoman.errors import CorpusError, escaped
+from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.text.parallel import read_lines
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
+    reference: Annotated[str, typer.Argument(metavar="REF", help="Their translations.")],
+    second: Annotated[
+        str, typer.Option("--defer-to", help="A model, or an endpoint's address (see translate).")
+    ],
+    model: Model = "",
+    from_: From = "",
+    to: To = "",
+    plot: Annotated[str, typer.Option(metavar="F.svg", help="Draw the curve into a file.")] = "",
+    json_: Json = False,
+    engine: EngineName = "auto",
+    device: Device = "auto",
+) -> None:
+    """Show what a second translator gains, against the share of texts that it gets.
+
+    Example: `dragoman cascade valid.de valid.en --model runs/demo --defer-to pentaglot`
+    """
+    sources, references = [*read_lines(source)], [*read_lines(reference)]
+    if len(sources) != len(references) or not sources:
+        raise CorpusError(
+            f"{source} has {len(sources)} lines and {reference} has {len(references)}: they must "
+            "match line by line."
+        )
+    translator = load_model(model, device, engine, from_, to)
+    other = second_of(second, from_, to)
+    began = time.perf_counter()
+    first = translator.translate(sources, source=from_, to=to)
+    confidences = [one.confidence for one in first]
+    between = time.perf_counter()
+    answers = other.translate(sources, from_, to)
+    ended = time.perf_counter()
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    points = quality_curve([*map(str, first)], [*map(str, answers)], references, confidences)
+    for point in points:
+        seconds = between - began + point.share * (ended - between)
+        if json_:
+            print(json.dumps({**point._asdict(), "seconds": round(seconds, 3)}))
+            continue
+        print(
+            f"{point.share:4.0%} deferred (below {point.below:.2f}): BLEU {point.bleu:.2f}, "
+            f"{point.gain:.0%} of the gain, {seconds / len(sources) * 1000:.1f} ms per line"
+        )
+    if plot:
+        title = escaped(f"{Path(model or 'pentaglot').name} → {other.name}")
+        with storage_errors(f"writing {plot}"):
+            write_atomically(Path(plot), curve_picture(points, title).encode())
+        print(f"wrote {plot}", file=sys.stderr)

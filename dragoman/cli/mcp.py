@@ -1,0 +1,175 @@
+"""`dragoman mcp`: tools for a language model's host, by the Model Context Protocol on standard
+input and output.
+
+A tool reads and writes files only in folders that the command line names. Whatever goes wrong comes
+back as the text of an error, which the model reads.
+"""
+
+from functools import wraps
+from inspect import getdoc
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.bundle.folder import bundled_models
+from dragoman.cli.options import Device, EngineName
+from dragoman.cli.translating_documents import read_document
+from dragoman.decode.promises.glossary import NO_TERMS, Glossary
+from dragoman.decode.request import Request
+from dragoman.documents.confined import Reader
+from dragoman.documents.document import Options
+from dragoman.documents.driving import driven
+from dragoman.documents.formats import translated_name
+from dragoman.errors import ConfigError, DragomanError, needs_package
+from dragoman.inspect.translator import InspectableTranslator
+from dragoman.storage.files import write_atomically
+from dragoman.text.detect import detect
+from dragoman.text.languages import AUTO, ModelChoice, choose_model, known_languages, pairs_of
+from dragoman.text.segments import split_sentences
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+
+class Tools:
+    """What the tools do. Their docstrings are what a language model is told of them."""
+
+    def __init__(
+        self,
+        translators: list[InspectableTranslator],
+        folders: list[Path],
+        glossary: Glossary = NO_TERMS,
+    ):
+        self.translators = translators
+        self.folders = [folder.resolve() for folder in folders]
+        self.terms = glossary
+        self.languages = [translator.codec.languages for translator in translators]
+
+    def translate(
+        self, text: str, to: str, source: str = AUTO, terms: dict[str, str] | None = None
+    ) -> str:
+        """Translate a text. `to` and `source` are codes such as "de"; `source` may be "auto".
+        `terms` says how certain words must be translated."""
+        route = choose_model(self.languages, text, source, to)
+        if route.note:
+            return text
+        sentences, gaps = split_sentences(text)
+        request = self._request(route, terms)
+        translations = self.translators[route.number].translate(sentences, request)
+        return "".join(str(each) + gap for each, gap in zip(translations, [*gaps, ""], strict=True))
+
+    def translate_file(self, path: str, to: str, source: str = AUTO, output: str = "") -> str:
+        """Translate a document (.docx, .html, .md, .po, .xlsx and more) and write it to `output`,
+        or beside the original. Returns the path of the translation."""
+        original = self._allowed(path)
+        with Reader() as reader:
+            outline = read_document(reader, str(original), Options(to=to))
+            route = choose_model(self.languages, outline.sample, source, to)
+            target = self._allowed(output or translated_name(str(original), route.target))
+            if target == original:
+                raise ConfigError(f"{output} is the original itself: name another file.")
+            if route.note:  # it is in the target language already
+                written = reader.unchanged()
+            else:
+                translator = self.translators[route.number]
+                written = driven(translator, reader.rounds(), self._request(route))
+        write_atomically(target, written)
+        return str(target)
+
+    def detect(self, text: str) -> list[dict[str, Any]]:
+        """Which language a text is written in, most likely first, with a confidence in percent."""
+        guesses = detect(text, known_languages(self.languages))
+        return [guess._asdict() for guess in guesses[:3]]
+
+    def list_languages(self) -> dict[str, list[str]]:
+        """The languages that can be translated, and what each can be translated into."""
+        return {source: into for source, into in pairs_of(self.languages).items() if into}
+
+    def glossary(self, text: str = "") -> list[list[str]]:
+        """The terms of this server's glossary that a text holds, each with its translation; all of
+        them without a text. `translate` uses them by itself."""
+        return [
+            [term.source, "|".join(term.targets)]
+            for term in self.terms.terms
+            if not text or Glossary((term,)).demands(text)
+        ]
+
+    def _request(self, route: ModelChoice, terms: dict[str, str] | None = None) -> Request:
+        glossary = Glossary.of(terms.items()) if terms else self.terms
+        reads = self.languages[route.number].sources
+        return Request(
+            to=route.target, source_language=route.source if reads else "", glossary=glossary
+        )
+
+    def _allowed(self, path: str) -> Path:
+        """A path in one of the folders, links followed."""
+        wanted = Path(path)
+        bases = [Path.cwd(), *self.folders] if not wanted.is_absolute() else [Path()]
+        candidates = [(base / wanted).resolve() for base in bases]
+        for real in candidates:
+            if any(real.is_relative_to(folder) for folder in self.folders):
+                return real
+        named = ", ".join(map(str, self.folders)) or "none: start with --folder"
+        raise ConfigError(f"{path} lies in no folder that is open to this server ({named}).")
+
+
+def make_server(tools: Tools) -> "MCPServer[Any]":
+    with needs_package("mcp", "mcp"):
+        from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+
+    server: MCPServer[Any] = MCPServer(
+        "dragoman", instructions="Translates texts and documents.", log_level="WARNING"
+    )
+
+    one_at_a_time = Lock()  # hosts call tools side by side, and an engine does one search
+
+    def add(tool: Any) -> None:
+        @wraps(tool)
+        def told(*arguments: Any, **named: Any) -> Any:
+            try:
+                with one_at_a_time:
+                    return tool(*arguments, **named)
+            except (DragomanError, OSError) as error:
+                raise ToolError(str(error)) from None
+
+        server.add_tool(told, description=getdoc(tool))
+
+    for tool in (tools.translate, tools.detect, tools.list_languages, tools.glossary):
+        add(tool)
+    if tools.folders:
+        add(tools.translate_file)
+    return server
+
+
+def command(
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Folder of a model (repeatable); default: bundled."),
+    ] = None,
+    folder: Annotated[
+        list[str] | None,
+        typer.Option(help="A folder whose files may be read and written (repeatable)."),
+    ] = None,
+    glossary: Annotated[
+        str, typer.Option(metavar="F.tsv", help="Terms that every translation keeps to.")
+    ] = "",
+    engine: EngineName = "auto",
+    device: Device = "auto",
+) -> None:
+    """Offer translation to a language model's host (MCP, on standard input and output).
+
+    Example: `dragoman mcp --folder ~/Documents`
+    """
+    folders = [Path(name).expanduser() for name in folder or []]
+    for named in folders:
+        if not named.is_dir():
+            raise ConfigError(f"--folder {named}: there is no such folder.")
+    with needs_package("mcp", "mcp"):
+        import mcp.server.mcpserver  # noqa: F401
+    terms = Glossary.parse(Path(glossary).read_text("utf-8"), glossary) if glossary else NO_TERMS
+    load = InspectableTranslator.load
+    translators = [load(name, device, engine) for name in model or bundled_models()]
+    make_server(Tools(translators, folders, terms)).run("stdio")

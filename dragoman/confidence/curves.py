@@ -1,0 +1,120 @@
+"""A small additive model: each feature has a curve through a few points, and their heights add up.
+
+Outside its points a curve is flat: a feature that was never so large while learning says no more
+than the largest that was seen. Fitting is penalised least squares on hat functions (linear
+B-splines; Eilers and Marx 1996, with second differences), for a probability inside Newton's method.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_POINTS = 6
+_NEWTON_STEPS = 25
+
+
+@dataclass(frozen=True)
+class Curve:
+    """`at` rises; `heights`: what the feature adds at each of these places."""
+
+    at: tuple[float, ...]
+    heights: tuple[float, ...]
+
+    def __call__(self, x: float) -> float:
+        """
+        >>> curve = Curve((0.0, 2.0), (10.0, 30.0))
+        >>> curve(-5.0), curve(0.5), curve(9.0)
+        (10.0, 15.0, 30.0)
+        """
+        right = bisect_right(self.at, x)
+        if right == 0 or right == len(self.at):
+            return self.heights[min(right, len(self.at) - 1)]
+        left = right - 1
+        share = (x - self.at[left]) / (self.at[right] - self.at[left])
+        return self.heights[left] + share * (self.heights[right] - self.heights[left])
+
+
+@dataclass(frozen=True)
+class Curves:
+    base: float
+    curves: tuple[Curve, ...]
+
+    def __call__(self, features: Sequence[float]) -> float:
+        return self.base + sum(curve(x) for curve, x in zip(self.curves, features, strict=True))
+
+    def as_json(self, names: Sequence[str]) -> dict[str, Any]:
+        written = {
+            name: [[round(x, 4), round(y, 4)] for x, y in zip(curve.at, curve.heights, strict=True)]
+            for name, curve in zip(names, self.curves, strict=True)
+        }
+        return {"base": round(self.base, 4), "curves": written}
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any], names: Sequence[str]) -> "Curves":
+        curves = [zip(*written["curves"][name], strict=True) for name in names]
+        return cls(written["base"], tuple(Curve(*map(tuple, curve)) for curve in curves))
+
+
+def sigmoid(x: float) -> float:
+    return 0.5 + 0.5 * math.tanh(0.5 * x)
+
+
+def fit(
+    features: np.ndarray,  # (N, F)
+    wanted: np.ndarray,  # (N,)
+    weights: np.ndarray,  # (N,)
+    *,
+    is_probability: bool = False,
+    smoothness: float = 10.0,
+) -> Curves:
+    """Curves whose sum comes near to what is wanted, or whose sigmoid does."""
+    places = [_places(column) for column in features.T]
+    hats = [_hats(column, at) for column, at in zip(features.T, places, strict=True)]
+    design = np.hstack([np.ones((len(features), 1)), *hats])  # (N, P)
+    penalty = _penalty([len(at) for at in places], smoothness)
+    weights = weights / weights.mean()
+    if is_probability:
+        solution = np.zeros(design.shape[1])
+        for _ in range(_NEWTON_STEPS):
+            chance = 1 / (1 + np.exp(-design @ solution))
+            slope = weights * np.maximum(chance * (1 - chance), 1e-6)
+            matrix = design.T @ (slope[:, None] * design) + penalty
+            gradient = design.T @ (weights * (wanted - chance)) - penalty @ solution
+            solution = solution + np.linalg.solve(matrix, gradient)
+    else:
+        matrix = design.T @ (weights[:, None] * design) + penalty
+        solution = np.linalg.solve(matrix, design.T @ (weights * wanted))
+    curves = []
+    first = 1
+    for at in places:
+        heights = solution[first : first + len(at)]
+        curves.append(Curve(tuple(map(float, at)), tuple(map(float, heights))))
+        first += len(at)
+    return Curves(float(solution[0]), tuple(curves))
+
+
+def _places(column: np.ndarray) -> np.ndarray:
+    """Where a feature's curve has its points: at quantiles, as many as differ."""
+    return np.unique(np.quantile(column, np.linspace(0.02, 0.98, _POINTS)).round(4))
+
+
+def _hats(column: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """How much each point counts for each value. (N, points)"""
+    return np.stack([np.interp(column, at, row) for row in np.eye(len(at))], axis=1)
+
+
+def _penalty(sizes: Sequence[int], smoothness: float) -> np.ndarray:
+    """Curves that bend cost, and a little those that are far from zero."""
+    total = 1 + sum(sizes)
+    penalty = np.zeros((total, total))
+    first = 1
+    for size in sizes:
+        here = slice(first, first + size)
+        bends = np.diff(np.eye(size), n=2, axis=0) if size > 2 else np.zeros((0, size))
+        penalty[here, here] = smoothness * bends.T @ bends + 0.1 * smoothness * np.eye(size)
+        first += size
+    return penalty

@@ -1,0 +1,30 @@
+"""What can be set: checked against each other, documented, read and written."""
+
+from dragoman.config.schema import (
+    MOST_HYPOTHESES,
+    Config,
+    Corpus,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    TextConfig,
+    TrainingConfig,
+    beyond_plain,
+    describe_settings,
+    explicit_settings,
+    flatten,
+    from_saved,
+    from_tree,
+    make_config,
+    model_summary,
+    parse_set,
+    replace,
+    write_toml,
+)
+
+__all__ = [
+    "MOST_HYPOTHESES", "Config", "Corpus", "DataConfig", "DecodingConfig", "ModelConfig",
+    "TextConfig", "TrainingConfig", "beyond_plain", "describe_settings", "explicit_settings",
+    "flatten", "from_saved", "from_tree", "make_config", "model_summary", "parse_set", "replace",
+    "write_toml",
+]  # fmt: skip

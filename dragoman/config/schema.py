@@ -1,0 +1,625 @@
+"""All settings, as frozen dataclasses.
+
+`[section]` and `key` of a TOML file are `section.key=value` on the command line.
+
+Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
+`--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
+The defaults of the model are those of "Attention Is All You Need" (Vaswani et al., 2017).
+
+The names of variants (`choices`) are spelled out here because this module must not import the code
+that they name; a test holds them against the tables beside that code.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from dragoman.config.combinations import SIZES, misfits
+from dragoman.config.presets import DEFAULT_PRESET, PRESETS
+from dragoman.config.settings import (
+    build,
+    describe,
+    leaves,
+    merge,
+    near_miss,
+    nesting_errors,
+    put_all,
+    read_toml,
+    setting,
+    to_tree,
+    toml_lines,
+    with_new_names,
+)
+from dragoman.config.variants import (
+    DECODER_SUBLAYERS,
+    HEADS_LAYOUTS,
+    MEMORIES,
+    POSITIONS,
+    SIMILARITIES,
+    SPANS,
+    TABLES,
+)
+from dragoman.errors import ConfigError
+
+MOST_HYPOTHESES = 1000
+"""The largest beam, and the most translations of a sentence that can be asked for."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Two files of the same number of lines, or one `.tsv` file with both sides.
+
+    The `target` of a `.tsv` file is empty.
+
+    A name with a * stands for many files: `train.*.de.gz`.
+    """
+
+    source: str = setting(
+        "", "file with source sentences, one a line (.gz, .bz2), or a .tsv file with both sides"
+    )
+    target: str = setting(
+        "", "file with target sentences, line by line the translations of `source`"
+    )
+    source_language: str = setting("", "language code of the source", key="from")
+    target_language: str = setting("", "language code of the target", key="to")
+    weight: float = setting(
+        1.0, "how often each pair is seen in an epoch, on average", at_least=0.0
+    )
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    vocabulary: str = setting(
+        "bpe",
+        "how text is cut into pieces (marian: as a converted model does)",
+        choices=("bpe", "word", "character", "marian"),
+        aliases=("tokenizer", "subword"),
+        choice_aliases={
+            "sentencepiece": "bpe",
+            "spm": "bpe",
+            "subword": "bpe",
+            "words": "word",
+            "char": "character",
+            "chars": "character",
+        },
+    )
+    size: int = setting(
+        8000,
+        "pieces to learn; fewer if the corpus gives fewer",
+        at_least=1,
+        at_most=1_000_000,
+        aliases=("vocab_size", "vocabulary_size"),
+    )
+    shared: bool = setting(True, "one vocabulary for both languages")
+    dropout: float = setting(
+        0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0
+    )
+    coverage: float = setting(
+        0.9999,
+        "share of characters that get a piece; others are spelled in bytes",
+        at_least=0.5,
+        at_most=1.0,
+    )
+    normalisation: str = setting(
+        "nmt_nfkc",
+        "SentencePiece's rule for the characters of a text",
+        choices=("nmt_nfkc", "nfkc", "identity"),
+    )
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
+    valid: tuple[Corpus, ...] = setting(
+        (), "parallel text to validate on; held out from `corpora` if there is none"
+    )
+    test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
+    exclude: tuple[Corpus, ...] = setting(
+        (),
+        "parallel text that no training pair may share a sentence with, ignoring case and "
+        "punctuation",
+    )
+    prepared: str = setting("", "folder made by `dragoman prepare`, used instead of corpora")
+    temperature: float = setting(
+        1.0,
+        "evens out corpora: each gets a share of n^(1/temperature), n its pairs times its weight",
+        at_least=1.0,
+    )
+    valid_size: int = setting(1000, "pairs to hold out at most (never over 5% of them)", at_least=0)
+    max_length: int = setting(256, "pieces: a longer sentence is kept out of training", at_least=1)
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
+    span: str = setting("soft", "which keys a query sees", choices=SPANS)
+    window: int = setting(8, "keys that local attention sees on either side", at_least=0)
+    heads_layout: str = setting(
+        "paper",
+        "what each head gets",
+        choices=HEADS_LAYOUTS,
+        renamed={"shared": "multi-query"},
+    )
+    groups: int = setting(
+        2, "sets of keys and values, with heads_layout=grouped", at_least=1, at_most=1000
+    )
+    projections: bool = setting(
+        True, "queries, keys and values by matrices; false: they are the input itself"
+    )
+    memory: str = setting(
+        "last", "the encoder layer that a decoder layer looks at", choices=MEMORIES
+    )
+
+
+@dataclass(frozen=True)
+class PositionsConfig:
+    kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
+    join: str = setting(
+        "add", "how a position's vector joins the word's", choices=("add", "concat")
+    )
+    every_layer: bool = setting(
+        False, "positions are added again to the queries, keys and values of every layer"
+    )
+    base: float = setting(
+        10000.0, "base of the wavelengths of sinusoidal and rotary positions", at_least=1.0
+    )
+    max_length: int = setting(512, "number of learned positions", at_least=1, at_most=1_000_000)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    architecture: str = setting(
+        "transformer",
+        "the kind of model",
+        choices=(
+            "transformer",
+            "decoder-only",
+            "rnn",
+            "rnn-attention",
+            "gnmt",
+            "convs2s",
+            "lexical",
+        ),
+    )
+    width: int = setting(
+        512,
+        "features of a position (D, d_model)",
+        at_least=1,
+        at_most=65_536,
+        aliases=("d_model", "hidden_size", "embed_dim", "dim", "n_embd"),
+    )
+    heads: int = setting(
+        8,
+        "attention heads (H)",
+        at_least=1,
+        at_most=1024,
+        aliases=("num_heads", "n_heads", "nhead", "n_head", "attention_heads"),
+    )
+    feed_forward_width: int = setting(
+        2048,
+        "inner features of the feed-forward network",
+        at_least=1,
+        at_most=262_144,
+        aliases=("d_ff", "ffn_dim", "dim_feedforward", "intermediate_size", "ffn_embed_dim"),
+    )
+    encoder_layers: int = setting(
+        6,
+        "layers of the encoder",
+        at_least=1,
+        at_most=1000,
+        aliases=("layers", "num_layers", "n_layers", "enc_depth"),
+    )
+    decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
+    cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
+    kernel_width: int = setting(
+        3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000
+    )
+    activation: str = setting(
+        "relu",
+        "nonlinearity of the feed-forward network",
+        choices=("relu", "gelu", "swish", "geglu", "swiglu"),
+        aliases=("activation_function", "act"),
+        choice_aliases={"silu": "swish"},
+    )
+    norm: str = setting(
+        "post",
+        "normalise after the residual sum or before the sublayer",
+        choices=("post", "pre"),
+        aliases=("prenorm", "pre_norm", "normalize_before", "norm_first"),
+    )
+    norm_kind: str = setting(
+        "layer",
+        "what is normalised over: a position's features (layer, rms), or the batch",
+        choices=("layer", "rms", "batch", "none"),
+        choice_aliases={"rmsnorm": "rms"},
+    )
+    residual: bool = setting(True, "a sublayer's output is added to its input")
+    feed_forward: bool = setting(True, "a feed-forward network in every layer")
+    experts: int = setting(
+        1,
+        "feed-forward networks in every layer; of several, each word takes the two that fit best",
+        at_least=1,
+        at_most=256,
+    )
+    decoder_attention: bool = setting(
+        True, "decoder positions see earlier ones; false: only themselves"
+    )
+    decoder_sublayer: str = setting(
+        "attention",
+        "how a decoder layer looks at the words so far",
+        choices=DECODER_SUBLAYERS,
+    )
+    dropout: float = setting(
+        0.1, "on embeddings and on every sublayer's output", at_least=0.0, below=1.0
+    )
+    attention_dropout: float = setting(0.0, "on attention weights", at_least=0.0, below=1.0)
+    activation_dropout: float = setting(
+        0.0, "inside the feed-forward network", at_least=0.0, below=1.0
+    )
+    tied: str = setting(
+        "auto",
+        "embeddings that share weights: source, target and output; target and output; none",
+        choices=("auto", "all", "target", "none"),
+        aliases=(
+            "tie_embeddings",
+            "share_embeddings",
+            "tie_word_embeddings",
+            "share_all_embeddings",
+        ),
+    )
+    output_bias: bool = setting(False, "a learned bias for each target piece")
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    positions: PositionsConfig = field(default_factory=PositionsConfig)
+
+
+PLAIN = {
+    "architecture": ("transformer",),
+    "activation": ("relu", "gelu", "swish"),
+    "norm_kind": ("layer",),
+    "residual": (True,),
+    "feed_forward": (True,),
+    "experts": (1,),
+    "decoder_attention": (True,),
+    "attention.projections": (True,),
+    "positions.join": ("add",),
+    "positions.every_layer": (False,),
+}
+"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what
+`variants` says."""
+
+
+def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
+    """The settings by which a model is another one than that.
+
+    `in_graphs`: those that our ONNX graphs know are left out.
+
+    >>> beyond_plain(ModelConfig(residual=False))
+    ['model.residual=false']
+    """
+    values = {f"model.{name}": value for name, value in leaves(to_tree(model))}
+    other = [name for name in PLAIN if values[f"model.{name}"] not in PLAIN[name]]
+    beyond = [f"model.{name}" for name in other]
+    for name, table in TABLES.items():
+        variant = table[values[name]]
+        if not (variant.plain or (in_graphs and variant.in_graphs)):
+            beyond.append(name)
+    return [f"{name}={str(values[name]).lower()}" for name in beyond]
+
+
+def model_summary(model: ModelConfig) -> str:
+    """A model in one line: its sizes, and every setting that is not the default.
+
+    >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
+    'transformer, 6+6 layers, width 512, 8 heads, norm post, positions.kind=rotary'
+    """
+    default = dict(leaves(to_tree(ModelConfig())))
+    named = (*SIZES, "norm")
+    unusual = [
+        f"{name}={str(value).lower()}"
+        for name, value in leaves(to_tree(model))
+        if value != default[name] and name not in named
+    ]
+    sizes = (
+        f"{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, "
+        f"width {model.width}, {model.heads} heads, norm {model.norm}"
+    )
+    return ", ".join([sizes, *unusual])
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
+    init: str = setting("", "folder of a trained model whose weights and pieces to start from")
+    max_steps: int = setting(
+        100_000,
+        "optimiser steps",
+        at_least=1,
+        aliases=("max_updates", "train_steps", "max_iters", "num_steps"),
+    )
+    max_epochs: float = setting(
+        0.0,
+        "passes over the corpus; 0: as many as max_steps needs",
+        at_least=0.0,
+        aliases=("epochs", "num_train_epochs", "max_epoch"),
+    )
+    batch_tokens: int = setting(
+        25_000,
+        "target tokens in an optimiser step, over all ranks",
+        at_least=1,
+        aliases=("batch_size", "max_tokens", "batch"),
+    )
+    micro_batch_tokens: int = setting(
+        0,
+        "source and target positions computed at once, padding included; 0: from free memory",
+        at_least=0,
+        aliases=("gradient_accumulation_steps", "update_freq", "accumulation"),
+    )
+    label_smoothing: float = setting(
+        0.1,
+        "probability spread over the vocabulary",
+        at_least=0.0,
+        below=1.0,
+        aliases=("smoothing",),
+    )
+    consistency: float = setting(
+        0.0,
+        "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)",
+        at_least=0.0,
+        aliases=("rdrop", "r_drop"),
+    )
+    objective: str = setting(
+        "likelihood",
+        "likelihood: learn the references; risk: fine-tune on the score of drawn translations",
+        choices=("likelihood", "risk"),
+    )
+    risk_samples: int = setting(
+        8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
+    )
+    risk_sharpness: float = setting(
+        0.05, "risk: exponent of their probabilities (alpha)", at_least=1e-6
+    )
+    risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
+    schedule: str = setting(
+        "inverse-sqrt",
+        "schedule of the learning rate (linear, cosine, wsd: to zero at max_steps)",
+        choices=("inverse-sqrt", "noam", "linear", "cosine", "wsd", "constant"),
+    )
+    learning_rate: float = setting(
+        5e-4,
+        "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
+        at_least=0.0,
+        aliases=("lr", "peak_lr", "max_lr"),
+    )
+    warmup_steps: int = setting(
+        4000, "steps until the peak", at_least=0, aliases=("warmup", "warmup_updates")
+    )
+    optimiser: str = setting(
+        "adam",
+        "adam, or muon: orthogonal steps for the matrices inside the model, Adam for the rest",
+        choices=("adam", "muon"),
+        aliases=("optimizer", "optim"),
+        choice_aliases={"adamw": "adam"},
+    )
+    momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
+    beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
+    beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
+    epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
+    weight_decay: float = setting(
+        0.0, "AdamW: share of a weight subtracted per step, times the learning rate", at_least=0.0
+    )
+    clip_norm: float = setting(
+        1.0,
+        "largest norm of the gradient; 0: not clipped",
+        at_least=0.0,
+        aliases=("grad_clip", "max_grad_norm", "clip", "gradient_clipping"),
+    )
+    precision: str = setting(
+        "auto",
+        "auto: bf16 on a GPU that supports it",
+        choices=("auto", "float32", "bf16"),
+        aliases=("fp16", "bf16", "amp", "mixed_precision", "dtype"),
+    )
+    sharded: bool = setting(
+        False, "under torchrun: spread weights and optimiser state over the ranks"
+    )
+    validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
+    validation_beam: int = setting(
+        1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES
+    )
+    patience: int = setting(
+        10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
+    )
+    checkpoint_every: int = setting(
+        1000, "steps between checkpoints; each validation writes one too", at_least=1
+    )
+    average: int = setting(5, "last checkpoints to average at the end; 1: no averaging", at_least=1)
+    log_every: int = setting(50, "steps between lines of the log", at_least=1)
+
+
+@dataclass(frozen=True)
+class DecodingConfig:
+    beam: int = setting(
+        4,
+        "hypotheses kept per sentence; 1: greedy",
+        at_least=1,
+        at_most=MOST_HYPOTHESES,
+        aliases=("beam_size", "num_beams"),
+    )
+    length_penalty: str = setting(
+        "gnmt",
+        "divide scores by ((5+n)/6)^alpha, by n^alpha, or not at all",
+        choices=("gnmt", "power", "none"),
+    )
+    alpha: float = setting(
+        0.6,
+        "strength of the length penalty",
+        at_least=0.0,
+        at_most=10.0,
+        aliases=("lenpen", "length_penalty_alpha"),
+    )
+    coverage_penalty: float = setting(
+        0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
+    )
+    max_length_ratio: float = setting(
+        2.0, "target pieces per source piece at most ...", at_least=0.0, at_most=1000.0
+    )
+    max_length_extra: int = setting(20, "... plus this many", at_least=0, at_most=10_000)
+    min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
+    no_repeat_ngram: int = setting(
+        0,
+        "no n-gram of this many pieces occurs twice; 0: no limit",
+        at_least=0,
+        aliases=("no_repeat_ngram_size",),
+    )
+    patience: float = setting(
+        1.0,
+        "a sentence is done when patience*beam hypotheses have ended",
+        at_least=0.1,
+        at_most=1000.0,
+    )
+    shrinking_beam: bool = setting(
+        False, "a hypothesis that ends takes its place in the beam with it, as in Marian"
+    )
+    max_source_length: int = setting(
+        512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
+    )
+    by_sentence: bool = setting(False, "translate each sentence of a text separately")
+    keep_capitals: bool = setting(
+        False, "translate sentences in capitals as ordinary ones, and put the result in capitals"
+    )
+    keep_numbers: bool = setting(
+        False,
+        "repair translations that lose digits, signs, units, addresses or placeholders, or invent "
+        "digits",
+    )
+    shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
+    batch_tokens: int = setting(
+        0,
+        "source pieces translated at once; 0: chosen for the device",
+        at_least=0,
+        at_most=10_000_000,
+    )
+    precision: str = setting(
+        "auto",
+        "of a search on a GPU; auto: bf16 if the GPU supports it",
+        choices=("auto", "float32", "bf16"),
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The full set of settings of a run."""
+
+    text: TextConfig = field(default_factory=TextConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+    def __post_init__(self) -> None:
+        """Settings that do not go together are refused here, before anything is computed."""
+        for reason in misfits(flatten(self), _defaults()):
+            raise ConfigError(reason)
+
+
+def make_config(
+    preset: str | None = None,
+    file: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Config:
+    """Defaults, then a preset, then a TOML file, then settings by dotted name or in tables.
+
+    The file may name its own `preset`.
+
+    >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
+    0.3
+    """
+    from_file: dict[str, Any] = read_toml(file) if file is not None else {}
+    own_preset = from_file.pop("preset", DEFAULT_PRESET if file is None else None)
+    name = preset or own_preset
+    tree: dict[str, Any] = {}
+    if name is not None:
+        if not isinstance(name, str) or name not in PRESETS:
+            raise ConfigError(
+                f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be "
+                f"{', '.join(PRESETS)}."
+            )
+        put_all(tree, PRESETS[name])
+    merge(tree, from_file)
+    with nesting_errors("settings"):
+        put_all(tree, settings or {})
+    return from_tree(tree)
+
+
+def explicit_settings(file: str | Path | None) -> dict[str, Any]:
+    """The dotted settings that a TOML file names."""
+    tree = read_toml(file) if file is not None else {}
+    tree.pop("preset", None)
+    with nesting_errors(str(file)):
+        return dict(leaves(tree))
+
+
+def parse_set(assignments: list[str]) -> dict[str, Any]:
+    """`["a.b=c", ...]` as given to --set, values read as TOML and, failing that, as plain strings.
+
+    >>> parse_set(["model.norm=pre", "model.dropout=0.3"])
+    {'model.norm': 'pre', 'model.dropout': 0.3}
+    """
+    settings = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {assignment!r} is not of the form section.key=value.")
+        try:
+            with nesting_errors(f"--set {key}"):
+                value = tomllib.loads(f"value = {text}")["value"]
+        except ValueError:  # no TOML, or a number without end
+            value = text
+        settings[key.strip()] = value
+    return settings
+
+
+def from_tree(tree: Mapping[str, Any]) -> Config:
+    """Nested dictionaries, as TOML gives them, to a checked configuration."""
+    with nesting_errors("settings"):  # an error quotes the value that it refuses
+        return cast(Config, build(Config, tree))
+
+
+def from_saved(tree: Mapping[str, Any]) -> Config:
+    """The same for settings that a model or run was saved with, perhaps by an earlier version."""
+    return from_tree(with_new_names(Config, tree))
+
+
+def write_toml(config: Config) -> str:
+    """The whole configuration as TOML that `make_config` reads back to an equal one."""
+    return "\n".join(toml_lines(to_tree(config))) + "\n"
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """`{"model.width": 512, ...}`: one entry per setting, for comparing two configurations.
+
+    >>> flatten(Config())["model.positions.kind"]
+    'sinusoidal'
+    """
+    return dict(leaves(to_tree(config)))
+
+
+def replace(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The same configuration with some dotted settings changed, checked again."""
+    tree = to_tree(config)
+    with nesting_errors("settings"):
+        put_all(tree, settings)
+    return from_tree(tree)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {name: default for name, default, _ in describe_settings()}
+
+
+def describe_settings() -> Iterator[tuple[str, Any, str]]:
+    """(dotted name, default, documentation) of every setting, in order."""
+    yield from describe(Config)

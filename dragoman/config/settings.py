@@ -1,0 +1,295 @@
+"""Settings as documented fields of frozen dataclasses.
+
+They are built from nested tables, checked, and written as TOML.
+
+Nothing here knows which settings there are; `config.py` says that.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.config.plugins import import_plugins
+from dragoman.errors import ConfigError
+
+
+def setting(default: Any, doc: str, **rules: Any) -> Any:
+    """A field with its documentation and rules.
+
+    Rules are `choices`, `at_least`, `at_most`, `below`, `key` (its name in TOML), and `renamed`
+    (values of earlier versions, each with its name of today).
+
+    `aliases` are names that other systems give it, `choice_aliases` those that they give to its
+    values. Neither is accepted: the error leads from them to ours.
+    """
+    return field(default=default, metadata={"doc": doc, **rules})
+
+
+def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
+    """A dataclass from a table, its fields checked.
+
+    `root` is the outermost one, where a misplaced name may belong.
+    """
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
+    root = root or kind
+    by_key = {_key(f): f for f in fields(kind)}
+    hints = typing.get_type_hints(kind)
+    for key in tree:
+        if key not in by_key:
+            raise ConfigError(
+                f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}."
+            )
+    present = {key: f for key, f in by_key.items() if key in tree}
+    return kind(
+        **{
+            f.name: _value(hints[f.name], tree[key], f, f"{path}{key}", root)
+            for key, f in present.items()
+        }
+    )
+
+
+def with_new_names(kind: type, tree: Any) -> Any:
+    """A table that an earlier version wrote, its values by their names of today."""
+    if not isinstance(tree, Mapping):
+        return tree
+    renewed = dict(tree)
+    hints = typing.get_type_hints(kind)
+    for f in fields(kind):
+        value = renewed.get(_key(f))
+        if is_dataclass(hints[f.name]):
+            renewed[_key(f)] = with_new_names(hints[f.name], value)
+        elif isinstance(value, str):
+            renewed[_key(f)] = f.metadata.get("renamed", {}).get(value, value)
+    return {key: value for key, value in renewed.items() if key in tree}
+
+
+def to_tree(value: Any) -> Any:
+    """The reverse of `from_tree`: nested dictionaries with every setting in them."""
+    if is_dataclass(value):
+        return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return [to_tree(item) for item in value]
+    return value
+
+
+def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
+    """(dotted name, default, documentation) of every setting, in order."""
+    for f in fields(kind):
+        hint = typing.get_type_hints(kind)[f.name]
+        if is_dataclass(hint):
+            yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
+        else:
+            doc = f.metadata["doc"] + _described(f.metadata.get("choices", ()))
+            yield f"{path}{_key(f)}", f.default, doc
+
+
+def _described(choices: Iterable[str]) -> str:
+    """The choices of a setting, with what each means where that is known."""
+    if isinstance(choices, Mapping):
+        return ": " + "; ".join(f"{name} ({variant.help})" for name, variant in choices.items())
+    names = ", ".join(choices)
+    return f" ({names})" if names else ""
+
+
+def read_toml(file: str | Path) -> dict[str, Any]:
+    """A TOML file as nested dictionaries, or a `ConfigError` that says where it is wrong."""
+    try:
+        with nesting_errors(str(file)):
+            return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file.") from None
+    except (OSError, ValueError) as error:  # what is not UTF-8, not TOML, or a number without end
+        raise ConfigError(f"{file}: {error}.") from None
+
+
+@contextmanager
+def nesting_errors(where: str) -> Iterator[None]:
+    """Around code that follows tables into tables.
+
+    Nobody nests settings as deep as Python's stack.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise ConfigError(f"{where}: tables or lists are nested too deeply.") from None
+
+
+def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
+    """A whole number from an environment variable, the default where it is not set."""
+    text = os.environ.get(name, "").strip() or str(default)
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not (is_number and at_least <= int(text) <= at_most):
+        raise ConfigError(
+            f"the environment variable {name} is {text[:40]!r}: expected a whole number from "
+            f"{at_least} to {at_most}."
+        )
+    return int(text)
+
+
+def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Lines of one table: plain values first, then tables and lists of tables, as TOML wants it."""
+    nested = {
+        k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
+    }
+    for key, value in tree.items():
+        if key not in nested:
+            yield f"{key} = {_toml_value(value)}"
+    for key, value in nested.items():
+        for table in [value] if isinstance(value, Mapping) else value:
+            brackets = "[{}]" if isinstance(value, Mapping) else "[[{}]]"
+            yield ""
+            yield brackets.format(path + key)
+            yield from toml_lines(table, f"{path}{key}.")
+
+
+def put(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set `a.b.c` in nested tables."""
+    *tables, key = dotted.split(".")
+    for name in tables:
+        child = tree.setdefault(name, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"setting {dotted} is unknown: {name} is not a table.")
+        tree = child
+    tree[key] = value
+
+
+def put_all(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Set dotted names, tables of them, or a mix of both: `{"model.norm": ...}` and
+    `{"model": {"norm": ...}}` are the same."""
+    for name, value in leaves(settings):
+        put(tree, name, value)
+
+
+def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Lay other tables over these."""
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            merge(tree[key], value)
+        else:
+            tree[key] = value
+
+
+def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of everything in nested tables."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def near_miss(name: Any, names: Any) -> str:
+    """A hint in words at the name that was perhaps meant, or nothing."""
+    close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
+    """A hint from the same table first, then from anywhere.
+
+    `model.warmup` means `training.warmup_steps`.
+    """
+    if key in (aliases := aliases_of(root)):
+        return f" (did you mean {aliases[key]}?)"
+    near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
+    if near:
+        return f" (did you mean {path}{near[0]}?)"
+    everywhere = {name.rsplit(".", 1)[-1]: name for name, _, _ in describe(root)}
+    near = difflib.get_close_matches(key, list(everywhere), n=1, cutoff=0.6)
+    return f" (did you mean {everywhere[near[0]]}?)" if near else ""
+
+
+def aliases_of(kind: type, path: str = "") -> dict[str, str]:
+    """What other systems call a setting or one of its values, and the same in our words."""
+    aliases: dict[str, str] = {}
+    for f in fields(kind):
+        name = f"{path}{_key(f)}"
+        hint = typing.get_type_hints(kind)[f.name]
+        if is_dataclass(hint):
+            aliases |= aliases_of(typing.cast(type, hint), f"{name}.")
+        aliases |= {alias: f"{name}={choice}" for alias, choice in _choice_aliases(f).items()}
+        aliases |= dict.fromkeys(f.metadata.get("aliases", ()), name)
+    return aliases
+
+
+def _choice_aliases(f: "dataclasses.Field[Any]") -> dict[str, str]:
+    choices = f.metadata.get("choices", ())
+    aliases: dict[str, str] = dict(f.metadata.get("choice_aliases", {}))
+    if isinstance(choices, Mapping):
+        for choice, variant in choices.items():
+            aliases |= dict.fromkeys(variant.aliases, choice)
+    return aliases
+
+
+def _near_choice(value: Any, f: "dataclasses.Field[Any]", root: type) -> str:
+    """A hint at the value that was perhaps meant, of this setting or of another one."""
+    here, everywhere = _choice_aliases(f), aliases_of(root)
+    if value in here:
+        return f" (did you mean {here[value]}?)"
+    if value in everywhere:
+        return f" (did you mean {everywhere[value]}?)"
+    return near_miss(value, f.metadata["choices"])
+
+
+def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
+    """One value, checked against its type and its rules."""
+    if is_dataclass(hint):
+        return build(typing.cast(type, hint), value, f"{path}.", root)
+    if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path} is {value!r}: expected a list of tables, [[{path}]].")
+        return tuple(build(hint.__args__[0], item, f"{path}.", root) for item in value)
+    if isinstance(value, int) and value.bit_length() > 64:  # Python might refuse to print it
+        raise ConfigError(f"{path} is a number of {value.bit_length()} bits: expected at most 64.")
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
+    rules = f.metadata
+    if value in rules.get("renamed", ()):
+        raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
+    if "choices" in rules and value not in rules["choices"]:
+        import_plugins()
+    if "choices" in rules and value not in rules["choices"]:
+        choices = rules["choices"]
+        raise ConfigError(
+            f"{path} is {value!r}{_near_choice(value, f, root)}; it can be {', '.join(choices)}."
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path} is {value}: expected a finite number.")
+    if "at_least" in rules and value < rules["at_least"]:
+        raise ConfigError(f"{path} is {value}: it must be at least {rules['at_least']}.")
+    if "at_most" in rules and value > rules["at_most"]:
+        raise ConfigError(f"{path} is {value}: it must be at most {rules['at_most']}.")
+    if "below" in rules and value >= rules["below"]:
+        raise ConfigError(f"{path} is {value}: it must be below {rules['below']}.")
+    return value
+
+
+def _type_name(hint: type) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+
+
+def _key(f: "dataclasses.Field[Any]") -> str:
+    return str(f.metadata.get("key", f.name))
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)  # numbers, and the empty list

@@ -1,0 +1,231 @@
+"""The variants of the Transformer's parts: one entry each, without torch.
+
+Settings take their choices and help texts from these tables, refusals their reasons, and the fast
+code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
+with the same names. To add one, add an entry here and its class there; a module of your own can do
+the same before a config is read (docs/variants.md).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Given = Mapping[str, Any]
+"""Settings by dotted name: given["model.width"]."""
+
+
+def _nothing(settings: Given) -> Iterator[str]:
+    """Goes with any other setting."""
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of a part.
+
+    `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
+    torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
+    `aliases`: what others call it, for the hint in an error.
+    """
+
+    help: str
+    plain: bool = False
+    in_graphs: bool = False
+    fused: bool = True
+    aliases: tuple[str, ...] = ()
+    needs: Callable[[Given], Iterator[str]] = _nothing
+
+
+@dataclass(frozen=True)
+class Position(Variant):
+    """`vector`: joined to the words (`model/positions.py`).
+
+    `in_attention`: acts on how far apart query and key are (`model/distances.py`).
+    """
+
+    vector: bool = False
+    in_attention: bool = False
+
+
+def _index(settings: Given) -> Iterator[str]:
+    if settings["model.positions.join"] == "add":
+        yield (
+            "model.positions.kind=index is a single number, not a vector to add: set "
+            "model.positions.join=concat."
+        )
+    if settings["model.architecture"] == "decoder-only":
+        yield (
+            "model.positions.kind=index does not go with model.architecture=decoder-only: set "
+            "sinusoidal."
+        )
+
+
+def _even_width(settings: Given) -> Iterator[str]:
+    width = settings["model.width"]
+    if width % 2:
+        yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
+
+
+def _reaches(settings: Given) -> Iterator[str]:
+    places, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    if settings["model.architecture"] == "decoder-only" and places <= 2 * longest:
+        yield (
+            f"model.positions.max_length={places} has no room for two sentences of "
+            f"data.max_length={longest} and their ends: raise one or lower the other."
+        )
+    elif places <= longest:
+        yield (
+            f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
+            "(a sentence and its end): raise one or lower the other."
+        )
+
+
+def _even_features(settings: Given) -> Iterator[str]:
+    width, heads = settings["model.width"], settings["model.heads"]
+    features = width if settings["model.attention.heads_layout"] == "wide" else width // heads
+    if features % 2:
+        yield (
+            f"rotary positions rotate pairs of features, but a head has {features}: change "
+            "model.width or model.heads."
+        )
+
+
+def _as_many_layers(settings: Given) -> Iterator[str]:
+    encoder, decoder = settings["model.encoder_layers"], settings["model.decoder_layers"]
+    if encoder != decoder:
+        yield (
+            f"model.attention.memory=same-layer pairs the layers, but there are {encoder} in the "
+            f"encoder and {decoder} in the decoder: set model.encoder_layers={decoder}."
+        )
+
+
+def _recurrent(settings: Given) -> Iterator[str]:
+    if not settings["model.decoder_attention"]:
+        yield (
+            "model.decoder_attention=false is about attention, which "
+            "model.decoder_sublayer=ssru has not: leave it at true."
+        )
+
+
+def _projections(settings: Given) -> Iterator[str]:
+    if not settings["model.attention.projections"]:
+        yield (
+            f"model.attention.heads_layout={settings['model.attention.heads_layout']} describes "
+            "projections, but model.attention.projections=false removes them: set "
+            "heads_layout=paper."
+        )
+
+
+_ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
+
+
+def _groups(given: Given) -> Iterator[str]:
+    yield from _projections(given)
+    heads, groups = given["model.heads"], given["model.attention.groups"]
+    if heads % groups:
+        yield (
+            f"model.attention.groups={groups} does not divide model.heads={heads}: change one of "
+            "them."
+        )
+    similarity = given["model.attention.similarity"]
+    if similarity in _ONE_SET_OF_KEYS:
+        yield (
+            f"model.attention.similarity={similarity} has weights for the keys of every head, "
+            "which heads_layout=grouped shares: set similarity=scaled-dot."
+        )
+
+
+SIMILARITIES = {
+    "dot": Variant("q·k", aliases=("luong", "dot-product")),
+    "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
+    "mean-dot": Variant("q·k/K"),
+    "cosine": Variant("the cosine, times a factor that each head learns"),
+    "plain-cosine": Variant("the cosine itself"),
+    "general": Variant("qᵀ W k", aliases=("luong-general", "bilinear")),
+    "qk-norm": Variant(
+        "q·k/√K of queries and keys that are normalised first", aliases=("qknorm", "qk_norm")
+    ),
+    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp")),
+    "concat": Variant("vᵀ[q; k]", fused=False),
+}
+SPANS = {
+    "soft": Variant("all keys", plain=True, aliases=("global", "full")),
+    "hard": Variant("only the best key", fused=False),
+    "local": Variant("keys near the query's own position", aliases=("sliding-window",)),
+}
+HEADS_LAYOUTS = {
+    "paper": Variant("each head gets all of the input, as D/H features", plain=True),
+    "narrow": Variant("each head gets a chunk of the input"),
+    "wide": Variant("each head gets all of the input, as D features", needs=_projections),
+    "multi-query": Variant(
+        "heads share keys and values", needs=_projections, aliases=("mqa", "multi_query")
+    ),
+    "grouped": Variant(
+        "groups of heads share keys and values (GQA)",
+        needs=_groups,
+        aliases=("gqa", "grouped-query", "grouped_query"),
+    ),
+}
+MEMORIES = {
+    "last": Variant("decoder layers look at the last encoder layer", plain=True),
+    "same-layer": Variant(
+        "each looks at the encoder layer with its own number", needs=_as_many_layers
+    ),
+}
+DECODER_SUBLAYERS = {
+    "attention": Variant("attention to the words so far", plain=True, aliases=("self-attention",)),
+    "ssru": Variant(
+        "a recurrence that keeps one vector instead of them all (SSRU): fast on a CPU",
+        in_graphs=True,
+        needs=_recurrent,
+        aliases=("rnn", "sru"),
+    ),
+}
+POSITIONS = {
+    "none": Position("no positions"),
+    "index": Position("the number of the position", vector=True, needs=_index),
+    "sinusoidal": Position(
+        "sines and cosines of many wavelengths",
+        plain=True,
+        vector=True,
+        needs=_even_width,
+        aliases=("sin", "sine", "sincos", "fixed"),
+    ),
+    "sinusoidal-from-1": Position(
+        "the same with exponents that begin at 2/D instead of 0, as one note has it",
+        vector=True,
+        needs=_even_width,
+    ),
+    "learned": Position(
+        "a learned vector for each position",
+        plain=True,
+        vector=True,
+        needs=_reaches,
+        aliases=("trained", "absolute", "embedding"),
+    ),
+    "rotary": Position(
+        "queries and keys are rotated (RoPE)",
+        in_attention=True,
+        needs=_even_features,
+        aliases=("rope", "RoPE"),
+    ),
+    "relative": Position(
+        "a learned number for each distance",
+        in_attention=True,
+        fused=False,
+        aliases=("t5", "bias", "shaw"),
+    ),
+    "alibi": Position(
+        "scores fall with the distance, with a slope per head", in_attention=True, fused=False
+    ),
+}
+TABLES: dict[str, Mapping[str, Variant]] = {
+    "model.attention.similarity": SIMILARITIES,
+    "model.attention.span": SPANS,
+    "model.attention.heads_layout": HEADS_LAYOUTS,
+    "model.attention.memory": MEMORIES,
+    "model.decoder_sublayer": DECODER_SUBLAYERS,
+    "model.positions.kind": POSITIONS,
+}
+"""The settings whose choices these are."""

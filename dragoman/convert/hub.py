@@ -1,0 +1,226 @@
+"""Models by name from the Hugging Face hub, kept as int8 bundles in the user's cache. Firefox's
+models have names too: firefox/de-en.
+
+`huggingface_hub` fetches the files, with its own cache and its variables (`HF_ENDPOINT`,
+`HF_HUB_OFFLINE`, `HF_TOKEN`). A model is converted once; from then on the name stands for the
+bundle, and neither the hub nor `huggingface_hub` is asked again.
+
+A bundle is written under another name and renamed when it is complete. A lock keeps two processes
+from converting the same model at the same time.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dragoman.bundle.folder import (
+    MANIFEST,
+    PRETRAINED,
+    Bundle,
+    read_card,
+    read_manifest,
+    write_bundle,
+)
+from dragoman.bundle.folder import model_folders as local_folders
+from dragoman.convert import firefox
+from dragoman.errors import BundleError, DragomanError, needs_package
+from dragoman.storage.files import storage_errors
+
+CACHE_VARIABLE = "DRAGOMAN_CACHE"
+ORIGIN, REVISION, LICENCE = "hub", "revision", "licence"  # on the card of a bundle from the hub
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_LICENCE = re.compile(r"^licen[cs]e: *[\"']?([\w.+-]+)", re.MULTILINE)
+
+
+class Installed(NamedTuple):
+    """A model that can be named."""
+
+    name: str
+    where: str  # bundled or cached
+    card: dict[str, Any]
+    size: int  # bytes
+
+
+def model_folders(
+    model: str | Path, source: str = "", target: str = "", text: str = ""
+) -> list[str]:
+    """The folders that a comma joins, or that of a bundled model for these languages.
+
+    A model that only the hub has is fetched.
+    """
+    return [model_folder(name) for name in local_folders(model, source, target, text)]
+
+
+def model_folder(name: str | Path) -> str:
+    """The folder of one model."""
+    return str(fetch(str(name)) if is_hub_name(str(name)) else name)
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name is the hub's: OWNER/MODEL. A path into a folder that is here is none."""
+    return bool(_NAME.fullmatch(name)) and not Path(name).parent.exists()
+
+
+def cache_folder() -> Path:
+    if named := os.environ.get(CACHE_VARIABLE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "models"
+
+
+def cached(name: str) -> Path:
+    """Where the bundle of a hub's model lies, or will lie."""
+    return cache_folder() / name.replace("/", "--")
+
+
+def fetch(name: str, again: bool = False) -> Path:
+    """The bundle of a hub's model, made on first use; `again`: made anew if the hub has a newer
+    revision."""
+    folder = cached(name)
+    if (folder / MANIFEST).exists() and not again:
+        return folder
+    with needs_package("filelock", "hub"):
+        from filelock import FileLock
+    with storage_errors(f"writing into {cache_folder()}"):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(str(cache_folder() / f".{folder.name}.lock")):
+            if (folder / MANIFEST).exists() and not again:  # another process made it meanwhile
+                return folder
+            if name.startswith(firefox.PREFIX):
+                _convert_firefox(name, folder)
+                return folder
+            config = _download(name, "config.json")
+            assert config is not None, "without a revision, what is missing is an error"
+            if not _is_current(folder, config.parent.name):
+                _convert(name, config.parent, folder)
+    return folder
+
+
+def installed() -> Iterator[Installed]:
+    """The models of the package and those in the cache."""
+    for where, base in (("bundled", PRETRAINED), ("cached", cache_folder())):
+        for folder in sorted(base.iterdir()) if base.is_dir() else ():
+            if folder.name.startswith(".") or not (folder / MANIFEST).exists():
+                continue
+            card = read_card(folder)
+            size = sum(int(facts["size"]) for facts in read_manifest(folder).files.values())
+            yield Installed(str(card.get(ORIGIN, folder.name)), where, card, size)
+
+
+def remove(name: str) -> None:
+    """Take a model out of the cache; what `huggingface_hub` keeps of it is left to its own
+    commands."""
+    folder = cached(name)
+    if not _NAME.fullmatch(name) or not folder.is_dir():
+        raise BundleError(f"{name}: no such model in {cache_folder()}.")
+    with storage_errors(f"removing {folder}"):
+        aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
+        folder.rename(aside / folder.name)  # at once: nobody finds half a model
+        shutil.rmtree(aside)
+
+
+def _is_current(folder: Path, revision: str) -> bool:
+    return (folder / MANIFEST).exists() and read_card(folder).get(REVISION) == revision
+
+
+def _convert(name: str, snapshot: Path, folder: Path) -> None:
+    """Fetch and convert; small files first, so that a model of another kind is refused before its
+    weights are fetched."""
+    from dragoman.convert.from_huggingface import SMALL_FILES, check_settings, from_huggingface
+    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.to_onnx import to_onnx
+
+    revision = snapshot.name
+    for file in (*SMALL_FILES, "README.md"):
+        _download(name, file, revision)
+    with _named(name):
+        check_settings(TheirFolder(snapshot))
+        _download_weights(name, snapshot)
+        bundle = to_onnx(from_huggingface(snapshot), int8=True)
+    card = dict(bundle.card) | {"converted_from": f"{name} of the Hugging Face hub"}
+    card |= {ORIGIN: name, REVISION: revision}
+    if (licence := _licence(snapshot / "README.md")) is not None:
+        card[LICENCE] = licence
+    _put(replace(bundle, card=card), folder)
+
+
+def _convert_firefox(name: str, folder: Path) -> None:
+    """A model of Firefox's, unless the newest is here already."""
+    from dragoman.convert.from_marian import from_marian
+    from dragoman.convert.to_onnx import to_onnx
+
+    with tempfile.TemporaryDirectory() as files:
+        model = firefox.download(name, Path(files))
+        if _is_current(folder, model.version):
+            return
+        bundle = to_onnx(from_marian(Path(files), model.source, model.target))
+    card = dict(bundle.card) | {"converted_from": f"{name}, version {model.version}"}
+    card |= {ORIGIN: name, REVISION: model.version, LICENCE: firefox.LICENCE}
+    _put(replace(bundle, card=card), folder)
+
+
+def _put(bundle: Bundle, folder: Path) -> None:
+    """Into the cache, whole or not at all."""
+    aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
+    try:
+        write_bundle(aside / "new", bundle)
+        if folder.exists():
+            folder.rename(aside / "old")
+        (aside / "new").rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _download_weights(name: str, snapshot: Path) -> None:
+    from dragoman.convert.from_huggingface import INDEX, PICKLE, SAFETENSORS, shards
+    from dragoman.convert.their_folder import TheirFolder
+
+    revision = snapshot.name
+    if _download(name, SAFETENSORS, revision):
+        return
+    if _download(name, INDEX, revision):
+        for file in shards(TheirFolder(snapshot)):
+            _download(name, file, revision)
+    else:
+        _download(name, PICKLE, revision)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Errors name the model that the user named, not a folder of hashes."""
+    try:
+        yield
+    except DragomanError as error:
+        said = re.sub(r"(?<!\S)\S*/snapshots/[0-9a-f]+", name, str(error))
+        raise type(error)(said if name in said else f"{name}: {said}") from None
+
+
+def _download(name: str, file: str, revision: str | None = None) -> Path | None:
+    """A file of a model, where `huggingface_hub` keeps it; None if a revision is known to lack
+    it."""
+    with needs_package("huggingface_hub", "hub"):
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+    try:
+        return Path(hf_hub_download(name, file, revision=revision))
+    except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        if isinstance(error, EntryNotFoundError) and revision is not None:
+            return None
+        raise BundleError(
+            f"{name} is no folder here, and the hub does not give {file} "
+            f"({str(error).splitlines()[0]})."
+        ) from None
+
+
+def _licence(readme: Path) -> str | None:
+    """What the head of a model's page says about its licence."""
+    if not readme.is_file():
+        return None
+    head = readme.read_bytes()[:4096].decode("utf-8", "replace").split("\n---", 1)[0]
+    found = _LICENCE.search(head)
+    return found[1] if found else None

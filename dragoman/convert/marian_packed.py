@@ -1,0 +1,144 @@
+"""Marian's binary files, as Firefox and Bergamot ship them: `*.intgemm.alphas.bin` with weights,
+and `lex.*.s2t.bin` with a lexical shortlist. All numbers are little-endian.
+
+A file of weights:
+
+    version = 1, number of items n                              (uint64 each)
+    n headers: length of name, kind, number of sizes, bytes     (4 × uint64)
+    names, each with a zero byte; all shapes (int32)
+    length of a gap (uint64), the gap, and the items' bytes, one after the other
+
+A matrix in 8 bits has signed bytes, then one float32: a byte divided by it is the weight.
+Its bytes are those of the transposed matrix, but the shape is not turned; embeddings lie as they
+are. An item `X_QuantMultA` is the scale of what X is multiplied with. Our engine gives each row a
+scale of its own and does not need it.
+
+A shortlist:
+
+    magic, checksum, f, b, number of offsets, number of candidates    (uint64 each)
+    offsets (uint64): where the candidates of each source piece begin, and at last the end
+    candidates (uint32): ids of target pieces
+
+The first f pieces of the target vocabulary are in every list.
+"""
+
+import math
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dragoman.errors import ConversionError
+from dragoman.text.shortlist import Shortlist
+from dragoman.text.vocabulary import Vocabulary
+
+VERSION = 1
+FLOAT32, INT8, INTGEMM8 = 0x0404, 0x0101, 0x4101
+KINDS: dict[int, np.dtype[Any]] = {
+    FLOAT32: np.dtype("<f4"),
+    INT8: np.dtype("i1"),
+    INTGEMM8: np.dtype("i1"),
+}
+ALPHA = "_QuantMultA"
+MAGIC = 0xF11A48D5013417F5
+_MOST_ITEMS = 10_000
+_HEADER = struct.Struct("<4Q")
+_LIST_HEADER = struct.Struct("<6Q")
+
+
+@dataclass
+class Packed:
+    """Arrays by name, in float, and for those in 8 bits what a byte counts."""
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
+
+
+def read_packed(raw: bytes, path: Path) -> Packed:
+    """What a file of weights holds."""
+    try:
+        return _items(memoryview(raw), path)
+    except (struct.error, ValueError, UnicodeDecodeError):
+        raise ConversionError(f"{path} is cut off, or no binary file of Marian's.") from None
+
+
+def _items(raw: memoryview, path: Path) -> Packed:
+    version, count = struct.unpack_from("<2Q", raw)
+    if version != VERSION or count > _MOST_ITEMS:
+        raise ConversionError(f"{path} is no binary file of Marian's, version {VERSION}.")
+    at = 16
+    headers = [_HEADER.unpack_from(raw, at + i * _HEADER.size) for i in range(count)]
+    at += count * _HEADER.size
+    names = []
+    for length, *_ in headers:
+        names.append(bytes(raw[at : at + length]).rstrip(b"\0").decode())
+        at += length
+    shapes = []
+    for _, _, sizes, _ in headers:
+        shapes.append(struct.unpack_from(f"<{sizes}i", raw, at))
+        at += 4 * sizes
+    (gap,) = struct.unpack_from("<Q", raw, at)
+    at += 8 + gap
+    packed = Packed()
+    for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
+        if kind not in KINDS:
+            raise ConversionError(
+                f"{path}: {name} is of kind {kind:#x}, which is for one kind of CPU alone. "
+                "Files that end in .intgemm.alphas.bin are for all."
+            )
+        _take(packed, name, shape, kind, raw[at : at + length])
+        at += length
+    return packed
+
+
+def _take(packed: Packed, name: str, shape: tuple[int, ...], kind: int, data: memoryview) -> None:
+    count = math.prod(shape)
+    if min(shape, default=1) < 0 or len(data) < count * KINDS[kind].itemsize:
+        raise ValueError(name)
+    if name.endswith(ALPHA):
+        return
+    array = np.frombuffer(data, KINDS[kind], count)
+    if kind != INTGEMM8:
+        packed.arrays[name] = array.reshape(shape)
+        return
+    (factor,) = struct.unpack_from("<f", data, count)
+    if not (math.isfinite(factor) and factor > 0 and len(shape) == 2):
+        raise ValueError(name)
+    array = array.reshape(shape) if "Wemb" in name else array.reshape(shape[::-1]).T
+    packed.steps[name] = 1 / factor
+    packed.arrays[name] = array.astype(np.float32) / np.float32(factor)
+
+
+def read_lexical_shortlist(
+    raw: bytes, path: Path, source: Vocabulary, target: Vocabulary, shared: bool
+) -> Shortlist:
+    """`shared`: one vocabulary for both sides. Then each source piece may stand in a translation.
+
+    Marian fills a list up with the next pieces to a multiple of eight, because its products want
+    that. Ours is not filled up.
+    """
+    try:
+        magic, _, first, _, offsets_count, count = _LIST_HEADER.unpack_from(raw)
+        at = _LIST_HEADER.size
+        offsets = np.frombuffer(raw, "<u8", offsets_count, at)
+        candidates = np.frombuffer(raw, "<u4", count, at + 8 * offsets_count).astype(np.int64)
+    except (struct.error, ValueError, OverflowError):
+        raise ConversionError(f"{path} is cut off, or no shortlist of Marian's.") from None
+    if magic != MAGIC:
+        raise ConversionError(f"{path} is no binary shortlist of Marian's.")
+    known = offsets_count - 1  # source pieces; ours may have more, such as that of the start
+    if not 0 <= known <= len(source) or offsets[-1] != count or (np.diff(offsets) < 0).any():
+        raise ConversionError(f"{path} does not fit the source vocabulary.")
+    if candidates.max(initial=0) >= len(target):
+        raise ConversionError(f"{path} does not fit the target vocabulary.")
+    pieces = np.repeat(np.arange(known), np.diff(offsets).astype(np.int64))
+    if shared:
+        same = np.arange(min(len(source), len(target)))
+        pieces, candidates = np.append(pieces, same), np.append(candidates, same)
+    entries = np.unique(np.stack([pieces, candidates], axis=1), axis=0)
+    entries = entries[~np.isin(entries[:, 1], target.never)]
+    always = np.union1d(np.arange(min(first, len(target))), [target.eos])
+    ends = np.searchsorted(entries[:, 0], np.arange(len(source)), side="right")
+    return Shortlist(always[~np.isin(always, target.never)], entries[:, 1], ends)

@@ -1,0 +1,1 @@
+"""What a translation promises: terms, numbers, and what must stay as it is."""

@@ -1,0 +1,347 @@
+"""Terms that must be translated just so."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from dragoman.errors import ConfigError
+from dragoman.text.forms import ONE, Form, looks_like_a_verb, same_word, separable, term_forms
+from dragoman.text.inflection import LANGUAGES
+from dragoman.text.terms import rows_of
+
+MOST_TERMS = 100_000
+LONGEST_TERM = 200  # characters
+LONGEST_ENDING = 3  # letters that inflection may add in a language whose forms we do not know
+_LEAST_INFLECTED, _LEAST_IN_COMPOUND = 4, 5  # letters of a word
+# `inflection` says what is so anyway; glossaries of older versions have it.
+CASE, EXACT, INFLECTION = "case", "exact", "inflection"
+AS_GIVEN = "as given"  # the number of an occurrence: whatever the glossary's own forms have
+KNOWN = (*LANGUAGES, "en")
+# An apostrophe parts words: Mary's has Mary, l'eau has eau. So does a hyphen: work-order.
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A source and what it may become. `case`: upper and lower case must agree. `exact`: both
+    sides stand in a text as they stand here; otherwise in any of their forms."""
+
+    source: str
+    targets: tuple[str, ...]
+    case: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the translation of one occurrence must hold: one of these.
+
+    `words`: the occurrence, as first and last (not included) of the words between spaces; nothing
+    where that is not known. `inflection`: a form of the target will do, in the language `to`; of
+    this `number`, where the source tells it. `source`: the occurrence as it stands in the text.
+    """
+
+    targets: tuple[str, ...]
+    inflection: bool = False
+    words: tuple[int, int] = (0, 0)
+    to: str = ""
+    number: str = ""
+    source: str = ""
+
+    def forms(self, target: str) -> tuple[Form, ...]:
+        """What may be put in for a target, likely ones first."""
+        if not self.inflection or self.number == AS_GIVEN:
+            return (Form(target),)
+        forms = term_forms(target, self.to)
+        if target != self.targets[0]:
+            # `Auftrag|Aufträge` lists forms of one word; they have no others.
+            of_first = term_forms(self.targets[0], self.to)
+            forms = tuple(form for form in of_first if form.text == target) or forms
+        fitting = [form for form in forms if form.number in ("", self.number)]
+        return tuple(fitting) if self.number and fitting else forms
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All that may be put in."""
+        forms = (form.text for target in self.targets for form in self.forms(target))
+        return tuple(dict.fromkeys(forms))
+
+
+def lacking(demands: Iterable[Demand], text: str, in_capitals: bool = False) -> list[Demand]:
+    """The demands that a translation does not meet, each occurrence counted once.
+
+    `in_capitals`: all its letters are capitals.
+
+    >>> len(lacking([Demand(("Hund",)), Demand(("Hund",))], "Der Hund bellt."))
+    1
+    """
+    return [demand for demand, form in met(demands, text, in_capitals) if form is None]
+
+
+def met(
+    demands: Iterable[Demand], text: str, in_capitals: bool = False
+) -> list[tuple[Demand, str | None]]:
+    """Each demand with the words of a translation that meet it, or nothing."""
+    left = text
+    results: list[tuple[Demand, str | None]] = []
+    for demand in demands:
+        words = None
+        for target in demand.targets:
+            pattern = _pattern(target, demand.inflection, demand.to, in_capitals)
+            if place := pattern.search(left):
+                words = text[place.start() : place.end()]
+                # As long as before, so that places stay what they are.
+                left = left[: place.start()] + "\0" * len(words) + left[place.end() :]
+                break
+        results.append((demand, words))
+    return results
+
+
+@lru_cache(10_000)
+def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pattern[str]:
+    """A word of its own; at the beginning of a sentence with a capital."""
+    ways = [_spelled(target, in_capitals)]
+    behind = ""
+    if inflection and to in KNOWN:
+        forms = dict.fromkeys(form.text for form in term_forms(target, to))
+        ways = [_spelled(form, in_capitals) for form in sorted(forms, key=len, reverse=True)]
+        ways += _apart(target, to)
+        if to == "de" and target[:1].isupper() and " " not in target:
+            ways += _in_compounds(target, forms)
+    elif inflection and len(target) >= _LEAST_INFLECTED:
+        behind = rf"\w{{0,{LONGEST_ENDING}}}"
+    return re.compile(rf"(?<!\w)(?:{'|'.join(ways)}){behind}(?!\w)")
+
+
+def _spelled(form: str, in_capitals: bool) -> str:
+    form = form.upper() if in_capitals else form
+    first = re.escape(form[:1])
+    if form[:1].upper() != form[:1]:
+        first = f"(?:{first}|{re.escape(form[:1].upper())})"
+    return first + re.escape(form[1:])
+
+
+def _apart(target: str, to: str) -> list[str]:
+    """A German verb in two parts: *zeigt die Liste an*."""
+    if to != "de" or not looks_like_a_verb(target, to) or " " in target:
+        return []
+    prefix, base = separable(target)
+    stem = re.escape(base[1:-2])
+    first = f"[{base[0]}{base[0].upper()}]"
+    return [rf"{first}{stem}\w{{0,4}}\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
+
+
+def _in_compounds(target: str, forms: Iterable[str]) -> list[str]:
+    """A noun that is the first or the last part of a German compound."""
+    ways = []
+    if len(target) >= _LEAST_IN_COMPOUND:
+        ways += [rf"{re.escape(target)}(?:e?s|e?n)?-?\w{{{_LEAST_INFLECTED},}}"]
+        ways += [rf"\w{{3,}}-?(?i:{re.escape(form)})" for form in forms]
+    return ways
+
+
+@dataclass(frozen=True)
+class Glossary:
+    terms: tuple[Term, ...] = ()
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> "Glossary":
+        """From sources and targets; a target may have alternatives, with | between them."""
+        terms = []
+        for source, target in pairs:
+            targets = tuple(part.strip() for part in target.split("|") if part.strip())
+            terms.append(_checked(Term(source.strip(), targets)))
+        return cls(tuple(terms))
+
+    @classmethod
+    def parse(
+        cls, text: str, name: str = "the glossary", source: str = "", target: str = ""
+    ) -> "Glossary":
+        r"""From lines of source TAB target TAB flags; a name in .csv or .tbx says another format.
+
+        `source` and `target`: the languages that are taken from TBX, which may hold more.
+
+        >>> Glossary.parse("Hund\tdog|hound\texact\n").terms[0].targets
+        ('dog', 'hound')
+        """
+        terms = []
+        for number, (first, *rest) in rows_of(text, name, source, target):
+            place = f"{name}, line {number}"
+            if not rest or len(rest) > 2:
+                shown = " TAB ".join([first, *rest])
+                raise ConfigError(
+                    f"{place}: {shown[:60]!r} is not source TAB target, with flags behind another "
+                    f"TAB."
+                )
+            flags = set(rest[1].replace(",", " ").split()) if len(rest) > 1 else set()
+            if unknown := flags - {CASE, EXACT, INFLECTION}:
+                raise ConfigError(
+                    f"{place}: there is no flag {min(unknown)!r}; there are {CASE} and {EXACT}."
+                )
+            targets = tuple(part.strip() for part in rest[0].split("|") if part.strip())
+            term = Term(first, targets, CASE in flags, EXACT in flags)
+            terms.append(_checked(term, f"{place}: "))
+            if len(terms) > MOST_TERMS:
+                raise ConfigError(f"{name} has more than {MOST_TERMS:,} terms.")
+        return cls(tuple(terms))
+
+    def uses(self, text: str, translation: str, source: str = "", to: str = "") -> list["Use"]:
+        """What became of each occurrence of a term, for reports."""
+        in_capitals = translation.isupper() and text.isupper()
+        return [
+            Use(demand.source, demand.targets[0], words or "", _state(demand, words))
+            for demand, words in met(self.demands(text, source, to), translation, in_capitals)
+        ]
+
+    @cached_property
+    def _by_first_word(self) -> dict[str, list[tuple[tuple[str, ...], Term]]]:
+        """Terms by their first word, those of more words first. An inflected word is found by its
+        first letters."""
+        index: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
+        for term in self.terms:
+            words = tuple(_WORD.findall(term.source if term.exact else _parted(term.source)))
+            if words:
+                index[_key(words[0])].append((words, term))
+        for entries in index.values():
+            entries.sort(key=lambda entry: -len(entry[0]))
+        return index
+
+    def comparisons(self, text: str) -> int:
+        """How many terms `demands` has to compare with words of a text, at most."""
+        index = self._by_first_word if self.terms else {}
+        return sum(len(index.get(_key(word), ())) for word in _WORD.findall(text))
+
+    def demands(self, text: str, source: str = "", to: str = "") -> tuple[Demand, ...]:
+        """What the translation of a text must hold: something for each occurrence of a term, the
+        longest terms first, none inside another.
+
+        `source` and `to` are languages; where one is not known, forms are guessed by their length.
+        """
+        if not self.terms:
+            return ()
+        places = [match.span() for match in _WORD.finditer(text)]
+        words = [text[start:end] for start, end in places]
+        spaced = [word.start() for word in re.finditer(r"\S+", text)]
+        demands = []
+        at = 0
+        while at < len(words):
+            for wanted, term in self._by_first_word.get(_key(words[at]), ()):
+                end = _end(words, at, wanted, term)
+                if end is None or not _stands_alone(text, places[at][0], places[end - 1][1], term):
+                    continue
+                here = words[at:end] if term.exact else _without_hyphens(words[at:end])
+                number = _number(here, wanted, term, source, to)
+                if number is not None:
+                    span = places[at][0], places[end - 1][1]
+                    demands.append(_demand(text, span, spaced, term, to, number))
+                    at = end
+                    break
+            else:
+                at += 1
+        return tuple(demands)
+
+
+NO_TERMS = Glossary()
+
+
+class Use(NamedTuple):
+    """An occurrence of a term: its source as it stands in the text, the target, the words of the
+    translation that meet it, and whether these are as the glossary has them (`placed`), a form of
+    it (`inflected`) or nothing (`refused`)."""
+
+    source: str
+    target: str
+    words: str
+    state: str
+
+
+def _state(demand: Demand, words: str | None) -> str:
+    if words is None:
+        return "refused"
+    same = words.casefold() in [target.casefold() for target in demand.targets]
+    return "placed" if same else "inflected"
+
+
+def _checked(term: Term, place: str = "") -> Term:
+    if not term.source or not term.targets:
+        raise ConfigError(f"{place}a term needs a source and a target.")
+    for text in (term.source, *term.targets):
+        if len(text) > LONGEST_TERM:
+            raise ConfigError(f"{place}{text[:40]!r}… is longer than {LONGEST_TERM} characters.")
+        if not text.isprintable():
+            raise ConfigError(f"{place}{text[:40]!r} holds a control character.")
+    return term
+
+
+def _key(word: str) -> str:
+    return word[:3].casefold()
+
+
+def _parted(source: str) -> str:
+    """A source without hyphens: *work-order* and *work order* are one term."""
+    return re.sub(r"(?<=\w)-(?=\w)", " ", source)
+
+
+def _without_hyphens(words: list[str]) -> list[str]:
+    return [word for word in words if word != "-"]
+
+
+def _end(words: list[str], at: int, wanted: tuple[str, ...], term: Term) -> int | None:
+    """Where an occurrence would end that begins at a word; hyphens inside it do not count."""
+    count = 0
+    for place in range(at, len(words)):
+        count += term.exact or words[place] != "-"
+        if count == len(wanted):
+            return place + 1
+    return None
+
+
+def _stands_alone(text: str, start: int, end: int, term: Term) -> bool:
+    """Whether no hyphen joins an occurrence to other words, which would make it another one."""
+    before, behind = text[max(0, start - 2) : start], text[end : end + 2]
+    return not (re.fullmatch(r"\w-", before) or re.fullmatch(r"-\w", behind))
+
+
+def _number(
+    words: list[str], wanted: tuple[str, ...], term: Term, source: str, to: str
+) -> str | None:
+    """The grammatical number of an occurrence, empty if it is not told; `None`: there is none."""
+    verb = any(looks_like_a_verb(target, to) for target in term.targets if to)
+    number = _of_entry(wanted[-1], source)
+    for word, other in zip(words, wanted, strict=True):
+        if not term.case and not _is_acronym(other):
+            word, other = word.casefold(), other.casefold()
+        if word == other:
+            continue
+        form = None if term.exact else same_word(word, other, source, verb)
+        if form is None:
+            return None
+        number = form or number
+    return number
+
+
+def _is_acronym(word: str) -> bool:
+    """Whether only capitals tell a word from another: *IT* and *it*, *US* and *us*."""
+    return len(word) < _LEAST_INFLECTED and word.isupper() and len(word) > 1
+
+
+def _of_entry(word: str, source: str) -> str:
+    """The number that the last word of an English entry tells."""
+    if source != "en" or not word[-1:].isalpha():
+        return ""
+    return AS_GIVEN if re.search(r"[^su]s$", word) else ONE
+
+
+def _demand(
+    text: str, span: tuple[int, int], spaced: list[int], term: Term, to: str, number: str
+) -> Demand:
+    """`spaced`: where the words between spaces begin."""
+    start, end = span
+    words = (bisect_right(spaced, start) - 1, bisect_left(spaced, end))
+    if term.exact:
+        return Demand(term.targets, words=words, source=text[start:end])
+    return Demand(term.targets, True, words, to, number, text[start:end])

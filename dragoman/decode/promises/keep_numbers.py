@@ -1,0 +1,178 @@
+"""The digits, signs and units are those of the source."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dragoman.config import MOST_HYPOTHESES
+from dragoman.decode.promises.glossary import Demand, lacking
+from dragoman.decode.promises.keep_terms import KeepTerms
+from dragoman.decode.promises.promise import kept
+from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
+from dragoman.decode.proposer import Proposer
+from dragoman.decode.query import Life, together
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part, Splitter
+from dragoman.decode.translation import Candidate
+from dragoman.text.numbers import (
+    Quantity,
+    edited,
+    number_edits,
+    number_errors,
+    put_back,
+    quantities,
+    rewritten,
+    stand_ins,
+    with_others,
+)
+from dragoman.text.verbatim import names, verbatim_spans
+
+_WIDER = 4  # times the beam, if the numbers of a translation are wrong
+_STAND_INS = 3  # other sets of numbers that are tried where that does not help
+_DIGIT = re.compile(r"\d")
+
+
+class KeepNumbers:
+    """The digits, signs and units are those of the source (`decoding.keep_numbers`).
+
+    What a rule can mend is mended so. Else a wider search is tried, then texts with other numbers,
+    then texts with words that stand in for the numbers, then a search that demands the numbers.
+    """
+
+    def __init__(self, splitter: Splitter, proposer: Proposer):
+        self._splitter, self._proposer = splitter, proposer
+        self._terms = KeepTerms(splitter, proposer)
+
+    def is_broken(self, part: Part, text: str, request: Request) -> bool:
+        if not (_DIGIT.search(part.text) or _DIGIT.search(text)):
+            return False
+        if not self._proposer.settings(request).keep_numbers:
+            return False
+        return self._errors(part, text) > 0 or self._by_rule(part, text, request) != text
+
+    def mend(
+        self, part: Part, candidates: tuple[Candidate, ...], request: Request
+    ) -> Life[tuple[Candidate, ...]]:
+        mended = self._closest(part, candidates, request)
+        if self._errors(part, mended[0].text):
+            more = yield from self._proposer.propose(part, self._wider(request))
+            # No candidate counts that lacks a term.
+            if all(self._terms.is_broken(part, one.text, request) for one in more):
+                best = min(more, key=lambda one: self._errors(part, one.text))
+                more = yield from kept(self._terms, part, (best,), replace(request, nbest=1))
+            mended = self._closest(part, (*more, *candidates), request)
+        if not request.prefix:
+            once = replace(request, nbest=1)
+            for attempt in (self._with_other_numbers, self._with_words, self._demanded):
+                if not self._errors(part, mended[0].text):
+                    break
+                text = yield from attempt(part, once)
+                if text:
+                    right = Candidate(text, mended[0].score)
+                    mended = self._closest(part, (right, *mended), request)
+        scored = [self._scored(part, candidate, request) for candidate in mended]
+        return tuple((yield from together(scored)))
+
+    def _wider(self, request: Request) -> Request:
+        """A search with more hypotheses, all of which are looked at."""
+        beam = min(_WIDER * self._proposer.width(request), MOST_HYPOTHESES)
+        settings = replace(self._proposer.settings(request), beam=beam)
+        return replace(request, decoding=settings, nbest=beam)
+
+    @staticmethod
+    def _errors(part: Part, text: str) -> int:
+        return number_errors(part.text, text, part.to)
+
+    def _by_rule(self, part: Part, text: str, request: Request) -> str:
+        language = self._splitter.language(part.text, request)
+        return edited(text, number_edits(part.text, text, language, part.to))
+
+    def _closest(
+        self, part: Part, candidates: Sequence[Candidate], request: Request
+    ) -> tuple[Candidate, ...]:
+        """Mended by rule and put in order: those that lack fewer terms and spans first, then those
+        with fewer errors of numbers, then the better score."""
+        different: dict[str, Candidate] = {}
+        for candidate in candidates:
+            text = self._by_rule(part, candidate.text, request)
+            different.setdefault(text, replace(candidate, text=text))
+
+        def faults(candidate: Candidate) -> tuple[int, int, float]:
+            text = candidate.text
+            lost = len(lacking(part.demands, text, part.in_capitals))
+            lost += lost_spans(part.text, text)
+            return lost, self._errors(part, text), -candidate.score
+
+        return tuple(sorted(different.values(), key=faults)[: request.nbest])
+
+    def _scored(self, part: Part, candidate: Candidate, request: Request) -> Life[Candidate]:
+        """The candidate with pieces that spell its text, where a rule has changed that."""
+        if self._proposer.spelled(part, candidate) == candidate.text:
+            return candidate
+        (scored,) = yield from self._proposer.scored(part, [candidate.text], request)
+        return scored
+
+    def _changed(self, part: Part, text: str, request: Request) -> Part | None:
+        """The part with another text, if the model can take that at once."""
+        changed = self._splitter.changed(part, text, request)
+        return changed if len(changed.ids) <= self._splitter.longest(request) else None
+
+    def _with_other_numbers(self, part: Part, request: Request) -> Life[str]:
+        """The translation of a text that comes out well with other numbers, the right ones put
+        back; empty if there is none."""
+        tries: list[tuple[dict[str, str], Part]] = []
+        for seed in range(_STAND_INS):
+            others = stand_ins(part.text, seed)
+            changed = self._changed(part, with_others(part.text, others), request)
+            if others and changed:
+                tries.append((others, changed))
+        outputs = yield from together([self._translated(changed, request) for _, changed in tries])
+        for (others, changed), text in zip(tries, outputs, strict=True):
+            if right := put_back(others, changed.text, text):
+                return right
+        return ""
+
+    def _translated(self, part: Part, request: Request) -> Life[str]:
+        """The best translation of a part, with its terms."""
+        candidates = yield from self._proposer.propose(part, request)
+        best, *_ = yield from kept(self._terms, part, candidates, request)
+        return best.text
+
+    def _with_words(self, part: Part, request: Request) -> Life[str]:
+        """The translation of a text with words in the place of numbers, if all words come
+        through."""
+        language = self._splitter.language(part.text, request)
+        counted = _counted(part.text)
+        edits = standing_in(part.text, [(one.start, one.end) for one in counted], names)
+        back = {}
+        for edit, quantity in zip(edits, counted, strict=True):
+            here = part.text[edit.start : edit.end]
+            number = rewritten(quantity.number, language, part.to)
+            back[edit.text] = here.replace(quantity.number, number)
+        changed = self._changed(part, edited(part.text, edits), request)
+        if not (edits and changed):
+            return ""
+        return with_spans((yield from self._translated(changed, request)), back)
+
+    def _demanded(self, part: Part, request: Request) -> Life[str]:
+        """A translation that holds all numbers, wherever the search has put them."""
+        language = self._splitter.language(part.text, request)
+        numbers = [rewritten(q.number, language, part.to) for q in _counted(part.text)]
+        if not numbers:
+            return ""
+        more = tuple(Demand((number,)) for number in numbers)
+        demanding = part._replace(demands=(*part.demands, *more))
+        strict = replace(self._wider(request), nbest=1)
+        best, *_ = yield from self._proposer.demanding(demanding, strict)
+        return best.text
+
+
+def _counted(text: str) -> list[Quantity]:
+    """The quantities that a word would not say, outside of what stays verbatim."""
+    kept = verbatim_spans(text)
+    return [
+        quantity
+        for quantity in quantities(text)
+        if (len(quantity.digits) > 1 or quantity.unit or quantity.sign)
+        and all(quantity.end <= start or end <= quantity.start for start, end in kept)
+    ]

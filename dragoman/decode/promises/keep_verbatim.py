@@ -1,0 +1,83 @@
+"""Addresses, versions, placeholders and the like stay as they are."""
+
+from dataclasses import replace
+
+from dragoman.decode.promises.keep_numbers import KeepNumbers
+from dragoman.decode.promises.keep_terms import KeepTerms
+from dragoman.decode.promises.promise import kept
+from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
+from dragoman.decode.proposer import Proposer
+from dragoman.decode.query import Life, together
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part, Splitter
+from dragoman.decode.translation import Candidate
+from dragoman.text.numbers import edited
+from dragoman.text.segments import edges
+from dragoman.text.verbatim import STAND_INS, verbatim_spans
+
+
+class KeepVerbatim:
+    """Addresses, versions, placeholders and the like stay as they are (`decoding.keep_numbers`).
+
+    A word stands in for each. Where the model loses that word too, the texts between them are
+    translated by themselves: then nothing can be lost.
+    """
+
+    def __init__(self, splitter: Splitter, proposer: Proposer):
+        self._splitter, self._proposer = splitter, proposer
+        self._others = (KeepTerms(splitter, proposer), KeepNumbers(splitter, proposer))
+
+    def is_broken(self, part: Part, text: str, request: Request) -> bool:
+        wanted = self._proposer.settings(request).keep_numbers and not request.prefix
+        return bool(wanted and lost_spans(part.text, text))
+
+    def mend(
+        self, part: Part, candidates: tuple[Candidate, ...], request: Request
+    ) -> Life[tuple[Candidate, ...]]:
+        once = replace(request, nbest=1)
+        text = ""
+        for stand_in in STAND_INS:
+            edits = standing_in(part.text, verbatim_spans(part.text), stand_in)
+            changed = self._splitter.changed(part, edited(part.text, edits), request)
+            spans = {edit.text: part.text[edit.start : edit.end] for edit in edits}
+            text = with_spans((yield from self._translated(changed, once)), spans)
+            if text:
+                break
+        else:
+            text = yield from self._piecewise(part, once)
+        best = yield from self._proposer.scored(part, [text], request)
+        return (*best, *candidates)[: request.nbest]
+
+    def _translated(self, part: Part, request: Request) -> Life[str]:
+        """The best translation of a part, with the promises about terms and numbers kept."""
+        candidates = yield from self._proposer.distinct(part, request)
+        for promise in self._others:
+            candidates = yield from kept(promise, part, candidates, request)
+        return candidates[0].text
+
+    def _piecewise(self, part: Part, request: Request) -> Life[str]:
+        """Each text between two spans by itself, the spans where they are."""
+        texts = _cut(part.text)
+        with_words = [place for place in range(0, len(texts), 2) if _has_letters(texts[place])]
+        pieces = [
+            self._splitter.changed(part, edges(texts[place])[1], request) for place in with_words
+        ]
+        translated = yield from together([self._translated(piece, request) for piece in pieces])
+        for place, text in zip(with_words, translated, strict=True):
+            before, _, behind = edges(texts[place])
+            texts[place] = before + text + behind
+        return "".join(texts)
+
+
+def _cut(text: str) -> list[str]:
+    """A text, a span, a text, and so on."""
+    texts: list[str] = []
+    at = 0
+    for start, end in verbatim_spans(text):
+        texts += [text[at:start], text[start:end]]
+        at = end
+    return [*texts, text[at:]]
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))

@@ -1,0 +1,16 @@
+"""The promises, in the order in which they are kept.
+
+What an earlier one has put in its place must not be broken again by a later one.
+"""
+
+from dragoman.decode.promises.keep_numbers import KeepNumbers
+from dragoman.decode.promises.keep_terms import KeepTerms
+from dragoman.decode.promises.keep_verbatim import KeepVerbatim
+from dragoman.decode.promises.promise import Promise
+
+# A translation in which addresses were mended has new numbers too, so these come last.
+PROMISES: dict[str, type[Promise]] = {
+    "terms": KeepTerms,
+    "verbatim": KeepVerbatim,
+    "numbers": KeepNumbers,
+}

@@ -1,0 +1,1 @@
+"""The ways to search: one table, one reference, and its fast forms."""

@@ -1,0 +1,161 @@
+"""Beam search over any engine, in NumPy: the reference that every faster search is held against.
+
+    N sentences, R rows (live hypotheses of all sentences), k candidates a row, t steps so far.
+
+All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum
+of log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others
+live on. A sentence is done when `patience * beam` hypotheses are complete, or when no live one can
+still beat the best complete ones. Greedy is a beam of one. A hypothesis that reaches the largest
+length counts as it stands. With `shrinking_beam`, an end takes a place of the beam with it, and the
+best of what is left of the beam, ends among them, are all that counts of a step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dragoman.decode.search.hypotheses import (
+    CERTAIN,
+    Finished,
+    Hypothesis,
+    Limits,
+    Rows,
+    require_attention,
+)
+from dragoman.decode.search.task import BeamStep, Observer, Sources, Task
+from dragoman.engine.interface import Engine, top_k
+
+
+def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+    """For each sentence its `nbest` hypotheses, best first."""
+    require_attention(engine, task.looks)
+    beam = task.beam
+    limits = Limits(engine, sources, task.settings, task.prefixes)
+    finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
+    state = engine.start(sources)
+    rows = Rows.first(np.arange(len(sources)))
+    parents = np.arange(len(sources))
+    last = np.full(len(sources), engine.target.bos)
+    number = 0
+    while len(rows.sentences):
+        task.begin_step()
+        forced = limits.forced(rows)
+        # one more than the beam: one of them may be the end
+        k = None if limits.prefixes and (forced >= 0).any() else beam + 1
+        step = engine.step(
+            state, parents, last, k, attention=task.looks, forbid=limits.forbidden(rows, forced)
+        )
+        # (R, k) each
+        tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)
+        state = step.state
+        room = beam - finished.counts if task.settings.shrinking_beam else None
+        picked = _pick(rows, tokens, log_probs, engine.target.eos, beam, room)
+        grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
+        finished.add(grown, picked.ended)
+        alive = picked.lives & ~finished.full(grown, picked.lives, number + 1)[grown.sentences]
+        if task.observer is not None:
+            _observe(task.observer, number, rows, tokens, log_probs, picked, alive)
+        parents, last = picked.parents[alive], picked.tokens[alive]
+        rows = grown.only(alive)
+        number += 1
+    return finished.best(task.spare)
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """The candidates that count, ordered by sentence and rank."""
+
+    parents: np.ndarray  # (C,)
+    tokens: np.ndarray  # (C,)
+    log_probs: np.ndarray  # (C,)
+    ended: np.ndarray  # (C,) bool
+    lives: np.ndarray  # (C,) bool
+
+
+def _pick(
+    rows: Rows,
+    tokens: np.ndarray,
+    log_probs: np.ndarray,
+    eos: int,
+    beam: int,
+    room: np.ndarray | None,
+) -> _Picked:
+    """Rank each sentence's candidates.
+
+    Ends among the best `beam` complete a hypothesis, the best `beam` others live on. With `room`
+    (N,), the best so many of a sentence count, ends or not.
+    """
+    width = tokens.shape[1]
+    totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
+    # rows come best first: where each sentence has one, as in greedy search, all is in order
+    order = np.arange(len(totals))
+    if beam > 1:
+        order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
+    finite = np.isfinite(totals[order])
+    order = order if finite.all() else order[finite]
+    parents = order // width
+    tokens = tokens.ravel()[order]
+    log_probs = log_probs.ravel()[order]
+    sentences, others = rows.sentences[parents], tokens != eos
+    first = np.searchsorted(sentences, sentences)  # where each one's sentence begins
+    rank = np.arange(len(order)) - first
+    if room is None:
+        better = np.cumsum(others) - others  # how many others stand before
+        ended = ~others & (rank < beam)
+        lives = others & (better - better[first] < beam)
+    else:
+        ended = ~others & (rank < room[sentences])
+        lives = others & (rank < room[sentences])
+    counts = ended | lives
+    return _Picked(parents[counts], tokens[counts], log_probs[counts], ended[counts], lives[counts])
+
+
+def _candidates(
+    tokens: np.ndarray | None, log_probs: np.ndarray, forced: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of each row; where a token is forced, that token alone."""
+    if tokens is not None:
+        return tokens, log_probs
+    log_probs = log_probs.copy()
+    for row in np.flatnonzero(forced >= 0):
+        value = log_probs[row, forced[row]]
+        log_probs[row] = -np.inf
+        log_probs[row, forced[row]] = value if np.isfinite(value) else CERTAIN
+    return top_k(log_probs, min(k, log_probs.shape[1]))
+
+
+def _observe(
+    observer: Observer,
+    number: int,
+    rows: Rows,
+    tokens: np.ndarray,
+    log_probs: np.ndarray,
+    picked: _Picked,
+    alive: np.ndarray,
+) -> None:
+    """Report all candidates, the picked ones marked."""
+    parents = np.repeat(np.arange(len(tokens)), tokens.shape[1])
+    flat = tokens.ravel()
+    if not len(picked.parents):
+        return
+    place = {
+        (int(p), int(t)): i
+        for i, (p, t) in enumerate(zip(picked.parents, picked.tokens, strict=True))
+    }
+    rows_of = np.array(
+        [place.get((int(p), int(t)), -1) for p, t in zip(parents, flat, strict=True)]
+    )
+    new_row = np.where(alive, np.cumsum(alive) - 1, -1)
+    kept = np.where(rows_of >= 0, new_row[rows_of], -1)
+    ended = (rows_of >= 0) & picked.ended[rows_of]
+    observer(
+        BeamStep(
+            number,
+            rows.sentences[parents],
+            parents,
+            flat,
+            rows.totals[parents] + log_probs.ravel(),
+            kept,
+            ended,
+        )
+    )

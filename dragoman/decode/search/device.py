@@ -1,0 +1,380 @@
+"""Beam search on the GPU: the rules of `search.py`, for many sentences at once.
+
+    N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
+    sentence, P places, F room for finished hypotheses.
+
+On a GPU a step takes less time than the host needs to look at its candidates. So the host only
+launches steps, each a replay of one recording, and asks every few of them whether all sentences are
+done. A test holds the hypotheses against those of `beam_search`. What needs the host at every step
+(prefixes, alignments, the coverage penalty, forbidden repetitions, an observer) is left to that.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.config import DecodingConfig
+from dragoman.data.batches import pad
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, Hypothesis, Limits, OnStep
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.model.incremental import IncrementalDecoder
+from dragoman.model.kernels.search import choose
+from dragoman.model.layers import linear
+from dragoman.model.transformer import Transformer
+from dragoman.text.vocabulary import Vocabulary
+
+# The host looks after so many steps: each look makes it wait for the GPU, and the GPU for it.
+STEPS_BETWEEN_LOOKS = 8
+# Recordings are made for a few sizes (powers of two), so that most batches find one. This is the
+# smallest number of sentences.
+FEWEST = 16
+# A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
+# moves to a smaller recording when so many times fewer sentences are left.
+SHRINK = 4
+_SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
+
+
+class Room(NamedTuple):
+    """What a recording is made for."""
+
+    sentences: int
+    sources: int
+    places: int
+
+
+class DeviceSearch:
+    """Searches with one engine's model; keeps what it has recorded."""
+
+    def __init__(self, engine: TorchEngine, settings: DecodingConfig, nbest: int):
+        self._engine, self._settings, self._nbest = engine, settings, nbest
+        bf16_here = engine.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
+        # A copy in bf16 reads half the bytes for each step, and a step is all reading.
+        self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
+        # listed once: to walk through the modules takes the host as long as a step takes the GPU
+        self._live: list[Tensor] = list(engine.model.parameters())
+        self._copied: list[Tensor] = list(self._model.parameters()) if halve else []
+        self._beams: dict[Room, Beams] = {}
+
+    @torch.inference_mode()
+    def __call__(
+        self, sources: Sequence[Sequence[int]], on_step: OnStep | None = None
+    ) -> list[list[Hypothesis]]:
+        self._refresh()
+        limits = Limits(self._engine, sources, self._settings, None)
+        longest = int(limits.longest.max())
+        room = Room(
+            _power(max(len(sources), FEWEST)), _stride(max(map(len, sources))), _stride(longest)
+        )
+        beams = self._with_room(room)
+        beams.start(sources, limits)
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        searched = np.arange(len(sources))  # which sentence each one of `beams` is
+        for step in range(1, longest + 1):
+            beams.step()
+            if step % STEPS_BETWEEN_LOOKS and step < longest:
+                continue
+            # Only as often as the host looks: asking more often would make the GPU wait.
+            if on_step is not None:
+                on_step()
+            done = beams.done[: len(searched)].cpu().numpy()
+            alive = np.flatnonzero(~done)
+            if not len(alive):
+                break
+            fewer = _power(max(len(alive), FEWEST))
+            if fewer * SHRINK <= beams.room.sentences:
+                self._collect(beams, searched, np.flatnonzero(done), results)
+                smaller = self._with_room(beams.room._replace(sentences=fewer))
+                smaller.take(beams, alive)
+                beams, searched = smaller, searched[alive]
+        self._collect(beams, searched, np.arange(len(searched)), results)
+        return results
+
+    def _collect(
+        self,
+        beams: "Beams",
+        searched: np.ndarray,
+        which: np.ndarray,
+        results: list[list[Hypothesis]],
+    ) -> None:
+        for row, hypotheses in zip(which, beams.hypotheses(which), strict=True):
+            results[searched[row]] = hypotheses
+
+    def _refresh(self) -> None:
+        """Bring the copy of a model in training up to date.
+
+        This happens in place, so that recordings find the new weights.
+        """
+        if self._copied and any(parameter.requires_grad for parameter in self._live):
+            torch._foreach_copy_(self._copied, self._live)
+
+    def _with_room(self, room: Room) -> "Beams":
+        """A recording for this room; the oldest ones make way when they fill the memory."""
+        if room not in self._beams:
+            beams = Beams(
+                cast(Transformer, self._model),
+                self._engine.target,
+                self._settings,
+                self._nbest,
+                room,
+            )
+            if self._engine.device.type == "cuda":
+                memory = torch.cuda.get_device_properties(self._engine.device).total_memory
+                # Caches never move once they are recorded, so each room has its own.
+                while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
+                    del self._beams[next(iter(self._beams))]
+                beams.record()
+            self._beams[room] = beams
+        return self._beams[room]
+
+    @property
+    def _bytes(self) -> int:
+        return sum(beams.bytes for beams in self._beams.values())
+
+
+class Beams:
+    """The hypotheses of sentences searched together.
+
+    All are in tensors whose first dimension is the sentence.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        target: Vocabulary,
+        settings: DecodingConfig,
+        nbest: int,
+        room: Room,
+    ):
+        self.room = room
+        self._model = model
+        self._end = target.eos
+        self._nbest = nbest
+        self._beam = beam = max(settings.beam, nbest)
+        self._enough = max(nbest, round(beam * settings.patience))
+        # A sentence that goes on has fewer than `enough` finished hypotheses. One step adds at most
+        # `beam` that end, and `beam` that are cut off at the largest length.
+        capacity = self._enough - 1 + 2 * beam
+        self._first = target.bos
+        device = model.output.weight.device
+        n = room.sentences
+        self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
+        penalty = LENGTH_PENALTIES[settings.length_penalty]
+        # A table, so that the kernel needs to know none of the formulas.
+        divisors = [penalty(max(i, 1), settings.alpha) for i in range(room.places + 2)]
+        self._penalties = torch.tensor(divisors, dtype=torch.float64, device=device)
+        self._bias = torch.zeros(len(target), device=device)
+        self._bias[list(target.never)] = -torch.inf
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(n, *shape, dtype=dtype, device=device)
+
+        self.last = zeros(beam)
+        # Totals are in float64, as in NumPy's search: sums of many float32 would tie differently.
+        self.totals = zeros(beam, dtype=torch.float64)
+        self.longest = zeros()
+        self.end_from = zeros()
+        self.done = zeros(dtype=torch.bool)
+        # The history is written once and never reordered. For each step it holds the tokens, the
+        # hypothesis that each came from, and their log-probabilities; `_walk_back` reads it at the
+        # end, from the last token to the first.
+        self.tokens = zeros(beam, room.places, dtype=torch.int32)
+        self.parents = zeros(beam, room.places, dtype=torch.int32)
+        self.log_probs = zeros(beam, room.places, dtype=torch.float32)
+        # Finished hypotheses: how many, their scores, and where in the history each ends.
+        self.count = zeros()
+        self.scores = zeros(capacity, dtype=torch.float64)
+        self.ends = zeros(capacity, 3)  # step, parent, last token
+        self.end_log_probs = zeros(capacity, dtype=torch.float32)
+        self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
+        self._recorded_start: torch.cuda.CUDAGraph | None = None
+        self._recorded_step: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        live = [self.last, self.totals, self.longest, self.end_from, self.done]
+        history = [self.tokens, self.parents, self.log_probs]
+        finished = [self.count, self.scores, self.ends, self.end_log_probs]
+        return [*live, *history, *finished, *self.decoder.tensors]
+
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._tensors)
+
+    def record(self) -> None:
+        """Record a start and a step as CUDA graphs.
+
+        Both run once before, so that nothing is compiled during the recording.
+        """
+        self._begin()
+        self._advance()
+        # A replay launches hundreds of kernels in one call. Launched one by one, they would take
+        # the host longer than they take the GPU. It works because a step is always the same
+        # computation at the same addresses: what changes, such as the number of the step, is read
+        # from tensors.
+        self._recorded_start = torch.cuda.CUDAGraph()
+        self._recorded_step = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._recorded_start):
+            self._begin()
+        with torch.cuda.graph(self._recorded_step):
+            self._advance()
+
+    def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
+        """Take in sentences. The rest of the room gets empty ones, of one word at most."""
+        n = len(sources)
+        longest = max(map(len, sources))
+        source = np.full(tuple(self._source.shape), self._model.pad)
+        source[:n, :longest] = pad(sources, self._model.pad)
+        source[n:, 0] = self._end
+        limit = np.ones(len(source), dtype=np.int64)
+        end_from = np.zeros(len(source), dtype=np.int64)
+        limit[:n], end_from[:n] = limits.longest, limits.shortest
+        for ours, value in (
+            (self._source, source),
+            (self.longest, limit),
+            (self.end_from, end_from),
+        ):
+            ours.copy_(torch.from_numpy(value))
+        if self._recorded_start is not None:
+            self._recorded_start.replay()
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.decoder.start(self._source)
+        self.last.fill_(self._first)
+        self.totals.fill_(-torch.inf)
+        # All hypotheses of a sentence begin as one; the others would be copies of it.
+        self.totals[:, 0] = 0.0
+        self.done.fill_(False)
+        self.count.zero_()
+        self.scores.fill_(-torch.inf)
+
+    def take(self, other: "Beams", which: np.ndarray) -> None:
+        """Go on with some of another's sentences."""
+        rows = torch.from_numpy(which).to(self.last.device)
+        # What is not taken over counts as done, with no hypothesis alive.
+        self.done.fill_(True)
+        self.totals.fill_(-torch.inf)
+        for mine, theirs in zip(self._tensors, other._tensors, strict=True):
+            mine[: len(which)] = theirs[rows]
+        self.decoder.steps.copy_(other.decoder.steps)
+
+    def step(self) -> None:
+        if self._recorded_step is not None:
+            self._recorded_step.replay()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """One word more for every hypothesis."""
+        output = self._model.output
+        # (R, V)
+        logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)
+        choose(
+            logits,
+            bias=self._bias,
+            penalties=self._penalties,
+            end=self._end,
+            enough=self._enough,
+            nbest=self._nbest,
+            steps=self.decoder.steps,
+            origin=self.decoder.origin,
+            last=self.last,
+            totals=self.totals,
+            longest=self.longest,
+            end_from=self.end_from,
+            done=self.done,
+            tokens=self.tokens,
+            parents=self.parents,
+            log_probs=self.log_probs,
+            count=self.count,
+            scores=self.scores,
+            ends=self.ends,
+            end_log_probs=self.end_log_probs,
+        )
+        self.decoder.steps += 1
+
+    def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
+        """The `nbest` of some sentences, best first."""
+        rows = torch.from_numpy(which).to(self.last.device)
+        scores, ends, end_log_probs = (
+            t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs)
+        )
+        made = int(self.decoder.steps)
+        tokens, parents, log_probs = (
+            t[rows, :, :made].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
+        )
+        # (n, nbest)
+        kept = np.argsort(-scores, axis=1, kind="stable")[:, : self._nbest]
+        scores, end_log_probs = (
+            np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs)
+        )
+        # (n, nbest)
+        steps, parent, last_word = np.moveaxis(
+            np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
+        )
+        words, values = _walk_back(steps, parent, tokens, parents, log_probs)
+        # A hypothesis becomes two slices of a list, since the GPU waits while the host makes them:
+        # its last word and that word's log-probability stand behind the others.
+        for history, last in ((words, last_word), (values, end_log_probs)):
+            np.put_along_axis(history, steps[:, :, None], last[:, :, None], axis=2)
+        complete = last_word == self._end
+        sizes = steps + ~complete  # the end is no token of the output, but has a log-probability
+        columns = (array.tolist() for array in (words, sizes, scores, values, steps + 1, complete))
+        nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
+        results: list[list[Hypothesis]] = []
+        for of_sentence in zip(*columns, strict=True):
+            hypotheses: list[Hypothesis] = []
+            for word_ids, size, score, costs, count, ended in zip(*of_sentence, strict=True):
+                if score > -np.inf:  # else an empty place
+                    hypotheses.append(
+                        Hypothesis(tuple(word_ids[:size]), score, tuple(costs[:count]), ended)
+                    )
+            results.append(hypotheses or [nothing])
+        return results
+
+
+def _walk_back(
+    steps: np.ndarray,
+    parent: np.ndarray,
+    tokens: np.ndarray,
+    parents: np.ndarray,
+    log_probs: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Words and log-probabilities on the way to finished hypotheses.
+
+    They ended at `steps` (n, m), behind `parent` (n, m).
+
+    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest + 1),
+    meaningless from `steps` on.
+    """
+    longest = int(steps.max(initial=0))
+    sentence = np.arange(len(tokens))[:, None]
+    words, values = (
+        np.zeros((*steps.shape, longest + 1), history.dtype) for history in (tokens, log_probs)
+    )
+    if tokens.shape[1] == 1:  # greedy: there is one way
+        words[:, :, :longest], values[:, :, :longest] = (
+            history[:, :, :longest] for history in (tokens, log_probs)
+        )
+        return words, values
+    for place in range(longest - 1, -1, -1):
+        inside = place < steps  # the walk of a shorter one has not begun yet
+        words[:, :, place] = tokens[sentence, parent, place]
+        values[:, :, place] = log_probs[sentence, parent, place]
+        parent = np.where(inside, parents[sentence, parent, place], parent)
+    return words, values
+
+
+def _power(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def _stride(number: int) -> int:
+    """Up to the next multiple of 32, or beyond 128 to the next power of two."""
+    return -(-number // 32) * 32 if number <= 128 else _power(number)

@@ -1,0 +1,266 @@
+"""What search and sampling share: hypotheses in the making, their limits, and those that are done.
+
+N sentences, R rows (live hypotheses of all sentences), t steps so far, S source pieces.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.engine.interface import Engine, Forbidden
+from dragoman.errors import TranslationError
+
+OnStep = Callable[[], None]
+"""Called before every step of a search, on the thread that searches. What it raises ends the
+search."""
+
+
+CERTAIN = 0.0
+"""The log-probability of a forced piece that a model never says by itself, such as a language."""
+
+
+LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
+    "gnmt": lambda n, alpha: ((5.0 + n) / 6.0) ** alpha,
+    "power": lambda n, alpha: n**alpha,
+    "none": lambda n, alpha: 1.0,
+}
+"""What a sum of log-probabilities is divided by, for n pieces, the end included (Wu et al. 2016,
+section 7)."""
+
+
+class Hypothesis(NamedTuple):
+    """A finished output.
+
+    `log_probs` has one entry more than `tokens` if it is complete: that of its end.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_probs: tuple[float, ...]
+    complete: bool
+    attention: np.ndarray | None = None  # (len(log_probs), S)
+
+
+@dataclass
+class Rows:
+    """Live hypotheses, a row each."""
+
+    sentences: np.ndarray  # (R,)
+    tokens: np.ndarray  # (R, t)
+    log_probs: np.ndarray  # (R, t)
+    attention: np.ndarray | None  # (R, t, S)
+    totals: np.ndarray  # (R,) of the log-probabilities
+
+    @classmethod
+    def first(cls, sentences: np.ndarray) -> "Rows":
+        nothing = np.zeros((len(sentences), 0))
+        return cls(
+            sentences, nothing.astype(np.int64), nothing, None, totals=np.zeros(len(sentences))
+        )
+
+    def extended(
+        self,
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        log_probs: np.ndarray,
+        attention: np.ndarray | None,
+    ) -> "Rows":
+        """Row r continues row parents[r]; `attention` has a row per parent."""
+        history = None
+        if attention is not None:
+            new = attention[parents][:, None, :]
+            history = (
+                new
+                if self.attention is None
+                else np.concatenate([self.attention[parents], new], axis=1)
+            )
+        return Rows(
+            self.sentences[parents],
+            np.concatenate([self.tokens[parents], tokens[:, None]], axis=1),
+            np.concatenate([self.log_probs[parents], log_probs[:, None]], axis=1),
+            history,
+            self.totals[parents] + log_probs,
+        )
+
+    def only(self, which: np.ndarray) -> "Rows":
+        if which.all():
+            return self
+        attention = self.attention[which] if self.attention is not None else None
+        return Rows(
+            self.sentences[which],
+            self.tokens[which],
+            self.log_probs[which],
+            attention,
+            self.totals[which],
+        )
+
+
+class Limits:
+    """What a step may produce: lengths, forced beginnings, repeated runs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sources: Sequence[Sequence[int]],
+        settings: DecodingConfig,
+        prefixes: Sequence[Sequence[int]] | None,
+    ):
+        self.source_lengths = lengths = np.array([len(source) for source in sources])
+        longest = (settings.max_length_ratio * lengths).astype(int) + settings.max_length_extra
+        self.longest = np.maximum(longest, 1)
+        if engine.max_length is not None:
+            self.longest = np.minimum(self.longest, engine.max_length)
+        self.shortest = np.minimum(
+            (settings.min_length_ratio * lengths).astype(int), self.longest - 1
+        )
+        # beyond it, every sentence may end
+        self._largest_minimum = int(self.shortest.max(initial=0))
+        self.prefixes = [
+            list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
+        ]
+        self.ngram, self.eos = settings.no_repeat_ngram, engine.target.eos
+
+    def forced(self, rows: Rows) -> np.ndarray:
+        """For each row the token that must come next, or -1. (R,)"""
+        t = rows.tokens.shape[1]
+        if not self.prefixes:
+            return np.full(len(rows.sentences), -1)
+        return np.array(
+            [p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)]
+        )
+
+    def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
+        t = rows.tokens.shape[1]
+        if t > self._largest_minimum and not self.ngram:
+            return None
+        too_early = np.flatnonzero((t < self.shortest[rows.sentences]) & (forced < 0))
+        where = [*too_early]
+        what = [self.eos] * len(too_early)
+        if self.ngram and t >= self.ngram:
+            for row in np.flatnonzero(forced < 0):
+                repeats = _would_repeat(rows.tokens[row].tolist(), self.ngram)
+                where += [row] * len(repeats)
+                what += repeats
+        return (np.array(where), np.array(what)) if where else None
+
+
+class Finished:
+    """Hypotheses that are done, by sentence, and the question whether a sentence is."""
+
+    def __init__(
+        self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
+    ):
+        self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.counts = np.zeros(sentences, dtype=int)
+        self._limits, self._settings, self._nbest = limits, settings, nbest
+        self._enough = max(nbest, round(beam * settings.patience))
+        self._penalty = LENGTH_PENALTIES[settings.length_penalty]
+
+    def add(self, rows: Rows, which: np.ndarray, complete: bool = True) -> None:
+        """Take hypotheses out of the rows; a complete one's last token is its end."""
+        for row in np.flatnonzero(which).tolist():
+            self.take_row(rows, row, int(rows.sentences[row]), complete)
+
+    def take_row(self, rows: Rows, row: int, sentence: int, complete: bool = True) -> None:
+        self.take(
+            sentence,
+            rows.tokens[row].tolist(),
+            rows.log_probs[row].tolist(),
+            float(rows.totals[row]),
+            complete,
+            rows.attention[row] if rows.attention is not None else None,
+        )
+
+    def take(
+        self,
+        sentence: int,
+        tokens: list[int],
+        log_probs: list[float],
+        total: float,
+        complete: bool,
+        attention: np.ndarray | None = None,
+    ) -> None:
+        """A hypothesis of a sentence; a complete one's last token is its end."""
+        score = total / self._penalty(len(tokens), self._settings.alpha)
+        if self._settings.coverage_penalty and attention is not None:
+            source = attention[:, : self._limits.source_lengths[sentence]]
+            score += coverage_penalty(source, self._settings.coverage_penalty)
+        words = tuple(tokens[:-1] if complete else tokens)
+        hypothesis = Hypothesis(words, score, tuple(log_probs), complete, attention)
+        self._hypotheses[sentence].append(hypothesis)
+        self.counts[sentence] += 1
+
+    def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
+        """For each sentence, whether its search is over.
+
+        At the largest length, live hypotheses count as they stand.
+        """
+        over = np.ones(len(self._hypotheses), dtype=bool)
+        live = rows.sentences[lives]
+        over[live] = False
+        # of others nothing can be over yet
+        candidates = live[(self.counts[live] > 0) | (length >= self._limits.longest[live])]
+        for sentence in dict.fromkeys(candidates.tolist()):  # they are in order
+            mine = lives & (rows.sentences == sentence)
+            done = self.done(sentence, float(rows.totals[mine].max()))
+            if not done and length >= self._limits.longest[sentence]:
+                self.add(rows, mine, complete=False)
+                done = True
+            over[sentence] = done
+        return over
+
+    def done(self, sentence: int, best_live_total: float) -> bool:
+        """Whether a sentence has enough, or no live hypothesis can come among its best."""
+        complete = len(self._hypotheses[sentence])
+        return complete >= self._enough or self._beyond_reach(sentence, best_live_total)
+
+    def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
+        """Whether no live hypothesis can beat the `nbest` complete ones.
+
+        Totals only fall, and no divisor is larger than that of the largest length.
+        """
+        scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
+        if len(scores) < self._nbest:
+            return False
+        largest = self._penalty(int(self._limits.longest[sentence]), self._settings.alpha)
+        return bool(best_live_total / largest <= scores[self._nbest - 1])
+
+    def best(self, spare: bool = False) -> list[list[Hypothesis]]:
+        nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
+        most = None if spare else self._nbest
+        return [
+            sorted(hypotheses, key=lambda h: -h.score)[:most] or [nothing]
+            for hypotheses in self._hypotheses
+        ]
+
+
+def _would_repeat(tokens: list[int], n: int) -> list[int]:
+    """Tokens that would complete a run of n that stands in `tokens` already.
+
+    >>> _would_repeat([5, 6, 7, 5, 6], 3)
+    [7]
+    """
+    start = tokens[len(tokens) - n + 1 :]
+    return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == start]
+
+
+def require_attention(engine: Engine, wanted: bool) -> None:
+    if wanted and not engine.has_attention:
+        raise TranslationError(
+            "this model has no attention: it cannot give alignments or a coverage penalty."
+        )
+
+
+def coverage_penalty(attention: np.ndarray, beta: float) -> float:
+    """β Σi log min(Σj aij, 1): a penalty for source words i that got too little attention.
+
+    `attention` has a row per target piece and a column per source piece. (T, S)
+
+    >>> coverage_penalty(np.array([[1.0, 0.0], [0.0, 1.0]]), 0.2)
+    0.0
+    """
+    seen = np.clip(attention.sum(axis=0), 1e-9, 1.0)  # (S,)
+    return float(beta * np.log(seen).sum())

@@ -1,0 +1,201 @@
+"""From queries to hypotheses: what has the engine.
+
+Queries are sorted by length and searched in batches, several at once where the engine can do that:
+a core for each, since small steps spread over cores lose much of their time to waiting.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.query import Hypotheses, Query
+from dragoman.decode.search.hypotheses import Limits, OnStep
+from dragoman.decode.search.table import SEARCHES
+from dragoman.decode.search.task import Observer, Task
+from dragoman.engine.interface import Engine, by_engine
+
+_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
+LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
+_ROUNDS = 2  # batches for each core, if the next ones were all of the same size
+_LEAST_TOKENS = 256  # of a batch, unless there are more cores than batches
+
+
+class Searcher:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._searches = [make() for make in SEARCHES.values()]
+
+    def __call__(
+        self,
+        queries: Sequence[Query],
+        on_step: OnStep | None = None,
+        observer: Observer | None = None,
+        at_once: int = 0,
+    ) -> list[Hypotheses]:
+        """The hypotheses of each query, best first. What `on_step` raises ends the search.
+
+        `at_once`: batches at a time; 0: as many as there are cores. One alone leaves the other
+        cores to searches in other threads.
+        """
+        results: list[Hypotheses] = [[]] * len(queries)
+        batches = self.batched(queries, at_once or self.at_once)
+        in_batches = [[queries[row] for row in batch] for batch in batches]
+        one_core = self._engine.on_one_core if at_once == 1 else None
+        searched = (
+            (self._search(one_core, batch, on_step, observer) for batch in in_batches)
+            if one_core is not None
+            else self._search_all(in_batches, on_step, observer)
+        )
+        for batch, outputs in zip(batches, searched, strict=True):
+            for row, hypotheses in zip(batch, outputs, strict=True):
+                results[row] = hypotheses
+        return results
+
+    @property
+    def at_once(self) -> int:
+        """Batches at a time: those that can do without threads of their own, one per thread."""
+        return 1 if self._engine.on_one_core is None else self._engine.threads
+
+    def batched(self, queries: Sequence[Query], at_once: int) -> list[list[int]]:
+        """The numbers of queries that are searched together."""
+        return [
+            batch for group in _groups(queries) for batch in self._batches(queries, group, at_once)
+        ]
+
+    def work(self, query: Query) -> int:
+        """Positions that the model computes at most to answer a query.
+
+        These are its source pieces, and for every hypothesis as many target pieces as it may have.
+        A position of the target takes 2 x layers x width numbers in the KV cache.
+        """
+        if query.outputs:
+            return len(query.ids) + sum(len(output) + 1 for output in query.outputs)
+        return len(query.ids) + query.width * self.longest_target(query)
+
+    def longest_target(self, query: Query) -> int:
+        """The most pieces that a hypothesis may have."""
+        return int(Limits(self._engine, [query.ids], query.manner.settings, None).longest[0])
+
+    def batches(
+        self, lengths: Sequence[int], settings: DecodingConfig, width: int, at_once: int
+    ) -> list[list[int]]:
+        """Which sources of these lengths are well searched together, `at_once` batches at a time.
+
+        `width`: the hypotheses of each.
+        """
+        tokens = settings.batch_tokens or self._engine.batch_tokens
+        room = 1 if self._engine.searches_on_device else LEAST_ROOM
+        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
+        # each sentence, so it gets fewer sentences.
+        limit = _Hypotheses(width, _USUAL_BEAM * tokens, room)
+        return [*batches_by_length(lengths, tokens, limit, at_once)]
+
+    def _batches(
+        self, queries: Sequence[Query], group: Sequence[int], at_once: int
+    ) -> Iterator[list[int]]:
+        width = max(queries[row].width for row in group)
+        settings = queries[group[0]].manner.settings
+        for _, numbers in by_engine(self._engine, [queries[row].ids for row in group]):
+            rows = [group[number] for number in numbers]
+            lengths = [len(queries[row].ids) for row in rows]
+            for batch in self.batches(lengths, settings, width, at_once):
+                yield [rows[number] for number in batch]
+
+    def _search_all(
+        self,
+        batches: Sequence[Sequence[Query]],
+        on_step: OnStep | None,
+        observer: Observer | None,
+    ) -> Iterable[list[Hypotheses]]:
+        at_once = min(self.at_once, len(batches))
+        one_core = self._engine.on_one_core
+        if one_core is None or at_once < 2 or observer:  # who looks on sees the batches in order
+            return (self._search(self._engine, batch, on_step, observer) for batch in batches)
+        from concurrent.futures import ThreadPoolExecutor  # a text alone is done sooner without
+
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(lambda one: self._search(one_core, one, on_step, None), batches))
+
+    def _search(
+        self,
+        engine: Engine,
+        queries: Sequence[Query],
+        on_step: OnStep | None,
+        observer: Observer | None,
+    ) -> list[Hypotheses]:
+        """A batch of queries of one group."""
+        first, sources = queries[0], [query.ids for query in queries]
+        engine = engine.chosen(first.ids)  # which is that of the whole batch
+        manner = first.manner
+        # a forced piece may be on nobody's list
+        listed = not (first.prefix or first.outputs or first.phrases is not None)
+        if not (listed and manner.settings.shortlist):
+            engine = engine.without_shortlist
+        phrases = [query.phrases for query in queries if query.phrases is not None]
+        task = Task(
+            manner.settings,
+            manner.nbest,
+            [query.prefix for query in queries] if first.prefix else None,
+            phrases or None,
+            [query.outputs for query in queries] if first.outputs else None,
+            ends=first.ends,
+            attention=manner.attention,
+            sampling=manner.sampling,
+            keys=[query.key for query in queries],
+            observer=observer,
+            on_step=on_step,
+            spare=first.spare,
+        )
+        search = next(search for search in self._searches if search.fits(engine, task))
+        return search(engine, sources, task)
+
+
+def _groups(queries: Sequence[Query]) -> Iterable[list[int]]:
+    """The numbers of the queries that can share a batch."""
+    rows: dict[object, list[int]] = {}
+    for row, query in enumerate(queries):
+        rows.setdefault(query.group, []).append(row)
+    return rows.values()
+
+
+class _Hypotheses(NamedTuple):
+    """What the hypotheses of a batch take: keys and values for `positions` in all."""
+
+    beam: int
+    positions: int
+    room: int  # positions of a hypothesis at least
+
+    def most_sentences(self, longest: int) -> int:
+        return max(1, self.positions // (self.beam * max(longest, self.room)))
+
+
+def batches_by_length(
+    lengths: Sequence[int],
+    tokens: int,
+    hypotheses: _Hypotheses | None = None,
+    at_once: int = 1,
+) -> Iterator[list[int]]:
+    """Row numbers grouped by length, longest first (memory shows at once).
+
+    A batch is limited by its padded tokens and, in a search, by what its hypotheses take. Where
+    several are searched at once, they become smaller towards the end: each takes its part of what
+    is left, so that all cores end at about the same time.
+    """
+    group: list[int] = []
+    most = 0
+    left = sum(lengths)
+    least = min(_LEAST_TOKENS, left // at_once)
+    for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
+        if len(group) == most:
+            if group:
+                yield group
+            group = []
+            longest = max(1, lengths[row])
+            share = max(least, left // (_ROUNDS * at_once)) if at_once > 1 else tokens
+            most = max(1, min(tokens, share) // longest)
+            if hypotheses is not None:
+                most = min(most, hypotheses.most_sentences(longest))
+        group.append(row)
+        left -= lengths[row]
+    if group:
+        yield group

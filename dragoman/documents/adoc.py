@@ -1,0 +1,177 @@
+"""AsciiDoc, as asciidoctor reads it.
+
+Attributes, macros, the document's header, and listings stay. A paragraph becomes one line, an
+underline as long as its title.
+"""
+
+import re
+from collections.abc import Generator, Iterator
+
+from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.light import Line, Markup, Rule, block_end, lines_of, titled
+from dragoman.documents.segment import Code, Kind, Segment, made, written
+
+MARKUP = Markup(
+    Rule(r" \+\r?\n", Kind.BREAK),
+    Rule(r"\\[*_`#^~<{:\[\\'\"+]++", Kind.MARK),
+    Rule(r"\+\+\+[^+]++\+\+\+|\$\$[^$]++\$\$|``[^`]++``|`[^`\n]++`(?!\w)|\+[^+\s][^+]*+\+(?!\w)"),
+    Rule(r"<<[^<>,]++,", Kind.OPEN, r"[^<>]++", r">>"),
+    Rule(r"<<[^<>]++>>|<\d++>|\{[\w!@#$%:-]++\}|\(\(\([^()]*+\)\)\)|\[\[[^\[\]]++\]\]"),
+    Rule(
+        r"(?:(?:link|xref|mailto):[^\s\[\]]*+|(?:https?|ftp|irc)://[^\s\[\]<>]*+|footnote:\w*+)\[",
+        Kind.OPEN, r"[^\[\]=^]++", r"(?:,[^\[\]]*+|\^)?\]",
+    ),
+    Rule(r"(?<!\w)[a-zA-Z][\w+-]{0,60}+:{1,2}[^\s\[\]:]*+\[[^\[\]]*+\]"),
+    Rule(r"(?:\[[^\[\]\s]*+\])?\*\*(?=\S)", Kind.OPEN, r"[^*]++", r"\*\*"),
+    Rule(r"(?:\[[^\[\]\s]*+\])?__(?=\S)", Kind.OPEN, r"[^_]++", r"__"),
+    Rule(r"(?:\[[^\[\]\s]*+\])?##(?=\S)", Kind.OPEN, r"[^#]++", r"##"),
+    Rule(r"(?<![\w*])(?:\[[^\[\]\s]*+\])?\*(?=[^\s*])", Kind.OPEN, r"[^*]++", r"(?<=\S)\*(?!\w)"),
+    Rule(r"(?<![\w_])(?:\[[^\[\]\s]*+\])?_(?=[^\s_])", Kind.OPEN, r"[^_]++", r"(?<=\S)_(?!\w)"),
+    Rule(r"(?<![\w#&])(?:\[[^\[\]\s]*+\])?#(?=[^\s#])", Kind.OPEN, r"[^#]++", r"(?<=\S)#(?!\w)"),
+    Rule(r"\^[^\s^]++\^|~[^\s~]++~|\(\([^()]++\)\)"),
+)  # fmt: skip
+_VERBATIM = re.compile(r"(?:-{4,}+|\.{4,}+|\+{4,}+|/{4,}+|`{3,}+\w*+|```[\w,+-]++)$")
+_FENCE = re.compile(r"(?:={4,}+|\*{4,}+|_{4,}+|--|\+|'''|<<<)$")
+_TABLE = re.compile(r"[|,:!]={3,}+$")
+_KEPT = re.compile(r"//|:!?[\w-]++!?:(?:\s|$)|\w++::[^\[\]\s]*+\[|\[\[.++\]\]$")
+_ATTRIBUTES = re.compile(r"\[[^\]\n]*+\]$|\[\[[^\]\n]*+\]\]$")
+_LISTING = re.compile(
+    r"\[(?:source|listing|literal|stem|latexmath|asciimath|pass|verse|ditaa|plantuml)\b"
+)
+_SECTION = re.compile(r"(?:={1,6}|#{1,6})\s++")
+_ITEM = re.compile(
+    r"(?:[*-]{1,5}|\.{1,5}|\d++\.|[A-Za-z]\.|<(?:\d++|\.)>)\s++(?:\[[ x*]\]\s++)?"
+    r"|(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):\s++|\.(?=[^\s.])"
+)
+_TERM = re.compile(r"(?P<term>(?:[^\s:;]|:(?=\w))(?:[^:;]|[:;](?![:;]))*+)(?:::+|;;)(?:\s++|$)")
+_RULE = re.compile(r"([=~^+-])\1++$")
+_CELL = re.compile(r"(?:(?<![\d.*+<>^])[\d.*+]++[<>^.]*+|(?<![<>^.])[<>^.]++)?[aehlmsdv]?(?<!\\)\|")
+_CONSTRAINED = frozenset(["*", "_", "#"])
+
+
+def read(raw: bytes, options: Options) -> Document:
+    return text_document(raw, find_spans, options)
+
+
+def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+    lines = lines_of(text)
+    at = 0
+    in_table = False
+    attributes = ""
+    while at < len(lines):
+        line = lines[at]
+        core = line.text.rstrip()
+        at += 1
+        listing, attributes = _LISTING.match(attributes), attributes if not core else ""
+        if not core or _FENCE.match(core) or _KEPT.match(core):
+            if core == "--" and listing:
+                at = _behind(lines, at, core)
+        elif core == "|===" or _TABLE.match(core):
+            if not core.startswith("|"):
+                at = _behind(lines, at, core)
+            in_table = core.startswith("|") and not in_table
+        elif _VERBATIM.match(core):
+            at = _behind(lines, at, "```" if core.startswith("```") else core)
+        elif _ATTRIBUTES.match(core):
+            attributes = core
+        elif listing or (line.indent and not in_table and not _is_list(core)):
+            at = block_end(lines, at)
+        elif in_table:
+            yield from _cells(text, line)
+        elif at == 1 and core.startswith("= "):
+            yield MARKUP.span(text, line.start + 2, line.end, _write)
+            at = block_end(lines, at)  # the author, the version and attributes
+        elif section := _SECTION.match(core):
+            yield MARKUP.span(text, line.start + section.end(), line.end, _write)
+        elif _is_underlined(lines, at):
+            yield titled(text, line, [lines[at]], MARKUP)
+            at += 1
+        else:
+            at = yield from _paragraph(text, lines, at - 1)
+
+
+def _behind(lines: list[Line], at: int, fence: str) -> int:
+    while at < len(lines) and lines[at].text.rstrip() != fence:
+        at += 1
+    return at + 1
+
+
+def _is_list(core: str) -> bool:
+    return bool(_ITEM.match(core.lstrip()) or _TERM.match(core.lstrip()))
+
+
+def _is_underlined(lines: list[Line], at: int) -> bool:
+    if at >= len(lines) or not _RULE.match(lines[at].core) or lines[at].indent:
+        return False
+    return abs(len(lines[at].core) - len(lines[at - 1].core)) <= 2 < len(lines[at].core)
+
+
+def _paragraph(text: str, lines: list[Line], at: int) -> Generator[Span, None, int]:
+    """To an empty line, or one that is something else; returns where that is."""
+    line = lines[at]
+    while item := _ITEM.match(line.core):
+        line = line.behind(item.end())
+        if item[0] == ".":  # the title of a block
+            yield MARKUP.span(text, line.start + line.indent, line.end, _write)
+            return at + 1
+    if term := _TERM.match(line.core):
+        start = line.start + line.indent
+        if not term["term"].startswith(":"):  # a symbol, as of Ruby, is code
+            yield MARKUP.span(text, start, start + term.end("term"), _write)
+        line = line.behind(term.end())
+        if not line.core:
+            return at + 1
+    end = at + 1
+    while end < len(lines) and lines[end].core and not _ends_paragraph(lines[end]):
+        end += 1
+    stop = lines[end - 1].end if end > at + 1 else line.end
+    if line.core:
+        yield MARKUP.span(text, line.start + line.indent, stop, _write)
+    return end
+
+
+def _ends_paragraph(line: Line) -> bool:
+    core = line.text.rstrip()
+    patterns = (_FENCE, _KEPT, _VERBATIM, _TABLE, _ATTRIBUTES)
+    return any(pattern.match(core) for pattern in patterns) or _is_list(core)
+
+
+def _cells(text: str, line: Line) -> Iterator[Span]:
+    """What stands between the bars of a table's line, or goes on with a cell."""
+    marks = [match.span() for match in _CELL.finditer(line.text)]
+    starts = [0, *(end for _, end in marks)]
+    ends = [*(start for start, _ in marks), len(line.text)]
+    for start, end in zip(starts, ends, strict=True):
+        cell = line.text[start:end]
+        if cell.strip():
+            begin = line.start + start + len(cell) - len(cell.lstrip())
+            yield MARKUP.span(text, begin, begin + len(cell.strip()), _write)
+
+
+def _write(segment: Segment) -> str:
+    """Marks that touch a letter are doubled: single ones would be none."""
+    items = list(segment)
+    opened: list[int] = []
+    for place, item in enumerate(segment):
+        if not isinstance(item, Code):
+            continue
+        if item.kind is Kind.OPEN:
+            opened.append(place)
+        elif item.kind is Kind.CLOSE and opened:
+            first = opened.pop()
+            before, after = segment[first - 1] if first else "", (*segment, "")[place + 1]
+            touches = _last(before).isalnum() or _first(after).isalnum()
+            if touches and item.raw in _CONSTRAINED:
+                items[first] = item._replace(raw=segment[first].raw + item.raw)  # type: ignore[union-attr]
+                items[place] = item._replace(raw=item.raw * 2)
+    said = written(made(items))
+    # a text that begins like an item would be one
+    return "{empty}" + said if _ITEM.match(said) else said
+
+
+def _last(item: str | Code) -> str:
+    return item[-1:] if isinstance(item, str) else ""
+
+
+def _first(item: str | Code) -> str:
+    return item[:1] if isinstance(item, str) else ""

@@ -1,0 +1,319 @@
+"""Documents read in a process of their own, which has limits and can be killed.
+
+Whoever reads a file that somebody else made cannot know how long a parser will take, or how much
+memory. So a `Reader` is another process: it reads the file, asks for the translations of its
+sentences and writes it again. It has limits of address space and processor time, and a limit of
+wall time for each step. At a limit it dies, and the file gets a `DocumentError`. An honest file
+leaves its reader as it was, so that it can be used again.
+
+The two talk in frames over pipes: two lengths, JSON, and the bytes of a file. Only `Reader.kill`
+waits for the process, so nobody else can take its exit status.
+"""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.formats import named, read
+from dragoman.documents.inline import Said
+from dragoman.documents.report import Report, Row, report_of
+from dragoman.documents.segment import texts
+from dragoman.documents.translating import Repeated, Sentence, sample, translating
+
+_HEAD = struct.Struct(">II")
+_MOST_FILES = 100  # that one process reads, so that what they leave behind does not add up
+_WINDOW = 32  # segments that are translated together; after these, more is done
+_NICENESS = 5  # whoever translates comes first
+Rounds: TypeAlias = Generator[list[Sentence], list[Said], bytes]
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What the reader of a file may take: memory beyond that of Python itself, and seconds for each
+    step of its work (reading, finding sentences, placing translations, writing)."""
+
+    memory_bytes: int = 100 * 2**20
+    memory_times: int = 20  # the size of the file, on top
+    cpu_s: int = 20
+    wall_s: float = 60.0
+
+
+GENEROUS = Confinement(2**31, 20, 600, 3600.0)
+
+
+class Outline(NamedTuple):
+    """What is known of a file once it is read."""
+
+    segments: int
+    characters: int
+    sample: str
+
+
+class Reader:
+    """The other process, for one file at a time."""
+
+    def __init__(self) -> None:
+        package = Path(__file__).parents[2]
+        paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            # -P: nothing is imported from the folder where somebody happens to be
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        )
+        self._limits = Confinement()
+        self._name = ""
+        self._files = 0
+        self._late = False
+        self.done = 0  # segments of the file that are translated
+        self.report = Report([])  # of the file, once it is translated
+
+    def open(
+        self,
+        name: str,
+        raw: bytes,
+        format_: str,
+        options: Options = Options(),
+        limits: Confinement = Confinement(),
+        max_characters: int = 0,
+    ) -> Outline:
+        """Read a file; `max_characters`: the most to translate, 0 for any number."""
+        self._limits, self._name, self.done, self.report = limits, name, 0, Report([])
+        self._files += 1
+        memory = limits.memory_bytes + limits.memory_times * len(raw)
+        message = {
+            "name": name,
+            "format": format_,
+            "options": asdict(options),
+            "memory": memory,
+            "cpu": limits.cpu_s,
+            "max_characters": max_characters,
+        }
+        answer, _ = self._exchange({"open": message}, raw)
+        return Outline(*answer["outline"])
+
+    def rounds(self) -> Rounds:
+        """The file translated: yields sentences, is sent their translations."""
+        answer, written = self._exchange({"begin": True})
+        while "sentences" in answer:
+            self.done = answer["done"]
+            said = yield [Sentence(*sentence) for sentence in answer["sentences"]]
+            answer, written = self._exchange({"said": said})
+        self.report = Report([Row(*row) for row in answer["report"]])
+        return written
+
+    def unchanged(self) -> bytes:
+        """The file written again as it is."""
+        return self._exchange({"unchanged": True})[1]
+
+    @property
+    def reusable(self) -> bool:
+        return self._process.poll() is None and self._files < _MOST_FILES
+
+    def kill(self) -> None:
+        """End the process; whoever waits for an answer of it gets an error."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _exchange(self, message: dict[str, Any], blob: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        timer = threading.Timer(self._limits.wall_s, self._give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            _send(stdin, message, blob)
+            answer, written = _receive(stdout)
+        except (OSError, EOFError, ValueError):
+            raise DocumentError(f"{self._name}: {self._why_dead()}") from None
+        finally:
+            timer.cancel()
+        if "error" in answer:
+            raise DocumentError(answer["error"])
+        if "defect" in answer:
+            raise RuntimeError(f"reading {self._name!r}:\n{answer['defect']}")
+        return answer, written
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def _why_dead(self) -> str:
+        self._process.kill()  # it may have closed its pipe and be alive
+        status = self._process.wait()
+        if self._late:
+            return f"reading it takes longer than {self._limits.wall_s:g} s."
+        if status == -getattr(signal, "SIGXCPU", 0):
+            return f"reading it takes more than {self._limits.cpu_s} s of processor time."
+        return "it could not be read: its reader was ended."
+
+
+def _send(stream: BinaryIO | Any, message: dict[str, Any], blob: bytes = b"") -> None:
+    text = json.dumps(message).encode("ascii")
+    stream.write(_HEAD.pack(len(text), len(blob)) + text)
+    stream.write(blob)
+    stream.flush()
+
+
+def _receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
+    head = stream.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise EOFError
+    text_size, blob_size = _HEAD.unpack(head)
+    text, blob = stream.read(text_size), stream.read(blob_size)
+    if len(text) < text_size or len(blob) < blob_size:
+        raise EOFError
+    return json.loads(text), blob
+
+
+# What the other process does
+
+
+class _Desk:
+    """The file that is being read, and how far it is."""
+
+    def __init__(self) -> None:
+        self._base = _address_space()
+        self._document = Document([], lambda segments: b"")
+        self._rounds: Rounds | None = None
+        self._done = 0
+        self._report = Report([])
+        self._cpu_s = 0
+
+    def answer(self, message: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
+        if "open" in message:
+            self._rounds = None
+            order = message["open"]
+            self._cpu_s = order["cpu"]
+            _limit(self._base + order["memory"], self._cpu_s)
+            return {"outline": self._open(order, blob)}, b""
+        _limit(0, self._cpu_s)
+        if "unchanged" in message:
+            return {}, self._document.write(self._document.segments)
+        if "begin" in message:
+            self._rounds = self._translating()
+            return self._advance(self._rounds.__next__)
+        assert self._rounds is not None
+        said = [
+            Said(text, tuple(map(tuple, links)), *more) for text, links, *more in message["said"]
+        ]
+        send = self._rounds.send
+        return self._advance(lambda: send(said))
+
+    def _open(self, order: dict[str, Any], raw: bytes) -> Outline:
+        fields = order["options"].items()
+        values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields}
+        options = Options(**values)
+        name, most = order["name"], order["max_characters"]
+        self._document = read(name, raw, named(order["format"]), options)
+        segments = self._document.segments
+        characters = sum(len(text) for segment in segments for text in texts(segment))
+        if most and characters > most:
+            raise DocumentError(
+                f"{name} has {characters:,} characters to translate, {most:,} are taken."
+            )
+        return Outline(len(segments), characters, sample(segments))
+
+    def _translating(self) -> Rounds:
+        document = self._document
+        repeated = Repeated(document.segments)
+        self._done = 0
+        for window in repeated.windows(_WINDOW):
+            done = yield from translating(window, document.doubts)
+            self._done += repeated.learn(window, done)
+        translated = repeated.translated()
+        self._report = report_of(document, translated)
+        return document.write(translated)
+
+    def _advance(self, step: Callable[[], list[Sentence]]) -> tuple[dict[str, Any], bytes]:
+        try:
+            return {"sentences": step(), "done": self._done}, b""
+        except StopIteration as end:
+            return {"report": self._report.rows}, end.value
+
+
+def _address_space() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 2**30  # more than Python and NumPy take
+
+
+def _limit(memory: int, cpu_s: int) -> None:
+    """Where the system has such limits. `memory` 0: as it is."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows the limit of wall time has to do
+        return
+
+    def lower(which: int, most: int) -> None:
+        _, hard = resource.getrlimit(which)
+        with suppress(ValueError, OSError):
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, hard))
+
+    lower(resource.RLIMIT_CORE, 0)
+    if memory:
+        lower(resource.RLIMIT_AS, memory)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    lower(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + 1 + cpu_s)
+
+
+def main() -> None:
+    """Answer frames until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    # Whatever is printed goes to standard error: the pipe holds frames and nothing else.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    desk = _Desk()
+    while True:
+        try:
+            message, blob = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        lasts = True
+        written = b""
+        try:
+            answer, written = desk.answer(message, blob)
+        except MemoryError:
+            answer, lasts = {"error": "it takes too much memory to read."}, False
+        except DocumentError as error:
+            answer = {"error": str(error)}
+        except RecursionError:
+            answer = {"error": "it is nested too deeply."}
+        except Exception:
+            answer, lasts = {"defect": traceback.format_exc()}, False
+        with suppress(BrokenPipeError):
+            _send(out, answer, written)
+        if not lasts:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Files that are read through other programs, and come back in another format.
+
+LibreOffice turns Word's old format into .docx. A PDF says where letters stand and not what a
+paragraph is: pdfplumber finds its lines and tables, and the translation is a plain .html with
+headings, paragraphs and tables. The layout, pictures and fonts of a PDF are not kept.
+"""
+
+import html
+import io
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dragoman.documents import archive, web
+from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.errors import needs_package
+
+LONGEST_S = 120  # that a conversion may take
+MOST_PAGES = 2000
+WORD_GAP = 0.15  # of the size of letters: many files have no blanks between words
+OLE = b"\xd0\xcf\x11\xe0"  # how a file of the old Microsoft Office begins
+
+
+def read_doc(raw: bytes, options: Options) -> Document:
+    if not raw.startswith(OLE):
+        raise DocumentError("it is no file of Word 97 to 2003.")
+    return archive.read_docx(_by_libreoffice(raw), options)
+
+
+def _by_libreoffice(raw: bytes) -> bytes:
+    """In a folder of its own, with settings of its own: nothing of the user's is read."""
+    program = shutil.which("soffice") or shutil.which("libreoffice")
+    if program is None:
+        raise DocumentError(".doc needs LibreOffice, which is not installed; or save it as .docx.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "file.doc")
+        path.write_bytes(raw)
+        command = [
+            program, f"-env:UserInstallation={Path(folder, 'profile').as_uri()}", "--headless",
+            "--norestore", "--convert-to", "docx:MS Word 2007 XML", "--outdir", folder, str(path),
+        ]  # fmt: skip
+        environment = {**os.environ, "HOME": folder}
+        try:
+            subprocess.run(
+                command, env=environment, capture_output=True, timeout=LONGEST_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise DocumentError(f"LibreOffice did not read it in {LONGEST_S} s.") from None
+        result = path.with_suffix(".docx")
+        if not result.is_file():
+            raise DocumentError("LibreOffice cannot read it.")
+        return result.read_bytes()
+
+
+def read_pdf(raw: bytes, options: Options) -> Document:
+    with needs_package("pdfplumber", "documents"):
+        import pdfplumber
+    try:
+        with pdfplumber.open(io.BytesIO(raw)) as pdf:
+            if len(pdf.pages) > MOST_PAGES:
+                raise DocumentError(f"it has {len(pdf.pages):,} pages, {MOST_PAGES:,} are read.")
+            blocks = [block for page in pdf.pages for block in _page(page)]
+    except DocumentError:
+        raise
+    except Exception as error:  # the library raises whatever it stumbles over
+        reason = type(error).__name__
+        raise DocumentError(f"it is no PDF, or encrypted or damaged ({reason}).") from None
+    if not blocks:
+        raise DocumentError("it has no text, only pictures: recognise its letters (OCR) first.")
+    page = "\n".join(
+        ['<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">', *blocks, "</html>\n"]
+    )
+    return web.read(page.encode(), options)
+
+
+def _page(page: Any) -> Iterator[str]:
+    """The tables of a page, and the lines around them as paragraphs and headings."""
+    tables = page.find_tables()
+    lines = []
+    for line in page.extract_text_lines(return_chars=True, x_tolerance_ratio=WORD_GAP):
+        middle = (line["top"] + line["bottom"]) / 2
+        inside = [t for t in tables if t.bbox[1] <= middle <= t.bbox[3] and _beside(t.bbox, line)]
+        if not inside:
+            lines.append((line["top"], line))
+    usual = statistics.median([_size(line) for _, line in lines]) if lines else 0.0
+    parts: list[tuple[float, str]] = [
+        (t.bbox[1], _table(t.extract(x_tolerance_ratio=WORD_GAP))) for t in tables
+    ]
+    paragraph: list[Any] = []
+    for _, line in lines:
+        if paragraph and not _goes_on(paragraph[-1], line, usual):
+            parts.append((paragraph[0]["top"], _paragraph(paragraph, usual)))
+            paragraph = []
+        paragraph.append(line)
+    if paragraph:
+        parts.append((paragraph[0]["top"], _paragraph(paragraph, usual)))
+    yield from (shown for _, shown in sorted(parts, key=lambda part: part[0]) if shown)
+
+
+def _beside(box: tuple[float, float, float, float], line: Any) -> bool:
+    return bool(line["x0"] < box[2] and line["x1"] > box[0])
+
+
+def _size(line: Any) -> float:
+    return float(statistics.median(char["size"] for char in line["chars"]))
+
+
+def _goes_on(before: Any, line: Any, usual: float) -> bool:
+    """Whether a line belongs to the paragraph of the one before: close to it, as large, and the one
+    before is not a short last line."""
+    size = _size(line)
+    near = line["top"] - before["bottom"] < 0.7 * size and line["top"] >= before["top"]
+    full = before["x1"] > line["x0"] + 0.6 * (line["x1"] - line["x0"])
+    return near and abs(size - _size(before)) < 0.1 * usual and full
+
+
+def _paragraph(lines: list[Any], usual: float) -> str:
+    text = ""
+    for line in lines:
+        joined = text.endswith("-") and line["text"][:1].islower()  # a word cut at a line's end
+        text = text[:-1] + line["text"] if joined else f"{text} {line['text']}"
+    size = _size(lines[0])
+    tag = "h1" if size > 1.5 * usual else "h2" if size > 1.15 * usual else "p"
+    return f"<{tag}>{html.escape(text.strip())}</{tag}>" if text.strip() else ""
+
+
+def _table(rows: list[list[str | None]]) -> str:
+    shown = []
+    for row in rows:
+        cells = "".join(f"<td>{html.escape(' '.join((c or '').split()))}</td>" for c in row)
+        shown.append(f"<tr>{cells}</tr>")
+    return "<table>\n" + "\n".join(shown) + "\n</table>"

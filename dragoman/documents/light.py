@@ -1,0 +1,130 @@
+"""What reStructuredText and AsciiDoc share: both are read line by line, and their inline markup is
+a list of rules."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+from dragoman.documents.document import Span
+from dragoman.documents.segment import Code, Kind, Segment, made, written
+
+_LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
+
+
+class Line(NamedTuple):
+    """A line without its end. What was read of it already, such as a bullet, is blanks."""
+
+    start: int
+    text: str
+
+    @property
+    def indent(self) -> int:
+        return len(self.text) - len(self.text.lstrip())
+
+    @property
+    def core(self) -> str:
+        return self.text.strip()
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text.rstrip())
+
+    def behind(self, length: int) -> "Line":
+        """What follows so many characters of its core."""
+        blank = self.indent + length
+        return self._replace(text=" " * blank + self.text[blank:])
+
+
+def lines_of(text: str) -> list[Line]:
+    return [Line(m.start(), m[0].rstrip("\r\n")) for m in _LINE.finditer(text) if m[0]]
+
+
+class Rule(NamedTuple):
+    """Inline markup. With `close` it encloses text, which may hold more markup; else it is a
+    code of its kind."""
+
+    pattern: str
+    kind: Kind = Kind.WORD
+    inner: str = ""
+    close: str = ""
+
+
+class Markup:
+    def __init__(self, *rules: Rule):
+        self._pattern = re.compile(
+            "|".join(
+                f"(?P<o{n}>{rule.pattern})"
+                + (f"(?P<i{n}>{rule.inner})(?P<c{n}>{rule.close})" if rule.close else "")
+                for n, rule in enumerate(rules)
+            ),
+            re.S,
+        )
+        self._rules = rules
+
+    def items(self, content: str, depth: int = 0) -> Iterator[str | Code]:
+        at = 0
+        for match in self._pattern.finditer(content):
+            number = (match.lastgroup or "")[1:]
+            rule = self._rules[int(number)]
+            yield unwrapped(content[at : match.start()])
+            at = match.end()
+            if not rule.close:
+                yield Code(match[0], rule.kind)
+                continue
+            inner = match[f"i{number}"]
+            yield Code(match[f"o{number}"], Kind.OPEN, number)
+            yield from self.items(inner, depth + 1) if depth < 5 else [inner]
+            yield Code(match[f"c{number}"], Kind.CLOSE, number)
+        yield unwrapped(content[at:])
+
+    def span(
+        self, text: str, start: int, end: int, write: Callable[[Segment], str] = written
+    ) -> Span:
+        return Span(start, end, made(self.items(text[start:end])), write)
+
+
+def unwrapped(text: str) -> str:
+    return re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n[ \t]*+", " ", text)
+
+
+def width(text: str) -> int:
+    """In columns of a terminal, as underlines are measured.
+
+    >>> width("ab"), width("\u72ac")
+    (2, 2)
+    """
+    shown = [c for c in text if not unicodedata.combining(c)]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
+
+
+def titled(text: str, line: Line, rules: list[Line], markup: Markup, before: str = "") -> Span:
+    """A title with its underline, and with its overline, if it has one: both grow with it."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    over, under = rules[0], rules[-1]
+    start = min(over.start, line.start + line.indent)
+    sample = under.core[0]
+    longer = len(under.core) > width(line.core)
+
+    def write(segment: Segment) -> str:
+        title = written(segment)
+        size = max(width(title) + line.indent, len(under.core) if longer else 0)
+        lines = [" " * line.indent + title, sample * size]
+        return before + newline.join([sample * size, *lines] if len(rules) > 1 else lines)
+
+    first = line.start + line.indent
+    segment = made(markup.items(text[first : line.end]))
+    return Span(start, under.end, segment, write)
+
+
+def block_end(lines: list[Line], at: int) -> int:
+    """The number of the next empty line."""
+    return at + sum(1 for _ in takewhile(lambda line: line.core, lines[at:]))
+
+
+def deeper_end(lines: list[Line], at: int, indent: int) -> int:
+    """Behind the lines from here that are empty or stand further in."""
+    while at < len(lines) and (not lines[at].core or lines[at].indent > indent):
+        at += 1
+    return at

@@ -1,0 +1,120 @@
+"""What became of a document: its texts beside their translations, doubtful ones first."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dragoman.documents.document import NO_DOUBT, Document, Doubt
+from dragoman.documents.segment import Code, Kind, Segment, has_words, shown
+
+DOUBTFUL, LEFT, COPIED, TRANSLATED = "doubtful", "left", "copied", "translated"
+STATES = (DOUBTFUL, LEFT, TRANSLATED, COPIED)  # in the order in which somebody looks at them
+_DIGIT = re.compile(r"\d")
+_SHORT = 20  # characters: of shorter texts the length tells nothing
+_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%;table-layout:fixed}"
+    "td,th{border-bottom:1px solid #ccc;padding:.4rem .6rem;text-align:left;vertical-align:top;"
+    "overflow-wrap:anywhere}"
+    "td:first-child,th:first-child{width:9rem}.doubtful td{background:#fff3d6}"
+    ".left td{background:#f3f3f3}small{color:#666;display:block}"
+    "@media(prefers-color-scheme:dark){body{background:#181818;color:#eee}"
+    ".doubtful td{background:#4a3a10}.left td{background:#2a2a2a}}"
+)
+
+
+# An occurrence of a glossary's term: source, target, the words of the translation, what became of
+# it (`decode/promises/glossary.py`, which the process that reads files does not need).
+Term = tuple[str, str, str, str]
+
+
+class Row(NamedTuple):
+    state: str
+    source: str
+    target: str
+    why: str = ""
+    terms: Sequence[Term] = ()
+    confidence: float = 1.0
+
+
+class Report(NamedTuple):
+    rows: list[Row]
+
+    def with_terms(self, uses: Callable[[str, str], Sequence[Term]]) -> "Report":
+        """The same with the terms of each text, which `uses` finds by text and translation."""
+        return Report([row._replace(terms=uses(row.source, row.target)) for row in self.rows])
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """How many terms were placed, inflected, refused."""
+        return dict(Counter(state for row in self.rows for *_, state in row.terms))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many texts were translated, copied, left, or are doubtful."""
+        counted = Counter(row.state for row in self.rows)
+        return {state: counted[state] for state in STATES}
+
+    def as_page(self, name: str) -> str:
+        """A page that needs nothing else."""
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        if self.terms:
+            counts += ". Terms: " + ", ".join(f"{n} {state}" for state, n in self.terms.items())
+        rows = sorted(self.rows, key=lambda row: (STATES.index(row.state), row.confidence))
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            f"<title>{html.escape(name)}</title><style>{_STYLE}</style></head>\n<body>"
+            f"<h1>{html.escape(name)}</h1><p>{len(rows)} texts: {counts}.</p>\n<table>"
+            "<tr><th>state</th><th>source</th><th>translation</th>"
+            f"{'<th>terms</th>' if self.terms else ''}</tr>\n"
+            + "\n".join(_as_html(row, bool(self.terms)) for row in rows)
+            + "\n</table></body></html>\n"
+        )
+
+
+def _as_html(row: Row, with_terms: bool) -> str:
+    why = f"<small>{html.escape(row.why)}</small>" if row.why else ""
+    terms = "".join(
+        f"{html.escape(source)} → {html.escape(words or target)}<small>{state}</small>"
+        for source, target, words, state in row.terms
+    )
+    return (
+        f'<tr class="{row.state}"><td>{row.state}{why}</td><td>{html.escape(row.source)}</td>'
+        f"<td>{html.escape(row.target)}</td>{f'<td>{terms}</td>' if with_terms else ''}</tr>"
+    )
+
+
+def report_of(document: Document, translated: Sequence[Segment]) -> Report:
+    pairs = zip(document.segments, translated, strict=True)
+    doubts = document.doubts
+    return Report([_row(source, said, doubts.get(source, NO_DOUBT)) for source, said in pairs])
+
+
+def _row(source: Segment, said: Segment, doubt: Doubt) -> Row:
+    before, after = _readable(source), _readable(said)
+    if before == after:
+        return Row(LEFT if has_words(source) else COPIED, before, after)
+    why = doubt.why or _suspicion(shown(source), shown(said))
+    return Row(DOUBTFUL if why else TRANSLATED, before, after, why, confidence=doubt.confidence)
+
+
+def _suspicion(before: str, after: str) -> str:
+    if sorted(_DIGIT.findall(before)) != sorted(_DIGIT.findall(after)):
+        return "other numbers"
+    if len(before) >= _SHORT and not 1 / 3 < len(after) / len(before) < 3:
+        return "much longer or shorter"
+    return ""
+
+
+def _readable(segment: Segment) -> str:
+    """Text, and the codes that stand for words."""
+    return "".join(
+        item.raw
+        if isinstance(item, Code) and item.kind is Kind.WORD
+        else ""
+        if isinstance(item, Code)
+        else item
+        for item in segment
+    )

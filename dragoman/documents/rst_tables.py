@@ -1,0 +1,93 @@
+"""The tables of reStructuredText, drawn with rules: grid tables and simple ones.
+
+A table is one segment, its cells between breaks; it is drawn again around its translation. Tables
+with cells that span others, or that hold more than a paragraph, stay as they are.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from dragoman.documents.document import Span
+from dragoman.documents.light import Line, Markup, width
+from dragoman.documents.segment import Code, Kind, Segment, made, written
+
+_CELL = Code("\0", Kind.BREAK, "cell")
+_BLOCK = re.compile(r"(?:[-*+|]|\d++[.)]|\.\.|:[\w ]++:)(?:\s|$)|.*+::$")
+_RULE = re.compile(r"[-=+ ]++$")
+
+Row = list[str] | str
+"""Cells, or the rule between two rows."""
+
+
+def table_span(
+    text: str, lines: list[Line], markup: Markup, escaped: Callable[[Segment], Segment]
+) -> Iterator[Span]:
+    grid = lines[0].core.startswith("+")
+    edges = [m.start() for m in re.finditer(r"\+" if grid else r"(?<!=)=", lines[0].text)]
+    rows = _rows(lines, edges, grid)
+    if rows is None:
+        return
+    cells = [cell for row in rows if isinstance(row, list) for cell in row]
+    items: list[str | Code] = []
+    for cell in cells:
+        items += [*markup.items(cell), _CELL]
+    newline = ("\r\n" if "\r\n" in text else "\n") + " " * edges[0]
+
+    def write(segment: Segment) -> str:
+        pieces: list[list[str | Code]] = [[]]
+        for item in segment:
+            if item == _CELL:
+                pieces.append([])
+            else:
+                pieces[-1].append(item)
+        said = [written(escaped(made(piece))) for piece in pieces]
+        return newline.join(_drawn(rows, said, len(edges) - grid, grid))
+
+    yield Span(lines[0].start + edges[0], lines[-1].end, made(items), write)
+
+
+def _rows(lines: list[Line], edges: list[int], grid: bool) -> list[Row] | None:
+    """The rows, a cell as one line each; None where there is more than that in one."""
+    rows: list[Row] = []
+    ends = [*edges[1:], max(len(line.text) for line in lines) + 1]
+    for line in lines:
+        if _RULE.match(line.core) and line.core[0] in "+=-":
+            marks = [m.start() for m in re.finditer(r"\+" if grid else r"(?<![=-])[=-]", line.text)]
+            if marks != edges or (line.core[0] == "-" and not grid):
+                return None
+            rows.append("=" if "=" in line.core else "-")
+            continue
+        if any(line.text[edge - 1 : edge].strip() for edge in edges[1:] if not grid):
+            return None
+        if grid and any(line.text[edge : edge + 1] != "|" for edge in edges):
+            return None
+        cells = [
+            line.text[start + grid : end].strip() for start, end in zip(edges, ends, strict=True)
+        ][: len(edges) - grid]
+        if any(_BLOCK.match(cell) for cell in cells):
+            return None
+        last = rows[-1] if rows else ""
+        more = isinstance(last, list) and (grid or not cells[0])
+        if isinstance(last, list) and more:
+            # in a grid, a cell that goes on behind an empty line has a second paragraph
+            rows[-1] = [f"{a} {b}".strip() for a, b in zip(last, cells, strict=True)]
+            if grid and not any(cells):
+                return None
+        else:
+            rows.append(cells)
+    return rows
+
+
+def _drawn(rows: list[Row], said: list[str], columns: int, grid: bool) -> Iterator[str]:
+    texts = iter(said)
+    after = [[next(texts) for _ in row] if isinstance(row, list) else row for row in rows]
+    widths = [max(width(row[n]) for row in after if isinstance(row, list)) for n in range(columns)]
+    for row in after:
+        if isinstance(row, str):
+            cells = [row * (max(size, 2) + 2 * grid) for size in widths]
+            yield f"+{'+'.join(cells)}+" if grid else "  ".join(cells)
+        else:
+            cells = [
+                c + " " * (max(size, 2) - width(c)) for c, size in zip(row, widths, strict=True)
+            ]
+            yield f"| {' | '.join(cells)} |" if grid else "  ".join(cells).rstrip()

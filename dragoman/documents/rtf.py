@@ -1,0 +1,287 @@
+r"""Rich Text Format: paragraphs, the text in groups and between control words.
+
+Fonts, styles, pictures, fields' instructions and every destination marked `\*` stay. Letters other
+than ASCII are read in the code page of their font, and written by number, which every reader knows.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dragoman.documents.document import Document, DocumentError, Options, Span, of_text, spliced
+from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+
+_TOKEN = re.compile(
+    r"(?P<open>\{)|(?P<close>\})|(?P<hex>(?:\\'[0-9A-Fa-f]{2})++)"
+    r"|\\(?P<word>[A-Za-z]++)(?P<number>-?+\d{1,10}+)?+ ?+|\\(?P<symbol>[^A-Za-z'])"
+    r"|(?P<line>[\r\n]++)|(?P<text>[^\\{}\r\n]++)",
+    re.S,
+)
+_SILENT = frozenset(
+    [
+        *("fonttbl", "colortbl", "stylesheet", "info", "pict", "fldinst", "objdata", "themedata"),
+        *(
+            "listtable",
+            "listoverridetable",
+            "rsidtbl",
+            "xe",
+            "tc",
+            "bkmkstart",
+            "bkmkend",
+            "datafield",
+        ),
+        *(
+            "generator",
+            "pntext",
+            "listtext",
+            "private",
+            "author",
+            "operator",
+            "atnid",
+            "nonshppict",
+        ),
+    ]
+)
+_ENDS = frozenset(
+    [
+        *("par", "pard", "cell", "row", "sect", "page", "nestcell", "nestrow", "column", "trowd"),
+        *("footnote", "header", "footer", "headerl", "headerr", "footerl", "footerr", "annotation"),
+        *("headerf", "footerf", "sectd", "shptxt", "intbl", "itap", "field", "shp", "upr"),
+    ]
+)
+_WORDS = {
+    "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
+    "ldblquote": "\u201c", "rdblquote": "\u201d", "bullet": "\u2022",
+}  # fmt: skip
+_SYMBOLS = {"~": "\u00a0", "_": "\u2011", "\\": "\\", "{": "{", "}": "}"}
+_CODE_PAGES = {
+    128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256,
+    186: 1257, 204: 1251, 222: 874, 238: 1250,
+}  # fmt: skip
+_FONT = re.compile(
+    r"\\f(\d{1,9})(?!\d)[^{}\\;]*+(?:\\(?!fcharset|f\d)[^\\{};]*+)*+\\fcharset(\d{1,3})"
+)
+_PAGE = re.compile(r"\\ansicpg(\d{1,5})")
+_REVISION = re.compile(r"\\(?:insrsid|charrsid|delrsid|rsid)\d++ ?+")
+
+
+class _State(NamedTuple):
+    """Of a group: what its text is read with."""
+
+    silent: bool
+    skipped: int  # characters that stand for a letter by number, for older readers
+    font: int
+
+
+def read(raw: bytes, options: Options) -> Document:
+    if not raw.lstrip().startswith(b"{\\rtf"):
+        raise DocumentError("it is no RTF: it does not begin with {\\rtf.")
+    text = raw.decode("latin-1")  # bytes by their number; their letters depend on the font
+    spans, segments = of_text(_Reader(text).spans())
+
+    def write(translated: Sequence[Segment]) -> bytes:
+        return spliced(text, spans, translated).encode("latin-1")
+
+    return Document(segments, write)
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self.text = text
+        page = _PAGE.search(text)
+        self._page = _codec(int(page[1]) if page else 1252)
+        self._fonts = {int(font): int(charset) for font, charset in _FONT.findall(text)}
+        self._items: list[tuple[int, int, str | Code]] = []
+        self._skip = 0  # characters still to be skipped behind a letter by number
+        self._high = ""  # the first half of a letter by two numbers
+
+    def spans(self) -> Iterator[Span]:
+        states = [_State(False, 1, -1)]
+        at = 0
+        while match := _TOKEN.match(self.text, at):
+            start, at = match.span()
+            state = states[-1]
+            if match["open"]:
+                states.append(state)
+                self._skip = 0
+                if not state.silent:
+                    self._add(start, at, Code("{", Kind.OPEN, "group"))
+            elif match["close"]:
+                if len(states) > 1:
+                    states.pop()
+                self._skip = 0
+                if not states[-1].silent:
+                    yield from self._close(state.silent, start, at)
+            elif match["word"] == "bin":
+                at += int(match["number"] or 0)
+            elif state.silent:
+                continue
+            elif match["symbol"] == "*" or match["word"] in _SILENT:
+                states[-1] = state._replace(silent=True)
+            elif match["word"] in _ENDS or match["symbol"] in ("\n", "\r"):
+                yield from self._paragraph(state.skipped)
+                if match["word"] == "pard":
+                    continue
+            elif match["word"] == "uc":
+                states[-1] = state._replace(skipped=int(match["number"] or 1))
+                self._add(start, at, Code(match[0], Kind.MARK))
+            else:
+                if match["word"] == "f":
+                    states[-1] = state._replace(font=int(match["number"] or 0))
+                self._inline(match, states[-1])
+        yield from self._paragraph(1)
+
+    def _inline(self, match: re.Match[str], state: _State) -> None:
+        start, end = match.span()
+        word, symbol = match["word"], match["symbol"]
+        if match["text"] is not None or match["hex"]:
+            raw = match[0]
+            size = 4 if match["hex"] else 1
+            cut = min(self._skip * size, len(raw))
+            self._skip -= cut // size
+            self._add(start, end, self._decoded(raw[cut:], state.font, bool(match["hex"])))
+        elif match["line"]:
+            self._add(start, end, "")
+        elif word == "u":
+            unit = chr(int(match["number"] or 63) % 65536)
+            self._skip = state.skipped
+            if "\ud800" <= unit <= "\udbff":
+                self._high = unit
+                self._add(start, end, "")
+                return
+            both, self._high = self._high + unit, ""
+            letter = both.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            self._add(start, end, letter)
+        elif word in _WORDS:
+            self._add(start, end, _WORDS[word])
+        elif symbol in _SYMBOLS:
+            self._add(start, end, _SYMBOLS[symbol])
+        elif word in ("line", "tab"):
+            self._add(start, end, Code(match[0], Kind.BREAK))
+        else:
+            self._control(match[0], start, end)
+
+    def _control(self, raw: str, start: int, end: int) -> None:
+        """Formatting. Right behind a brace it is part of what the brace begins."""
+        last = self._items[-1] if self._items else (0, 0, "")
+        if _is_group(last[2], Kind.OPEN) and last[1] == start:
+            self._items.pop()
+            self._add(last[0], end, Code(self.text[last[0] : end], Kind.OPEN, "group"))
+        else:
+            self._add(start, end, Code(raw, Kind.MARK))
+
+    def _decoded(self, raw: str, font: int, by_number: bool) -> str | Code:
+        if not raw:
+            return ""
+        data = bytes.fromhex(raw.replace("\\'", "")) if by_number else raw.encode("latin-1")
+        charset = self._fonts.get(font, 0)
+        if charset == 2:  # symbols, which are no letters
+            return Code(raw)
+        codec = _codec(_CODE_PAGES[charset]) if charset in _CODE_PAGES else self._page
+        try:
+            return data.decode(codec)
+        except UnicodeDecodeError:
+            return Code(raw)
+
+    def _add(self, start: int, end: int, item: str | Code) -> None:
+        self._items.append((start, end, item))
+
+    def _close(self, silent: bool, start: int, end: int) -> Iterator[Span]:
+        """A group's end; one whose content is silent is one code."""
+        if not silent:
+            self._add(start, end, Code("}", Kind.CLOSE, "group"))
+            return
+        while self._items:
+            first, _, item = self._items.pop()
+            if isinstance(item, Code) and item.kind is Kind.OPEN:
+                self._add(first, end, Code(self.text[first:end], Kind.MARK))
+                return
+        yield from ()
+
+    def _paragraph(self, skipped: int) -> Iterator[Span]:
+        """What came since the last end, from its first word to its last one."""
+        items, self._items = self._items, []
+        words = [
+            i for i, (_, _, item) in enumerate(items) if isinstance(item, str) and item.strip()
+        ]
+        if not words:
+            return
+        first, last = words[0], words[-1]
+        # a group that ends in the paragraph begins in it, too, where that is near
+        depth = low = 0
+        for _, _, item in items[first : last + 1]:
+            if isinstance(item, Code) and item.name == "group":
+                depth += 1 if item.kind is Kind.OPEN else -1
+                low = min(low, depth)
+        while low < 0 and first > 0 and _is_group(items[first - 1][2], Kind.OPEN):
+            first, low, depth = first - 1, low + 1, depth + 1
+        while depth > 0 and last + 1 < len(items) and _is_group(items[last + 1][2], Kind.CLOSE):
+            last, depth = last + 1, depth - 1
+        chosen = items[first : last + 1]
+        segment = made(_merged([item for _, _, item in chosen]))
+        if has_words(segment):
+            yield Span(chosen[0][0], chosen[-1][1], segment, lambda s: _write(s, skipped))
+
+
+def _is_group(item: str | Code, kind: Kind) -> bool:
+    return isinstance(item, Code) and item.name == "group" and item.kind is kind
+
+
+def _merged(items: list[str | Code]) -> list[str | Code]:
+    """Groups that follow each other with the same formatting are one: Word begins a new one for
+    what was typed in another sitting."""
+    merged: list[str | Code] = []
+    shapes: list[str] = []
+    ended = ""  # the shape of the group that ends right before
+    for item in items:
+        if item == "":
+            continue
+        shape = _REVISION.sub("", item.raw) if isinstance(item, Code) else ""
+        if _is_group(item, Kind.OPEN) and shape == ended != "{":
+            merged.pop()
+            shapes.append(shape)
+        else:
+            merged.append(item)
+            if _is_group(item, Kind.OPEN):
+                shapes.append(shape)
+        ended = shapes.pop() if _is_group(item, Kind.CLOSE) and shapes else ""
+    return merged
+
+
+def _codec(page: int) -> str:
+    name = {10000: "mac-roman", 65001: "utf-8", 0: "cp1252"}.get(page, f"cp{page}")
+    try:
+        "".encode(name)
+    except LookupError:
+        return "cp1252"
+    return name
+
+
+def _write(segment: Segment, skipped: int) -> str:
+    def escape(text: str) -> str:
+        return "".join(_letter(character, skipped) for character in text)
+
+    pieces: list[str] = []
+    for item in segment:
+        code = isinstance(item, Code) and not item.in_text
+        piece = item.raw if isinstance(item, Code) else item
+        piece = piece if code else escape(piece)
+        # a control word ends with a blank, which is no part of the text
+        if pieces and not code and re.search(r"\\[A-Za-z]++(?:-?\d++)?+$", pieces[-1]):
+            pieces.append(" ")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _letter(character: str, skipped: int) -> str:
+    if character in "\\{}":
+        return f"\\{character}"
+    if character == "\t":
+        return "\\tab "
+    if character == "\n":
+        return "\\line "
+    if character.isascii():
+        return character
+    data = character.encode("utf-16-le")
+    units = [int.from_bytes(data[i : i + 2], "little", signed=True) for i in range(0, len(data), 2)]
+    return "".join(f"\\u{unit}" + ("?" * skipped or " ") for unit in units)

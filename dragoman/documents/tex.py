@@ -1,0 +1,343 @@
+"""LaTeX: paragraphs, titles, captions, items and footnotes.
+
+Only what is known to be prose is translated. The preamble, math, listings, and every other command
+with its arguments are codes. A comment ends a paragraph.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.light import unwrapped
+from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+
+_TOKEN = re.compile(
+    r"(?P<comment>(?:^[ \t]*+)?%[^\n]*+\n?+[ \t]*+)"
+    r"|(?P<verbatim>\\(?:verb|lstinline)\*?+(?P<mark>[^\s\w*{])[^\n]{0,500}?(?P=mark))"
+    r"|(?P<math>\$\$(?:[^$\\]|\\.)*+\$\$|\$(?:[^$\\]|\\.)++\$|\\\((?:[^\\]|\\\\|\\(?![()\\]))*+\\\)"
+    r"|\\\[(?:[^\\]|\\\\|\\(?![\[\]\\]))*+\\\])"
+    r"|(?P<begin>\\begin\s*+\{(?P<env>[^{}]*+)\})|(?P<end>\\end\s*+\{[^{}]*+\})"
+    r"|(?P<accent>\\[`'^\"~=.](?:[A-Za-z]|\{[A-Za-z]\})|\\[cvuHkr](?:\s++[A-Za-z]|\{[A-Za-z]\}))"
+    r"|(?P<letter>\\(?:ss|ae|AE|oe|OE|aa|AA|o|O|l|L|i)(?![A-Za-z@])(?:\{\}|[ \t]++)?)"
+    r"|(?P<special>\\[%&#_${}])|(?P<newline>\\\\\*?+(?:\[[^\[\]\n]*+\])?|&)"
+    r"|(?P<glue>\\(?:[vh]skip|kern|penalty)\s*+[-+]?[\d.]*+(?:\s*+(?:(?:plus|minus)\s*+[-+]?[\d.]++)?"
+    r"\s*+(?:pt|em|ex|in|cm|mm|bp|pc|sp|fil{1,3}+)(?![A-Za-z]))*+)"
+    r"|(?P<command>\\(?:[A-Za-z@]++\*?+|.))"
+    r"|(?P<open>\{)|(?P<close>\})|(?P<blank>\n[ \t]*+\n\s*+)|(?P<tie>~)|(?P<sign>[_^#$])",
+    re.S | re.M,
+)
+# Environments that hold no prose, up to their end.
+_KEPT = re.compile(
+    r"verbatim|lstlisting|minted|Verbatim|comment|equation|align|gather|multline|eqnarray|math"
+    r"|displaymath|tikz|pgf|picture|algorithm|filecontents|thebibliography|array|alltt|code|IEEEeqn"
+    r"|flalign|alignat|prooftree|mathpar|forest|asy|luacode|dcases|cases|subequations|split|CD$"
+)
+_BLOCKS = frozenset(  # commands whose argument is a text of its own
+    [
+        *("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph"),
+        *(
+            "title",
+            "subtitle",
+            "caption",
+            "frametitle",
+            "framesubtitle",
+            "footnote",
+            "footnotetext",
+        ),
+        *("thanks", "marginpar", "captionof"),
+    ]
+)
+_INLINE = frozenset(  # commands around words of a sentence
+    [
+        *("emph", "textbf", "textit", "textsl", "textsc", "textsf", "textrm", "textup", "textmd"),
+        *("underline", "uline", "textnormal", "enquote", "textquote", "mbox", "text", "alert"),
+    ]
+)
+_ENDS = frozenset(  # commands that stand between paragraphs
+    [
+        *(
+            "par",
+            "item",
+            "endinput",
+            "newpage",
+            "clearpage",
+            "cleardoublepage",
+            "maketitle",
+            "tableofcontents",
+        ),
+        *(
+            "hline",
+            "toprule",
+            "midrule",
+            "bottomrule",
+            "centering",
+            "appendix",
+            "medskip",
+            "bigskip",
+        ),
+        *(
+            "smallskip",
+            "vspace",
+            "noindent",
+            "input",
+            "include",
+            "label",
+            "bibliography",
+            "newline",
+        ),
+        *("includegraphics", "vfill", "cline", "cmidrule", "pagebreak", "def", "newcommand"),
+        *("renewcommand", "newtheorem", "usepackage", "documentclass", "setlength", "let", "index"),
+    ]
+)
+_FONTS = frozenset(["bf", "it", "em", "sl", "sc", "tt", "sf", "rm", "bfseries", "itshape", "small"])
+_ACCENTS = {
+    "`": "\u0300", "'": "\u0301", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
+    ".": "\u0307", "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328",
+    "r": "\u030a",
+}  # fmt: skip
+_LETTERS = {
+    "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å", "AA": "Å", "o": "ø",
+    "O": "Ø", "l": "ł", "L": "Ł", "i": "ı",
+}  # fmt: skip
+_BY_MARK = {mark: command for command, mark in _ACCENTS.items()}
+_BY_LETTER = {letter: command for command, letter in _LETTERS.items()}
+_QUOTES = {"\u201c": "``", "\u201d": "''", "\u201e": ",,", "\u2018": "`", "\u2019": "'",
+           "\u2013": "--", "\u2014": "---", "\u00a0": "~", "\u2026": "\\dots{}"}  # fmt: skip
+_SPECIAL = re.compile(r"[%&#_${}]")
+_INPUT_ENCODING = re.compile(rb"\\usepackage\[([\w-]+)\]\{inputenc\}")
+_PYTHON_NAMES = {"ansinew": "cp1252", "applemac": "mac-roman", "latin9": "iso8859-15"}
+
+
+_LONGEST_ARGUMENT = 20_000  # characters
+_DEEPEST = 20  # footnotes in footnotes, and the like
+
+
+def read(raw: bytes, options: Options) -> Document:
+    declared = _INPUT_ENCODING.search(raw)
+    name = declared[1].decode() if declared else ""
+    return text_document(raw, find_spans, options, encoding=_PYTHON_NAMES.get(name, name))
+
+
+def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+    reader = _Reader(text)
+    begin = text.find("\\begin{document}")
+    end = text.find("\\end{document}")
+    reader.read(max(begin, 0), end if end >= 0 else len(text))
+    if begin >= 0:
+        reader.titles(begin)
+    return iter(reader.spans)
+
+
+class _Reader:
+    def __init__(self, text: str, outer: "_Reader | None" = None):
+        self.text = text
+        self._closings: dict[int, int] = outer._closings if outer else _closings(text)
+        self._depth: int = outer._depth + 1 if outer else 0
+        self.spans: list[Span] = []
+        self._items: list[tuple[int, int, str | Code]] = []
+        self._notes: dict[int, list[Span]] = {}  # footnotes, by where they begin
+
+    def titles(self, end: int) -> None:
+        """Of the preamble, its title alone."""
+        for match in re.finditer(r"\\(?:sub)?title\s*+\{", self.text[:end]):
+            close = self._closing(match.end() - 1)
+            if close < end and "\\title" not in self.text[match.end() : close]:
+                self._inside(match.end(), close)
+
+    def _closing(self, at: int) -> int:
+        """Where a brace or bracket ends; the length of the text, if nowhere near."""
+        close = self._closings.get(at, len(self.text))
+        return close if close - at <= _LONGEST_ARGUMENT else len(self.text)
+
+    def read(self, at: int, end: int) -> None:
+        """All paragraphs of a part of the text."""
+        while match := _TOKEN.search(self.text, at, end):
+            self._add(at, match.start(), self.text[at : match.start()])
+            at = max(match.end(), self._token(match, end))
+        self._add(at, end, self.text[at:end])
+        self._paragraph()
+
+    def _token(self, match: re.Match[str], end: int) -> int:
+        """Adds a token, or ends the paragraph; returns where to go on."""
+        start, stop = match.span()
+        raw = match[0]
+        match match.lastgroup:
+            case "comment" | "blank" | "end" | "glue":
+                self._paragraph()
+            case "env" | "begin":
+                self._paragraph()
+                return self._environment(match["env"], stop, end)
+            case "accent":
+                letter = raw.rstrip("}")[-1] + _ACCENTS[raw[1]]
+                self._add(start, stop, unicodedata.normalize("NFC", letter))
+            case "letter":
+                self._add(start, stop, _LETTERS[raw[1:].rstrip("{} \t")])
+            case "special":
+                self._add(start, stop, raw[1])
+            case "tie":
+                self._add(start, stop, "\u00a0")
+            case "newline":
+                self._paragraph()
+            case "command":
+                return self._command(raw, start, stop, end)
+            case "open":
+                self._add(start, stop, Code("{", Kind.OPEN, "group"))
+            case "close":
+                self._add(start, stop, Code("}", Kind.CLOSE, "group"))
+            case _:
+                self._add(start, stop, Code(raw))
+        return stop
+
+    def _environment(self, name: str, at: int, end: int) -> int:
+        if _KEPT.match(name):
+            close = self.text.find(f"\\end{{{name}}}", at, end)
+            return end if close < 0 else close
+        return self._arguments(at, end)
+
+    def _arguments(self, at: int, end: int) -> int:
+        """Behind all that follows in brackets and braces."""
+        while at < end and self.text[at] in "[{":
+            close = self._closing(at)
+            if close >= end:
+                break
+            at = close + 1
+        return at
+
+    def _command(self, raw: str, start: int, at: int, end: int) -> int:
+        name = raw[1:].rstrip("*")
+        opening = at
+        while opening < end and self.text[opening] == "[":
+            opening = min(self._closing(opening) + 1, end)
+        close = self._closing(opening) if self.text[opening : opening + 1] == "{" else end
+        if name in _INLINE and close < end:
+            code = self.text[start : opening + 1]
+            self._add(start, opening + 1, Code(code, Kind.OPEN, "group"))
+            return opening + 1
+        if name in _FONTS and self._items and self._items[-1][2] == Code("{", Kind.OPEN, "group"):
+            while at < end and self.text[at] in " \t":
+                at += 1
+            first = self._items.pop()[0]
+            self._add(first, at, Code(self.text[first:at], Kind.OPEN, "group"))
+            return at
+        if name in _BLOCKS and close < end and self._depth < _DEEPEST:
+            inner = _Reader(self.text, self)
+            inner.read(opening + 1, close)
+            if name in ("footnote", "thanks", "marginpar") and len(inner.spans) < 20:
+                self._note(start, close + 1, inner.spans)
+            else:
+                self._paragraph()
+                self.spans += inner.spans
+            return close + 1
+        behind = self._arguments(at, end)
+        if name in _ENDS:
+            self._paragraph()
+        else:
+            kind = Kind.WORD if name.isalpha() else Kind.MARK
+            self._add(start, behind, Code(self.text[start:behind], kind))
+        return behind
+
+    def _note(self, start: int, end: int, spans: list[Span]) -> None:
+        """A footnote: a mark in its sentence, with texts of its own in it."""
+        self._items.append((start, end, Code(self.text[start:end], Kind.MARK, "note")))
+        self._notes[start] = spans
+
+    def _add(self, start: int, end: int, item: str | Code) -> None:
+        if start < end:
+            self._items.append((start, end, item))
+
+    def _inside(self, start: int, end: int) -> None:
+        reader = _Reader(self.text, self)
+        reader.read(start, end)
+        self.spans += reader.spans
+
+    def _paragraph(self) -> None:
+        """What came since the last end is a segment, without blanks and codes at its ends."""
+        items, self._items = self._items, []
+        notes, self._notes = self._notes, {}
+        while items and _is_outside(items[0][2]):
+            self.spans += notes.pop(items.pop(0)[0], [])
+        while items and _is_outside(items[-1][2]):
+            self.spans += notes.pop(items.pop()[0], [])
+        if not items:
+            return
+        segment = made(unwrapped(i) if isinstance(i, str) else i for _, _, i in items)
+        if not has_words(segment):
+            for spans in notes.values():
+                self.spans += spans
+            return
+        start, end = items[0][0], items[-1][1]
+        inner = tuple(
+            (self.text[first:stop], span._replace(start=span.start - first, end=span.end - first))
+            for first, stop, item in items
+            for span in notes.get(first, [])
+        )
+        raw = self.text[start:end]
+        before, after = raw[: len(raw) - len(raw.lstrip())], raw[len(raw.rstrip()) :]
+        ascii_only = self.text.isascii()
+        self.spans.append(
+            Span(
+                start, end, segment, lambda s: before + _write(s, ascii_only).strip() + after, inner
+            )
+        )
+
+
+def _is_outside(item: str | Code) -> bool:
+    if isinstance(item, str):
+        return not item.strip()
+    return item.kind in (Kind.MARK, Kind.WORD)
+
+
+def _closings(text: str) -> dict[int, int]:
+    """Where each brace and bracket ends, found in one go. A bracket ends at the next one that is in
+    no other braces."""
+    found: dict[int, int] = {}
+    braces: list[int] = []
+    brackets: list[list[int]] = [[]]  # open ones, by how deep they are in braces
+    for match in re.finditer(r"\\.|[{}\[\]]|%[^\n]*+", text, re.S):
+        at = match.start()
+        match match[0]:
+            case "{":
+                braces.append(at)
+                brackets.append([])
+            case "}" if braces:
+                found[braces.pop()] = at
+                brackets.pop()
+            case "[":
+                brackets[-1].append(at)
+            case "]":
+                found.update(dict.fromkeys(brackets[-1], at))
+                brackets[-1].clear()
+    return found
+
+
+def _write(segment: Segment, ascii_only: bool) -> str:
+    def escape(text: str) -> str:
+        text = _SPECIAL.sub(r"\\\g<0>", text)
+        for character, command in _QUOTES.items():
+            text = text.replace(character, command)
+        return "".join(map(_accented, text)) if ascii_only else text
+
+    pieces: list[str] = []
+    for item in segment:
+        code = isinstance(item, Code) and not item.in_text
+        piece = item.raw if isinstance(item, Code) else item
+        piece = piece if code else escape(piece)
+        # a command's name ends where something else than a letter follows
+        if pieces and not code and piece[:1].isalpha() and re.search(r"\\[A-Za-z@]++$", pieces[-1]):
+            pieces.append("{}")
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _accented(character: str) -> str:
+    """
+    >>> _accented("ü"), _accented("ß"), _accented("犬")
+    ('\\\\"{u}', '{\\\\ss}', '犬')
+    """
+    if character.isascii():
+        return character
+    if character in _BY_LETTER:
+        return f"{{\\{_BY_LETTER[character]}}}"
+    base, mark = (*unicodedata.normalize("NFD", character), "", "")[:2]
+    return f"\\{_BY_MARK[mark]}{{{base}}}" if mark in _BY_MARK else character

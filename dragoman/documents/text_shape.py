@@ -1,0 +1,124 @@
+"""What a translation must leave as it was in formats that are text with marks in it.
+
+Each function counts what a file's structure is made of: blocks and links of Markdown, directives
+and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF.
+"""
+
+import email
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+
+from dragoman.documents import adoc, markdown, rst
+from dragoman.documents.document import Span, decoded
+from dragoman.documents.segment import Segment, codes
+
+Shape = Counter[Hashable]
+
+# Marks that a translation may need more of, or write twice: escapes, emphasis.
+_FREE_CODE = re.compile(r"\\.?|[\s*_#~^\\]*", re.S)
+_RST_LINE = re.compile(
+    r"^[ \t]*+(?:\.\. (?!_`)(?:[\w.+-]++(?::[\w.+-]++)*+ ?::|\[[^\]\n]++\]|_[^:\n]++:|\|[^|\n]++\|)"
+    r"|([=~^\"#*+'`_-])\1{2,}+[ \t\r]*+$)",
+    re.M,
+)
+_ADOC_LINE = re.compile(
+    r"^(?:([=*_.+/-])\1{3,}+[ \t\r]*+$|={1,6} |\[[^\]\n]++\][ \t\r]*+$|:[\w-]++:"
+    r"|\|===[ \t\r]*+$|[\w-]++::\S*+\[)",
+    re.M,
+)
+_RULE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}+")
+_TEX_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*+(\\(?:begin|end)\s*+\{[^{}]*+\}|\\[A-Za-z@]++)")
+# Letters and signs that are written as commands: a translation has others.
+_TEX_LETTER = re.compile(r"\\(?:ss|ae|AE|oe|OE|aa|AA|o|O|l|L|i|j|dots|[cvuHkr])")
+_RTF_TOKEN = re.compile(
+    r"\\(?:'[0-9A-Fa-f]{2}|bin(\d{1,9}) ?|([a-z]++)-?\d*+ ?|[^a-z])|([{}])", re.S
+)
+_RTF_COUNTED = re.compile(
+    r"par|pard|cell|row|sect|page|trowd|footnote|header\w?|footer\w?|field|fldinst|fldrslt|pict"
+    r"|shp|object|annotation|bkmkstart|bkmkend|listtext"
+)
+# Headers that a translated mail may have to state anew.
+_MAIL_STATES = frozenset(["subject", "content-type", "content-transfer-encoding", "mime-version"])
+
+
+def _of_codes(segments: Iterable[Segment]) -> Shape:
+    shown = (" ".join(code.raw.split()) for segment in segments for code in codes(segment))
+    return Counter(_without_texts(raw) for raw in shown if not _FREE_CODE.fullmatch(raw))
+
+
+def _without_texts(raw: str) -> str:
+    """Of a tag its name, of a picture or a link its target: the rest may be a text, and translated.
+
+    >>> _without_texts('<img alt="A dog">'), _without_texts('](x.html "A page")')
+    ('<img', '](x.html')
+    """
+    if tag := re.match(r"</?[\w-]++", raw):
+        return tag[0]
+    return raw[raw.rindex("](") :].split()[0].rstrip(")") if "](" in raw else raw
+
+
+def of_markdown(raw: bytes) -> Shape:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    tokens = parser.parse(decoded(raw, "latin-1")[0])
+    shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
+    return shape + Counter(token.type for token in tokens)
+
+
+def _of_lines(
+    line: re.Pattern[str], find: Callable[[str], Iterable[Span]]
+) -> Callable[[bytes], Shape]:
+    def shape(raw: bytes) -> Shape:
+        text = decoded(raw, "latin-1")[0]
+        # of a rule, its length may change
+        lines = (_RULE.sub(r"\1", match[0].strip()) for match in line.finditer(text))
+        return Counter(lines) + _of_codes(span.segment for span in find(text))
+
+    return shape
+
+
+def of_latex(raw: bytes) -> Shape:
+    text = raw.decode("latin-1")
+    commands = (match[1] for match in _TEX_COMMAND.finditer(text))
+    shape: Shape = Counter(c for c in commands if not _TEX_LETTER.fullmatch(c))
+    braces = Counter(re.findall(r"(?<!\\)(?:\\\\)*+([{}])", text))
+    shape["an open brace"] = abs(braces["{"] - braces["}"])
+    return shape
+
+
+def of_rtf(raw: bytes) -> Shape:
+    text = raw.decode("latin-1")
+    shape: Shape = Counter()
+    depth = at = 0
+    while token := _RTF_TOKEN.search(text, at):
+        at = token.end() + int(token[1] or 0)
+        if token[3]:
+            depth += 1 if token[3] == "{" else -1
+            if depth < 0:
+                shape["a group without a beginning"] += 1
+        elif token[2] and _RTF_COUNTED.fullmatch(token[2]):
+            shape[f"\\{token[2]}"] += 1
+    shape["a group without an end"] = max(depth, 0)
+    return shape
+
+
+def of_mail(raw: bytes) -> Shape:
+    message = email.message_from_bytes(raw)
+    parts: Shape = Counter()
+    for part in message.walk():
+        parts[f"a part {part.get_content_type()} {part.get_filename() or ''}"] += 1
+        parts.update(type(defect).__name__ for defect in part.defects)
+    heads = ((key, str(value)) for key, value in message.items())
+    return parts + Counter(head for head in heads if head[0].lower() not in _MAIL_STATES)
+
+
+SHAPES: dict[str, Callable[[bytes], Shape]] = {
+    "markdown": of_markdown,
+    "rst": _of_lines(_RST_LINE, rst.find_spans),
+    "asciidoc": _of_lines(_ADOC_LINE, adoc.find_spans),
+    "latex": of_latex,
+    "rtf": of_rtf,
+    "eml": of_mail,
+}

@@ -1,1 +1,0 @@
-"""How good translations are: BLEU, chrF and TER by sacreBLEU, with signatures."""

@@ -1,0 +1,296 @@
+"""Changes to a model, or to what it reads, and what comes of them.
+
+    S source pieces, T target pieces (the end included), V vocabulary, L layers, H heads.
+
+Nothing is simulated: hooks change the module that computes, and every number comes from it. A head
+that is off adds nothing to its sublayer's sum, a layer that is off hands on what it was given.
+
+    encoder.0.head.2   decoder.1.head.0   cross.1.head.3      one head
+    encoder.3          decoder.1                              a whole layer
+    encoder.3.network  decoder.1.network                      its feed-forward network
+"""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dragoman.errors import TranslationError
+from dragoman.inspect.words import Axis, piece_label
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from dragoman.engine.torch_engine import TorchEngine
+    from dragoman.model.trace import Trace
+
+_PART = re.compile(r"(encoder|decoder|cross)\.(\d+)(?:\.head\.(\d+)|\.(network))?$")
+_LISTED = 5  # pieces shown of each layer's opinion
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be different. Places and words count from 0."""
+
+    off: tuple[str, ...] = ()
+    swap: tuple[int, int] | None = None  # two words of the source
+    places: Mapping[int, int] = field(default_factory=dict)  # source piece -> another position
+    say: tuple[str, ...] = ()  # pieces that the translation begins with
+    temperature: float = 0.0  # 0: the likeliest piece each time
+    top_k: int = 0  # pieces to draw from; 0: all
+    seed: int = 1
+    study: bool = False  # also what each head is worth, and one step of learning
+
+    def __bool__(self) -> bool:
+        """Whether anything differs."""
+        return replace(self, study=False) != Change()
+
+
+def own_copy(engine: "TorchEngine") -> "TorchEngine":
+    """An engine whose model can be changed while others use theirs."""
+    model = copy.deepcopy(engine.model)
+    return type(engine)(model, engine.source, engine.target, engine.device)
+
+
+def parts_of(model: "nn.Module", name: str) -> tuple[str, int, int | None, bool]:
+    """Stack, layer, head and whether the network is meant; the errors are the reader's."""
+    match = _PART.match(name)
+    if match is None:
+        raise TranslationError(
+            f"{name!r} is no part of a model: say encoder.0.head.2, cross.1.head.0, decoder.1 or "
+            "encoder.0.network."
+        )
+    stack, layer = match[1], int(match[2])
+    where = "decoder" if stack == "cross" else stack
+    layers = getattr(model, where, ())
+    if layer >= len(layers):
+        raise TranslationError(f"{name}: the {where} has {len(layers)} layers, counted from 0.")
+    head = int(match[3]) if match[3] else None
+    config: Any = model.config
+    if head is not None and head >= config.heads:
+        raise TranslationError(f"{name}: a layer has {config.heads} heads, counted from 0.")
+    if stack == "cross" and head is None:
+        raise TranslationError(f"{name}: of cross-attention, name a head, as cross.{layer}.head.0.")
+    return stack, layer, head, bool(match[4])
+
+
+@contextmanager
+def changed(model: "nn.Module", change: Change) -> Iterator[None]:
+    """The model with the change, for as long as this lasts."""
+    config: Any = model.config
+    if change and config.architecture != "transformer":
+        raise TranslationError("only an encoder-decoder Transformer can be changed here.")
+    handles: list[Any] = []
+    try:
+        for name in change.off:
+            handles.append(_switch_off(model, name))
+        if change.places:
+            handles.append(_move(model, change.places))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _switch_off(model: "nn.Module", name: str) -> "torch.utils.hooks.RemovableHandle":
+    stack, number, head, network = parts_of(model, name)
+    layer = getattr(model, "decoder" if stack == "cross" else stack)[number]
+    if network:
+        if layer.feed_forward is None:
+            raise TranslationError(f"{name}: this model has no feed-forward networks.")
+        return layer.feed_forward.register_forward_hook(lambda _, x, y: y.new_zeros(y.shape))  # type: ignore[no-any-return]
+    if head is None:
+        return layer.register_forward_hook(lambda _, given, y: given[0])  # type: ignore[no-any-return]
+    attention = layer.cross if stack == "cross" else layer.attention
+    project = attention.project
+    if not hasattr(project, "to_out"):
+        raise TranslationError(f"{name}: heads without projections cannot be switched off.")
+    features = slice(head * project.features, (head + 1) * project.features)
+
+    def without(_: object, given: tuple["Tensor"]) -> tuple["Tensor"]:
+        joined = given[0].clone()  # (B, T, H*K)
+        joined[..., features] = 0
+        return (joined,)
+
+    return project.to_out.register_forward_pre_hook(without)  # type: ignore[no-any-return]
+
+
+def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.RemovableHandle":
+    """Some pieces of the source as if they stood elsewhere."""
+    positions: Any = getattr(model, "source_embedding").positions  # noqa: B009
+    if not hasattr(positions, "vectors"):
+        raise TranslationError("this model adds no vectors for positions: none can be edited.")
+
+    def moved(module: Any, given: tuple[Any, ...], result: "Tensor") -> "Tensor":
+        x, result = given[0], result.clone()
+        for piece, place in places.items():
+            if not 0 <= piece < x.shape[1] or place < 0:
+                raise TranslationError(
+                    f"there is no piece {piece} to be put at {place}: the source has "
+                    f"{x.shape[1]}, counted from 0."
+                )
+            result[:, piece] = module.forward(x[:, piece : piece + 1], place)[:, 0]
+        return result
+
+    handle: torch.utils.hooks.RemovableHandle = positions.register_forward_hook(moved)
+    return handle
+
+
+def swapped(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -> list[int]:
+    """The ids of a source with two of its words in each other's place.
+
+    >>> swapped(["▁a", "▁b", "c", "▁d"], [5, 6, 7, 8], (0, 1))
+    [6, 7, 5, 8]
+    """
+    of_word = Axis.of(list(pieces)).words
+    groups: dict[int, list[int]] = {}
+    for number, piece in zip(of_word, ids, strict=True):
+        groups.setdefault(number, []).append(piece)
+    first, second = words
+    if first not in groups or second not in groups:
+        raise TranslationError(
+            f"there are no words {first} and {second} to swap: the source has {len(groups)}, "
+            "counted from 0."
+        )
+    groups[first], groups[second] = groups[second], groups[first]
+    return [piece for number in groups for piece in groups[number]]
+
+
+def said_anew(
+    engine: "TorchEngine", source: Sequence[int], start: Sequence[int], change: Change, most: int
+) -> list[int]:
+    """What the engine says after `start`, one piece at a time: the likeliest, or drawn.
+
+    Without the end; at most so many pieces.
+    """
+    draw = np.random.default_rng(change.seed)
+    vocabulary = engine.target
+    state = engine.start([list(source)])
+    said: list[int] = []
+    rows, token = np.zeros(1, np.int64), vocabulary.bos
+    while len(said) < most:
+        step = engine.step(state, rows, np.array([token]), None)
+        state = step.state
+        token = (
+            start[len(said)] if len(said) < len(start) else _next(step.log_probs[0], change, draw)
+        )
+        if token == vocabulary.eos:
+            break
+        said.append(token)
+    return said
+
+
+def _next(log_probs: np.ndarray, change: Change, draw: np.random.Generator) -> int:
+    if not change.temperature:
+        return int(log_probs.argmax())
+    scores = log_probs.astype(np.float64) / change.temperature
+    if change.top_k:
+        scores[scores < np.sort(scores)[-change.top_k]] = -np.inf
+    chances = np.exp(scores - scores.max())
+    return int(draw.choice(len(chances), p=chances / chances.sum()))
+
+
+def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> list[dict[str, Any]]:
+    """What each decoder layer would say if it were the last: its vector through norm and output.
+
+    (nostalgebraist 2020.) For each layer and step the best pieces, and the chance of what was said.
+    """
+    import torch
+
+    model: Any = engine.model
+    layers = []
+    with torch.inference_mode():
+        for number in range(len(model.decoder)):
+            hidden = model.decoder_norm(seen.calls[f"decoder.{number}"][-1].result)
+            chances = torch.softmax(model.logits(hidden)[0].float(), dim=-1)  # (T, V)
+            best = chances.topk(_LISTED, dim=-1)
+            layers.append(
+                {
+                    "pieces": [
+                        [piece_label(engine.target.pieces[i]) for i in row]
+                        for row in best.indices.tolist()
+                    ],
+                    "chances": [[round(p, 5) for p in row] for row in best.values.tolist()],
+                    "said": [round(float(row[i]), 5) for row, i in zip(chances, said, strict=True)],
+                }
+            )
+    return layers
+
+
+def worth(
+    engine: "TorchEngine", source: Sequence[int], target: Sequence[int]
+) -> dict[str, list[list[float]]]:
+    """What each head is worth to this translation: the log-probability that is lost without it.
+
+    By kind: for each layer, a number for each head.
+    """
+    engine = own_copy(engine)
+    model: Any = engine.model
+    whole = float(engine.score([source], [target])[0].sum())
+    lost: dict[str, list[list[float]]] = {}
+    for kind, layers in (
+        ("encoder", len(model.encoder)), ("decoder", len(model.decoder)),
+        ("cross", len(model.decoder)),
+    ):  # fmt: skip
+        lost[kind] = []
+        for layer in range(layers):
+            row = []
+            for head in range(model.config.heads):
+                with changed(model, Change(off=(f"{kind}.{layer}.head.{head}",))):
+                    without = float(engine.score([source], [target])[0].sum())
+                row.append(round(whole - without, 4))
+            lost[kind].append(row)
+    return lost
+
+
+def learn_once(
+    engine: "TorchEngine", source: Sequence[int], target: Sequence[int], rate: float
+) -> dict[str, Any]:
+    """One step of learning this pair: θ ← θ - rate·∇, on a copy.
+
+    The loss is the mean over the pieces of the translation, its end included. Norms of the gradient
+    are given for each layer; log-probabilities of the pieces before and after.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    from dragoman.data.batches import collate
+
+    model: Any = own_copy(engine).model.requires_grad_(True)
+    batch = collate([source], [target], engine.source, engine.target)
+    ids, shifted, wanted = (
+        torch.from_numpy(array).to(engine.device)
+        for array in (batch.source, batch.target_in, batch.target_out)
+    )
+
+    def log_probs() -> "Tensor":
+        every = F.log_softmax(model.logits(model(ids, shifted)).float(), dim=-1)
+        return every.gather(2, wanted[..., None])[0, :, 0]  # (T,)
+
+    with torch.enable_grad():
+        before = log_probs()
+        loss = -before.mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+    norms: dict[str, float] = {}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.grad is None:
+                continue
+            layer = re.match(r"(encoder|decoder)\.\d+", name)
+            part = layer[0] if layer else name.split(".")[0]
+            norms[part] = norms.get(part, 0.0) + float(parameter.grad.square().sum())
+            parameter -= rate * parameter.grad
+        after = log_probs()
+    return {
+        "rate": rate,
+        "loss": [float(loss.detach()), float(-after.mean())],
+        "norms": {name: round(square**0.5, 6) for name, square in norms.items()},
+        "before": [round(float(value), 5) for value in before.detach()],
+        "after": [round(float(value), 5) for value in after],
+        "pieces": [piece_label(engine.target.pieces[i]) for i in [*target, engine.target.eos]],
+    }

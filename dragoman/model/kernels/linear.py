@@ -1,0 +1,101 @@
+"""A linear layer whose backward reads the output's gradient as few times as it can.
+
+    N positions, D features in, E out; x (..., D), weight (E, D), bias (E,).
+
+The products are cuBLAS's, and so is the bias's gradient, the sum over positions: a product with
+ones reads faster than a reduction. The ReLU is part of the forward product (its epilogue); behind
+one, our kernel masks the gradient and sums it in one pass.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dragoman.model.kernels import working_type
+from dragoman.model.kernels.product import product
+
+_ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
+
+
+@triton.jit
+def _mask_and_sum(
+    grad_at, out_at, masked_at, sums_at, rows, width, rows_of_chunk,
+    block_rows: tl.constexpr, block_columns: tl.constexpr,
+):  # fmt: skip
+    """masked = grad where out > 0, and the column sums of a chunk of rows."""
+    chunk = tl.program_id(1)
+    column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
+    # A chunk of rows for each program, and its own sums: adding them up afterwards, in a fixed
+    # order, gives the same bits in every run, which atomic additions would not.
+    total = tl.zeros([block_columns], tl.float32)
+    last = tl.minimum((chunk + 1) * rows_of_chunk, rows)
+    for start in range(chunk * rows_of_chunk, last, block_rows):
+        row = start + tl.arange(0, block_rows)
+        inside = (row < last)[:, None] & (column < width)[None, :]
+        place = row[:, None].to(tl.int64) * width + column[None, :]
+        grad = tl.load(grad_at + place, mask=inside, other=0.0)
+        grad = tl.where(tl.load(out_at + place, mask=inside, other=0.0) > 0, grad, 0.0)
+        tl.store(masked_at + place, grad, mask=inside)
+        total += tl.sum(grad.to(tl.float32), 0)
+    tl.store(sums_at + chunk * width + column, total, mask=column < width)
+
+
+def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient before the ReLU that gave `out` (N, E), and its sum over positions (E,)."""
+    rows, width = grad.shape
+    masked = torch.empty_like(grad)
+    across = triton.cdiv(width, _COLUMNS)
+    chunks = max(1, _PROGRAMS // across)
+    sums = torch.empty(chunks, width, dtype=torch.float32, device=grad.device)
+    _mask_and_sum[(across, chunks)](
+        grad, out, masked, sums, rows, width, triton.cdiv(rows, chunks), _ROWS, _COLUMNS
+    )
+    return masked, sums.sum(0)
+
+
+def _sum(grad: Tensor) -> Tensor:
+    """Over positions (N, E). (E,)"""
+    # A product with ones reads faster than a reduction. Eight rows, of which one is used: fewer are
+    # no faster on tensor cores.
+    return (grad.new_ones(8, len(grad)) @ grad)[0]
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+        near_weight = weight.to(x.dtype)
+        near_bias = bias.to(x.dtype)
+        compute = torch._addmm_activation if relu else torch.addmm
+        out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
+        ctx.save_for_backward(x, near_weight, out if relu else None)
+        ctx.types = weight.dtype, bias.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, weight, out = ctx.saved_tensors
+        weight_type, bias_type = ctx.types
+        grad = grad.contiguous()
+        grad, dbias = (grad, _sum(grad)) if out is None else _before_relu(grad, out)
+        return grad @ weight, (grad.T @ x).to(weight_type), dbias.to(bias_type), None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+    """x W^T + b, through a ReLU if asked for.
+
+    Without gradients it is the product whose rows do not depend on their neighbours.
+    """
+    flat = x.to(working_type(x)).flatten(0, -2)
+    out: Tensor
+    if torch.is_grad_enabled():
+        out = _Linear.apply(flat, weight, bias, relu)
+    elif flat.dtype == torch.bfloat16:
+        out = product(flat, weight.to(flat.dtype), bias, relu)
+    else:
+        out = F.linear(flat, weight.to(flat.dtype), bias)
+        out = F.relu(out) if relu else out
+    return out.view(*x.shape[:-1], -1)

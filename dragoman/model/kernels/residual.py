@@ -1,0 +1,205 @@
+"""Dropout, residual sum and layer normalisation, in one pass.
+
+    N positions, D features; x (..., D) is the residual stream, y (..., D) a sublayer's output, both
+    contiguous.
+
+    residual_norm:  norm(x + dropout(y))    (post-norm);   norm(x) where there is no y (pre-norm)
+    dropout_add:    x + dropout(y);         dropout(y) where there is no x
+
+Backward draws the dropout again from its seed, and sums the gradients of the norm's weights over a
+few thousand partial sums in a fixed order, so that equal runs give equal bits.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dragoman.model.kernels import working_type
+from dragoman.model.kernels.noise import draw_seed, keeps
+
+_PROGRAMS = 2112  # partial sums of the weights' gradients
+_ELEMENTS = 1024  # that a program of dropout_add takes
+
+
+@triton.jit
+def _norm_forward(
+    x_at, y_at, sum_at, out_at, mean_at, rstd_at, weight_at, bias_at, seed_at, dropout, epsilon,
+    width,
+    block: tl.constexpr, adds: tl.constexpr, drops: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, block)
+    inside = column < width
+    place = row * width + column
+    x = tl.load(x_at + place, mask=inside, other=0.0).to(tl.float32)
+    if adds:
+        y = tl.load(y_at + place, mask=inside, other=0.0).to(tl.float32)
+        if drops:
+            y = tl.where(keeps(tl.load(seed_at), place, dropout), y / (1 - dropout), 0.0)
+        x += y
+        tl.store(sum_at + place, x, mask=inside)
+    mean = tl.sum(x, 0) / width
+    centred = tl.where(inside, x - mean, 0.0)
+    rstd = 1 / tl.sqrt(tl.sum(centred * centred, 0) / width + epsilon)
+    weight = tl.load(weight_at + column, mask=inside, other=0.0).to(tl.float32)
+    bias = tl.load(bias_at + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_at + place, centred * rstd * weight + bias, mask=inside)
+    tl.store(mean_at + row, mean)
+    tl.store(rstd_at + row, rstd)
+
+
+@triton.jit
+def _norm_backward(
+    grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at, dbias_at,
+    dropout, rows, width,
+    block: tl.constexpr, drops: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    column = tl.arange(0, block)
+    inside = column < width
+    weight = tl.load(weight_at + column, mask=inside, other=0.0).to(tl.float32)
+    dweight = tl.zeros([block], tl.float32)
+    dbias = tl.zeros([block], tl.float32)
+    # A fixed number of programs, each with the sums of its own rows: adding up a few thousand
+    # partial sums in one order gives equal runs equal bits.
+    for row in range(program, rows, tl.num_programs(0)):
+        place = (tl.zeros([block], tl.int64) + row) * width + column
+        grad = tl.load(grad_at + place, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(sum_at + place, mask=inside, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_at + row)
+        normed = tl.where(inside, (x - tl.load(mean_at + row)) * rstd, 0.0)
+        dweight += grad * normed
+        dbias += grad
+        grad *= weight
+        dx = rstd * (grad - tl.sum(grad, 0) / width - normed * (tl.sum(grad * normed, 0) / width))
+        tl.store(dx_at + place, dx, mask=inside)
+        if drops:
+            dy = tl.where(keeps(tl.load(seed_at), place, dropout), dx / (1 - dropout), 0.0)
+            tl.store(dy_at + place, dy, mask=inside)
+    tl.store(dweight_at + program * width + column, dweight, mask=inside)
+    tl.store(dbias_at + program * width + column, dbias, mask=inside)
+
+
+@triton.jit
+def _dropout_add(
+    x_at,
+    y_at,
+    out_at,
+    seed_at,
+    dropout,
+    elements,
+    block: tl.constexpr,
+    adds: tl.constexpr,
+    drops: tl.constexpr,
+):
+    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = place < elements
+    y = tl.load(y_at + place, mask=inside, other=0.0).to(tl.float32)
+    if drops:
+        y = tl.where(keeps(tl.load(seed_at), place, dropout), y / (1 - dropout), 0.0)
+    if adds:
+        y += tl.load(x_at + place, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_at + place, y, mask=inside)
+
+
+def _launch_dropout_add(
+    x: Tensor | None, y: Tensor, out: Tensor, seed: Tensor | None, dropout: float
+) -> None:
+    _dropout_add[(triton.cdiv(y.numel(), _ELEMENTS),)](
+        x, y, out, seed, dropout, y.numel(), _ELEMENTS, adds=x is not None, drops=dropout > 0
+    )
+
+
+def _warps(block: int) -> int:
+    return min(8, max(1, block // 512))
+
+
+class _ResidualNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        y: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        epsilon: float,
+        dropout: float,
+    ) -> Tensor:
+        width = x.shape[-1]
+        rows = x.numel() // x.shape[-1]
+        out = torch.empty_like(x, dtype=working_type(x))
+        total = torch.empty_like(out) if y is not None else x
+        mean, rstd = torch.empty(2, rows, dtype=torch.float32, device=x.device)
+        seed = draw_seed(x.device) if dropout > 0 else None
+        block = triton.next_power_of_2(width)
+        _norm_forward[(rows,)](
+            x, y, total, out, mean, rstd, weight, bias, seed, dropout, epsilon, width, block,
+            adds=y is not None, drops=dropout > 0, num_warps=_warps(block),
+        )  # fmt: skip
+        ctx.save_for_backward(total, mean, rstd, weight, seed)
+        ctx.dropout = dropout
+        ctx.types = (x.dtype, y.dtype if y is not None else None)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        total, mean, rstd, weight, seed = ctx.saved_tensors
+        x_type, y_type = ctx.types
+        grad = grad.contiguous()
+        width = total.shape[-1]
+        rows = len(mean)
+        programs = min(rows, _PROGRAMS)
+        drops = ctx.dropout > 0
+        dx = torch.empty_like(total, dtype=x_type)
+        dy = torch.empty_like(total, dtype=y_type) if drops else None
+        sums = torch.empty(2, programs, width, dtype=torch.float32, device=grad.device)
+        block = triton.next_power_of_2(width)
+        _norm_backward[(programs,)](
+            grad, total, mean, rstd, weight, seed, dx, dy, *sums, ctx.dropout, rows, width, block,
+            drops=drops, num_warps=_warps(block),
+        )  # fmt: skip
+        if y_type is not None and not drops:
+            dy = dx.to(y_type)
+        return dx, dy, *sums.sum(1), None, None
+
+
+class _DropoutAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
+        seed = draw_seed(y.device) if dropout > 0 else None
+        out = torch.empty_like(y, dtype=y.dtype if x is None else x.dtype)
+        _launch_dropout_add(x, y, out, seed, dropout)
+        ctx.save_for_backward(seed)
+        ctx.dropout, ctx.type = dropout, y.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        (seed,) = ctx.saved_tensors
+        grad = grad.contiguous()
+        dx = grad if ctx.needs_input_grad[0] else None
+        if ctx.dropout == 0:
+            return dx, grad.to(ctx.type), None
+        dy = torch.empty_like(grad, dtype=ctx.type)
+        _launch_dropout_add(None, grad, dy, seed, ctx.dropout)
+        return dx, dy, None
+
+
+def residual_norm(
+    x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, dropout: float = 0.0
+) -> Tensor:
+    """norm(x + dropout(y)), or norm(x)."""
+    y = y.contiguous() if y is not None else None
+    out: Tensor = _ResidualNorm.apply(x.contiguous(), y, weight, bias, epsilon, dropout)
+    return out
+
+
+def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
+    """x + dropout(y), or dropout(y)."""
+    out: Tensor = _DropoutAdd.apply(
+        x.contiguous() if x is not None else None, y.contiguous(), dropout
+    )
+    return out

@@ -1,0 +1,174 @@
+"""An API compatible with OpenAI's: the list of models, and chat completions, streamed or whole.
+
+The languages stand in the model's name: `dragoman-en-de`, or `dragoman-auto-fr` for a source that
+is detected. The last message of the user is translated. Nothing else is read as an instruction:
+a text that says "translate into French" is a text.
+"""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from dragoman.serve import schemas
+from dragoman.serve.models import Models
+from dragoman.serve.requests import (
+    body_of,
+    characters_allowed,
+    client_address,
+    read_json,
+    refusals,
+    require_key,
+    service_of,
+    written,
+)
+from dragoman.text.languages import AUTO, known_code
+
+router = APIRouter(tags=["OpenAI"])
+_NAME = "dragoman"
+# Clients that send several texts in one message put such a line between them ("==PART==").
+_SEPARATOR = re.compile(r"((?:(?<!\n)|(?<=[= ]\n))\n++ *+==[A-Z][A-Z_]{0,40}+== *+\n)")
+_LINE = re.compile(rf"{_SEPARATOR.pattern[:-1]}|\n+)")
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The translation; with `stream`, server-sent events.",
+        # No schema: OpenAPI 3.1 has no word for "a stream of these", and "string" would be read as
+        # the type of each event.
+        "content": {"text/event-stream": {}},
+    }
+}
+_Translate = Callable[[list[str]], Awaitable[list[schemas.Translated]]]
+
+
+class _Stream(StreamingResponse):
+    """Starlette's own would also watch for clients that leave, and the guard does that."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
+def names_of(models: Models) -> list[str]:
+    """A name for each pair of languages, then one for each target of a source to be detected."""
+    pairs = models.languages
+    named = [f"{_NAME}-{source}-{target}" for source, into in pairs.items() for target in into]
+    targets = sorted({target for into in pairs.values() for target in into})
+    return [*named, *(f"{_NAME}-{AUTO}-{target}" for target in targets)] or [_NAME]
+
+
+def described(name: str) -> schemas.OpenaiModel:
+    return schemas.OpenaiModel(id=name, object="model", created=0, owned_by=_NAME)
+
+
+def _languages(name: str, models: Models) -> tuple[str, str]:
+    """Source and target of a model's name. A code may have a hyphen itself: `dragoman-pt-BR-en`."""
+    first, *parts = name.split("-")
+    if first == _NAME and not parts:
+        return AUTO, ""
+    pairs = models.languages
+    into: dict[str, list[str]] = {**pairs, AUTO: [*pairs]}
+    for middle in range(1, len(parts)):
+        source = known_code("-".join(parts[:middle]), into)
+        target = known_code("-".join(parts[middle:]), pairs)
+        if first == _NAME and target in into.get(source, ()):
+            return source, target
+    raise HTTPException(
+        404,
+        f"there is no model {name!r}: a name holds source and target, such as "
+        f"{names_of(models)[0]}. /v1/models lists them.",
+    )
+
+
+@router.get("/v1/models/{name}", response_model=schemas.OpenaiModel, responses=refusals(401, 404))
+async def model(request: Request, name: str) -> Response:
+    """One of the names that /v1/models lists, or another way to write it."""
+    require_key(request)
+    _languages(name, service_of(request).models)
+    return written(described(name))
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=schemas.Completion,
+    responses=_STREAM | refusals(400, 401, 404, 422, schema=schemas.OpenaiError),
+    openapi_extra=body_of(schemas.ChatRequest),
+)
+async def complete(request: Request) -> Response:
+    """Translate the user's last message. The languages stand in the model's name."""
+    require_key(request)
+    body = await read_json(request, schemas.ChatRequest)
+    service = service_of(request)
+    source, target = _languages(body.model, service.models)
+
+    async def translated(texts: list[str]) -> list[schemas.Translated]:
+        return await service.translate(
+            texts,
+            source,
+            target,
+            nbest=body.n,
+            glossary=schemas.glossary_of(body.glossary),
+            client=client_address(request),
+            max_characters=characters_allowed(request),
+        )
+
+    whole = body.text()
+    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time())}
+    head["model"] = body.model
+    if body.stream:
+        if body.n > 1:
+            raise HTTPException(400, "n: a stream has one choice.")
+        most = service.limits.max_characters
+        most = min(most, characters_allowed(request) or most)
+        if len(whole) > most:  # of all pieces together
+            raise HTTPException(413, f"{len(whole):,} characters are too many: {most:,} may come.")
+        route = service.models.route(whole, source, target)
+        if not route.note:  # a line alone tells less of its language than the whole
+            source, target = route.source, route.target
+        pieces = _pieces(_LINE.split(whole), translated)
+        # The first piece is translated before the answer begins: an error still has a status.
+        events = _events(await anext(pieces), pieces, head)
+        return _Stream(events, media_type="text/event-stream")
+    parts = _SEPARATOR.split(whole)
+    answers = await translated(parts[::2])
+    choices = []
+    for rank in range(max(len(answer.candidates) for answer in answers)):
+        # Texts with fewer candidates repeat their last one.
+        parts[::2] = [each.candidates[min(rank, len(each.candidates) - 1)].text for each in answers]
+        message = {"role": "assistant", "content": "".join(parts), "refusal": None}
+        choices.append({"index": rank, "message": message, "finish_reason": "stop"})
+    return JSONResponse({**head, "object": "chat.completion", "choices": choices})
+
+
+async def _pieces(parts: list[str], translated: _Translate) -> AsyncIterator[str]:
+    """Translations of lines and what stands between them, twice as many lines each time.
+
+    So the first comes soon, and a long text is still translated many lines at a time.
+    """
+    start, count = 0, 1
+    while start < len(parts):
+        piece = parts[start : start + 2 * count]
+        piece[::2] = [answer.text for answer in await translated(piece[::2])]
+        yield "".join(piece)
+        start, count = start + 2 * count, 2 * count
+
+
+async def _events(
+    first: str, pieces: AsyncIterator[str], head: dict[str, Any]
+) -> AsyncIterator[str]:
+    """Server-sent events, as OpenAI's clients read them."""
+
+    def event(delta: dict[str, str], reason: str | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+        return f"data: {json.dumps(chunk)}\n\n"
+
+    yield event({"role": "assistant", "content": first})
+    async for piece in pieces:
+        yield event({"content": piece})
+    yield event({}, "stop")
+    yield "data: [DONE]\n\n"

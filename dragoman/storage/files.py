@@ -1,0 +1,201 @@
+"""Writing files so that a crash or a full disk never leaves half of one under its final name.
+
+Every file that is to last goes through `replacing`. It writes beside the final name and renames.
+That suits regular files alone: devices, pipes and sockets are written straight.
+"""
+
+import bz2
+import errno
+import gzip
+import io
+import os
+import re
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from dragoman.errors import RunError
+
+_OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+_OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+
+
+def is_partial(name: str, final: str) -> bool:
+    """Whether a file is what a killed process left of another on the way to its final name.
+
+    >>> is_partial("run.toml.0123456789abcdef.partial", "run.toml")
+    True
+    """
+    return re.fullmatch(rf"{re.escape(final[:50])}\.[0-9a-f]{{16}}\.partial", name) is not None
+
+
+def write_atomically(path: Path, raw: bytes) -> None:
+    with replacing(path) as file:
+        file.write(raw)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[TextIO]:
+    """A text file that gets its name when it is complete.
+
+    A name in .gz or .bz2 packs it, equal texts to equal bytes.
+    """
+    with replacing(path) as raw:
+        if path.endswith(".gz"):
+            packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+        elif path.endswith(".bz2"):
+            packed = bz2.BZ2File(raw, "wb")
+        else:
+            packed = nullcontext(raw)
+        with packed as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+            yield text
+            text.detach()
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of another, or a new name, when it is complete and on the disk.
+
+    Mode, owner and group stay those of the file that was there. A link stays too: what it leads to
+    is replaced. Anything but a regular file is written straight, as a shell would redirect into it.
+    """
+    before = _what_is_there(path)
+    straight = _opened_straight(str(path), before)
+    if straight is not None:
+        with open(straight, "wb") as file:
+            yield file
+        return
+    final = Path(path).resolve()
+    # Nobody can guess the name, and O_EXCL follows no link: no planted link leads us elsewhere.
+    aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
+    mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
+    ours = True
+    # All is inside, so that a signal that comes as soon as the file is there leaves none behind.
+    try:
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            ours = False
+            raise
+        with open(descriptor, "wb") as file:
+            if before is not None and hasattr(os, "fchown"):  # not on Windows
+                _keep_access(descriptor, before)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        aside.replace(final)
+    finally:
+        if ours:
+            aside.unlink(missing_ok=True)
+    sync_folder(final.parent)
+
+
+def _what_is_there(path: str | Path) -> os.stat_result | None:
+    """The file behind a name and its links; None: there is none."""
+    try:
+        return Path(path).stat()
+    except FileNotFoundError:
+        return None
+
+
+def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
+    """A descriptor for anything but a regular file or a new name.
+
+    An open file of this process, such as /dev/stdout, is duplicated: a socket cannot be opened by
+    name, and a file that the shell redirects into must not be replaced.
+    """
+    if open_file := _OPEN_FILE.fullmatch(_OPEN_FILES.get(path, path)):
+        return os.dup(int(open_file[1]))
+    if there is None or stat.S_ISREG(there.st_mode):
+        return None
+    return os.open(path, os.O_WRONLY)  # without O_CREAT: a device just removed is no new file
+
+
+def _keep_access(descriptor: int, before: os.stat_result) -> None:
+    """Give a file the mode, owner and group of the one that it replaces, if this user may."""
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except PermissionError:
+        try:
+            os.fchown(descriptor, -1, before.st_gid)
+        except PermissionError:
+            # The new file has another group, which gets no more than everybody has.
+            mode = mode & ~0o070 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
+
+
+def write_durably(path: Path, raw: bytes) -> None:
+    """Write into a folder that has no name yet, and is renamed as a whole."""
+    with open(path, "wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside a folder last, where this user may read the folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path, otherwise: str) -> Iterator[None]:
+    """Keep a folder for this process as long as this lasts.
+
+    If another process has it, that is an error in these words.
+    """
+    if sys.platform == "win32":  # which opens no folders
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    else:
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            lock(descriptor)
+        except OSError:
+            raise RunError(otherwise) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock(descriptor: int) -> None:
+    """Keep a file for this process until it is closed: an OSError if another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def storage_errors(doing: str) -> Iterator[None]:
+    """Turn what the system says about disks and permissions into one clear line."""
+    try:
+        yield
+    except OSError as error:
+        name = str(error.filename or "")
+        # `doing` names the file itself; the name beside it means nothing to the user.
+        where = f" {name}" if name and not name.endswith(".partial") else ""
+        if error.errno == errno.ENOSPC:
+            raise RunError(
+                f"{doing}: the disk is full{where}. What was saved before is intact; free some "
+                "space."
+            ) from None
+        if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():
+            raise RunError(f"{doing}: {name} is a file: choose a folder.") from None
+        raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

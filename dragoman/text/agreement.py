@@ -1,0 +1,495 @@
+"""Articles and adjectives that agree with a noun.
+
+    lead     what stands before a noun and changes with it: "den neuen " before "Auftrag"
+
+A noun that takes the place of another may have another gender, so its lead changes: *die neue
+Bestellung*, *der neue Auftrag*. There are several leads for a noun where its case is not known; the
+model says which of them a sentence needs.
+"""
+
+import itertools
+import re
+from collections.abc import Container, Iterator
+from functools import cache
+
+from dragoman.text.forms import CASES, MANY, ONE, Form, german_adjective, plural
+from dragoman.text.inflection import classified
+
+_VOWEL = re.compile(r"[aeiouàâæéèêëîïôœùûü]", re.IGNORECASE)
+
+
+def leads(
+    lead: str, form: Form, language: str, cases: Container[str] = CASES
+) -> list[tuple[str, str]]:
+    """What may stand before a form of a noun in the place of a lead, what changes least first; and
+    the gender that it goes with, where that matters. `cases`: those that a German noun may have.
+
+    >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",), True), "de")
+    [('der neue ', '')]
+    >>> leads("la ", Form("eau", "singular", "f"), "fr")
+    [("l'", 'f'), ("l'", 'm')]
+    """
+    if language == "de":
+        ways = [(way, "", gender) for way, gender in _german(lead, form, cases)]
+    elif language in _ROWS:
+        ways = [(way, gender, gender) for way, gender in _romance(lead, form, language)]
+    elif language == "en":
+        article = r"\1n " if _VOWEL.match(form.text) else r"\1 "
+        ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "", "")]
+    else:
+        ways = []
+    words = lead.lower().split()
+
+    def changes(way: tuple[str, str, str]) -> int:
+        return sum(a != b for a, b in zip(words, way[0].lower().split(), strict=False))
+
+    # The gender that the noun's ending tells comes first, the others only if that is not sure.
+    ways.sort(key=lambda way: (bool(form.gender) and way[2] != form.gender, changes(way)))
+    same_case = [(_with_case_of(lead, way), kind) for way, kind, _ in ways]
+    return [*dict.fromkeys(same_case)] or [(lead, "")]
+
+
+def _with_case_of(lead: str, way: str) -> str:
+    return way[:1].upper() + way[1:] if lead[:1].isupper() else way
+
+
+# -- German ----------------------------------------------------------------------------------------
+
+_GENDERS = {"m": 0, "f": 1, "n": 2}  # columns; the plural is the fourth
+
+
+def _columns(*rows: str) -> dict[str, list[str]]:
+    """By case, for masculine, feminine, neuter and plural: endings, - for none."""
+    return {
+        case: [ending.strip("-") for ending in row.split()]
+        for case, row in zip(CASES, rows, strict=True)
+    }
+
+
+_THE = _columns("der die das die", "des der des der", "dem der dem den", "den die das die")
+_STRONG = _columns("er e es e", "es er es er", "em er em en", "en e es e")
+_OF_EIN = _columns("- e - e", "es er es er", "em er em en", "en e - e")
+_AFTER_THE = _columns("e e e en", "en en en en", "en en en en", "en e e en")
+_AFTER_EIN = _columns("er e es en", "en en en en", "en en en en", "en e es en")
+_ALONE = _columns("er e es e", "en er en er", "em er em en", "en e es e")
+_EIN = "ein kein mein dein sein ihr unser euer"
+_DIESER = "dies jed jen welch manch solch all"
+_CONTRACTED = {
+    "im": "in dem", "ins": "in das", "am": "an dem", "ans": "an das", "zum": "zu dem",
+    "zur": "zu der", "vom": "von dem", "beim": "bei dem",
+}  # fmt: skip
+_NO_ADJECTIVES_LISTED = (
+    "oder aber unter über hinter neben wegen gegen zwischen ohne bitte heute immer wieder "
+    "sowie werden haben können müssen sollen wollen dürfen wurden waren hatten sind einer "
+    "eines einem deren dessen welche welcher alle aller allen viele vieler vielen keine "
+    "keiner wenn dann denn ihnen uns euch seiner ihrer unserer wurde werde habe hatte konnte "
+    "sollte wollte musste durfte sehr mehr hier dort jeder jede jedes diese dieser dieses "
+    "diesen jetzt später früher alles eure ihre seine meine deine unsere unseren ihren "
+    "seinen meinen deinen ihrem seinem meinem ihres seines meines unserem unseres"
+)
+_NO_ADJECTIVES = frozenset(_NO_ADJECTIVES_LISTED.split())
+
+_GERMAN_ADJECTIVE = r"[a-zäöüß-]{2,40}(?:e[mnrs]?)"
+
+
+@cache
+def _german_determiners() -> dict[str, tuple[str, dict[str, list[str]], dict[str, list[str]]]]:
+    """By spelling: stem, endings, endings of adjectives behind it."""
+    known = {word: ("", _THE, _AFTER_THE) for row in _THE.values() for word in row}
+    for stem in _DIESER.split():
+        known |= {stem + e: (stem, _STRONG, _AFTER_THE) for row in _STRONG.values() for e in row}
+    for stem in _EIN.split():
+        known |= {stem + e: (stem, _OF_EIN, _AFTER_EIN) for row in _OF_EIN.values() for e in row}
+    return known
+
+
+def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[tuple[str, str]]:
+    preposition, determiner, words = _german_parts(lead)
+    stem, endings, of_adjectives = "", None, _ALONE
+    if determiner:
+        stem, endings, of_adjectives = _german_determiners()[determiner]
+    if form.number == MANY and stem == "ein":
+        endings, of_adjectives = None, _ALONE
+    genders = [form.gender] if form.sure and form.gender else ["m", "f", "n"]
+    if form.cases == ("genitive",):
+        genders = [gender for gender in genders if gender != "f"]
+    if form.gender in genders:
+        genders.sort(key=lambda gender: gender != form.gender)
+    columns = [(_GENDERS[gender], gender) for gender in genders] if form.number != MANY else []
+    columns += [(3, form.gender)] * (form.number != ONE)
+    for column, gender in columns:
+        for case in form.cases or CASES:
+            if case not in cases:
+                continue
+            article = "" if endings is None else stem + endings[case][column]
+            adjectives = [german_adjective(word) + of_adjectives[case][column] for word in words]
+            yield _joined([preposition, article, *adjectives]), gender
+
+
+def _german_parts(lead: str) -> tuple[str, str, list[str]]:
+    """Preposition, determiner and adjectives.
+
+    >>> _german_parts("zum neuen ")
+    ('zu', 'dem', ['neuen'])
+    """
+    words = lead.split()
+    first = words[0].lower() if words else ""
+    if first in _CONTRACTED:
+        words[:1] = _CONTRACTED[first].split()
+    with_preposition = bool(words) and words[0].lower() in ("in", "an", "zu", "von", "bei")
+    preposition = words.pop(0) if with_preposition else ""
+    with_determiner = bool(words) and words[0].lower() in _german_determiners()
+    determiner = words.pop(0).lower() if with_determiner else ""
+    return preposition, determiner, words
+
+
+# What a preposition is followed by; others than these leave every case.
+_GOVERNED = {
+    "mit von zu bei nach aus seit gegenüber samt entgegen": ("dative",),
+    "für durch gegen ohne um": ("accusative",),
+    "in an auf über unter vor hinter neben zwischen": ("dative", "accusative"),
+    "innerhalb außerhalb aufgrund anhand mithilfe anstelle bezüglich hinsichtlich angesichts "
+    "wegen während trotz statt anstatt": ("genitive", "dative"),
+}
+
+
+# Whoever is the subject; and verbs beside which there may be another nominative.
+_SUBJECT = re.compile(r"(?i)(?<!\w)(?:ich|du|er|wir|man)(?!\w)")
+_COPULA = re.compile(
+    r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war(?:en|st)?|wäre?n?|wird|werden?|wurden?|würden?|"
+    r"worden|geworden|gewesen|sein|sei|bleib\w*|blieb\w*|heiß\w*|als|wie)(?!\w)"
+)
+_CLAUSE_END = re.compile(r"[.,;:!?–„“\"()]")
+
+
+def german_cases(
+    before: str, lead: str, noun: str, number: str, behind: str = ""
+) -> tuple[str, ...]:
+    """The cases that a German noun may stand in: what its preposition and its lead tell. Beside
+    another subject it is no nominative.
+
+    `before`, `behind`: the text around it; `number`: that of the noun, if it is known.
+
+    >>> german_cases("Er spricht mit", "der ", "Kundin", "singular")
+    ('dative',)
+    >>> german_cases("", "Die ", "Bestellung", "singular")
+    ('nominative', 'accusative')
+    """
+    preposition, determiner, adjectives = _german_parts(lead)
+    last = re.search(r"(?<!\w)(\w++) \Z", f"{before.rstrip(' ')} ")
+    preposition = preposition or (last[1] if last else "")
+    governed = next(
+        (cases for words, cases in _GOVERNED.items() if preposition.lower() in words.split()), CASES
+    )
+    kind, sure = classified(noun.split()[-1].rsplit("-", 1)[-1], "de") if noun else (None, False)
+    columns = [_GENDERS[kind.gender]] if kind and sure else [0, 1, 2]
+    columns = {ONE: columns, MANY: [3]}.get(number, [*columns, 3])
+    # A noun may have another number than its source, and another gender than the table says.
+    told = _told_cases(determiner, adjectives, columns)
+    told = told or _told_cases(determiner, adjectives, [0, 1, 2, 3])
+    cases = tuple(case for case in told if case in governed) or told or governed
+    clause = f"{_CLAUSE_END.split(before)[-1]} {_CLAUSE_END.split(behind)[0]}"
+    if "accusative" in cases and _SUBJECT.search(clause) and not _COPULA.search(clause):
+        cases = tuple(case for case in cases if case != "nominative")
+    return cases
+
+
+def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> tuple[str, ...]:
+    """The cases in which a determiner and adjectives have these endings, in one of the columns."""
+    stem, endings, of_adjectives = "", None, _ALONE
+    if determiner:
+        stem, endings, of_adjectives = _german_determiners()[determiner]
+
+    def fits(case: str, column: int) -> bool:
+        if endings is not None and stem + endings[case][column] != determiner:
+            return False
+        ending = of_adjectives[case][column]
+        return all(german_adjective(word) + ending == word for word in adjectives)
+
+    return tuple(case for case in CASES if any(fits(case, column) for column in columns))
+
+
+def _joined(words: list[str]) -> str:
+    text = " ".join(word for word in words if word)
+    for short, long in _CONTRACTED.items():
+        text = re.sub(rf"(?i)^{long}\b", short, text)
+    return f"{text} " if text else ""
+
+
+# -- French, Spanish, Portuguese -------------------------------------------------------------------
+
+# Masculine, feminine, and the same in the plural; a comma stands between rows.
+_ROWS = {
+    "fr": "le la les les,un une des des,du de+la des des,au à+la aux aux,ce cette ces ces,"
+    "mon ma mes mes,ton ta tes tes,son sa ses ses,notre notre nos nos,votre votre vos vos,"
+    "leur leur leurs leurs,quel quelle quels quelles,tout toute tous toutes",
+    "es": "el la los las,un una unos unas,del de+la de+los de+las,al a+la a+los a+las,"
+    "este esta estos estas,ese esa esos esas,aquel aquella aquellos aquellas,"
+    "nuestro nuestra nuestros nuestras,vuestro vuestra vuestros vuestras,"
+    "mucho mucha muchos muchas,otro otra otros otras,todo toda todos todas,"
+    "algún alguna algunos algunas,ningún ninguna ningunos ningunas,"
+    "varios varias varios varias,ambos ambas ambos ambas",
+    "pt": "o a os as,um uma uns umas,do da dos das,no na nos nas,ao à aos às,"
+    "pelo pela pelos pelas,num numa nuns numas,este esta estes estas,esse essa esses essas,"
+    "aquele aquela aqueles aquelas,deste desta destes destas,neste nesta nestes nestas,"
+    "desse dessa desses dessas,nesse nessa nesses nessas,meu minha meus minhas,"
+    "teu tua teus tuas,seu sua seus suas,nosso nossa nossos nossas,outro outra outros outras,"
+    "todo toda todos todas,muito muita muitos muitas,algum alguma alguns algumas,"
+    "nenhum nenhuma nenhuns nenhumas,vários várias vários várias,dois duas dois duas",
+}
+_ELIDED = {"l'": "le", "de l'": "du", "à l'": "au", "cet": "ce"}
+_NO_ELISION = {"ma": "mon", "ta": "ton", "sa": "son", "ce": "cet", "le": "l'", "la": "l'"}
+
+
+@cache
+def _rows(language: str) -> dict[str, list[str]]:
+    rows = [
+        [word.replace("+", " ") for word in row.split()]
+        for row in _ROWS.get(language, "").split(",")
+        if row
+    ]
+    return {word: row for row in reversed(rows) for word in row}
+
+
+# Between an article and an adjective; of these only Portuguese ones change.
+_NUMBERS_LISTED = "deux trois quatre cinq dos tres cuatro cinco dois duas três quatro"
+_NUMBERS = frozenset(_NUMBERS_LISTED.split())
+_TWO = {("dois", "f"): "duas", ("duas", "m"): "dois"}
+_DE = re.compile(r"(?i)(?:de |d['’])(?!la |l['’])")
+
+
+def _romance(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
+    de = _DE.match(lead) if language == "fr" else None
+    if de is None:
+        yield from _romance_leads(lead, form, language)
+        return
+    # What stands behind the preposition agrees: *de cette erreur*, *de petites vis*.
+    for way, gender in _romance_leads(lead[de.end() :], form, language):
+        yield ("d'" if _VOWEL.match(way + form.text) else "de ") + way, gender
+
+
+def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
+    article, adjectives = _article(lead, language)
+    row = _rows(language).get(article)
+    genders = [form.gender] if form.sure else ["m", "f"]
+    genders.sort(key=lambda gender: gender != form.gender)
+    numbers = [form.number] if form.number else [ONE, MANY]
+    for number, gender in itertools.product(numbers, genders):
+        column = (gender == "f") + 2 * (number == MANY)
+        words = [
+            _TWO.get((word, gender), word)
+            if word in _NUMBERS
+            else agreeing(word, gender, number, language)
+            for word in adjectives
+        ]
+        start = article if row is None else row[column]
+        last = _irregular().get(words[-1] if words else "", [])
+        if language == "fr" and column == 0 and len(last) == 5 and _VOWEL.match(form.text):
+            words[-1] = last[4]
+        way = "".join(f"{word} " for word in (start, *words) if word)
+        way = way if row or adjectives else lead
+        yield (_elided(way, form.text, language) if not words else way), gender
+
+
+def _article(lead: str, language: str) -> tuple[str, list[str]]:
+    """An article as it is without elision, and the adjectives behind it."""
+    small = lead.lower().replace("’", "'").strip()
+    for elided, whole in _ELIDED.items():
+        if language == "fr" and (small == elided or small.startswith(f"{elided} ")):
+            return whole, small[len(elided) :].split()
+    rows = _rows(language)
+    for count in (2, 1):
+        words = small.split()
+        if " ".join(words[:count]) in rows:
+            return " ".join(words[:count]), words[count:]
+    return "", small.split()
+
+
+def _elided(lead: str, noun: str, language: str) -> str:
+    """French: *le* or *la* before a vowel, and *l'* before none.
+
+    >>> _elided("de la ", "eau", "fr"), _elided("d'", "pièces", "fr")
+    ("de l'", 'de ')
+    """
+    if language != "fr":
+        return lead
+    vowel = bool(_VOWEL.match(noun))
+    small = lead.replace("’", "'")
+    if not vowel:
+        return re.sub(r"(?i)\bd'$", "de ", small) if noun[:1].lower() not in "hy" else lead
+    if re.fullmatch(r"(?i)(du|de la) ", small):
+        return "de l'"
+    if re.fullmatch(r"(?i)(au|à la) ", small):
+        return "à l'"
+    small = re.sub(r"(?i)\b(de) $", "d'", small)
+    return re.sub(
+        r"(?i)\b(ma|ta|sa|ce|le|la) $",
+        lambda found: (
+            _NO_ELISION[found[1].lower()] + ("" if found[1].lower() in ("le", "la") else " ")
+        ),
+        small,
+    )
+
+
+_FEMININES = {
+    "fr": "eux>euse,if>ive,el>elle,en>enne,er>ère,eau>elle,anc>anche,on>onne,et>ette,al>ale,l>le,"
+    "teur>trice,d>de,t>te,n>ne,s>se,r>re,é>ée,i>ie,u>ue",
+    "es": "o>a,or>ora,és>esa,ón>ona,án>ana",
+    "pt": "o>a,or>ora,ês>esa,ão>ã,eu>eia,ú>ua",
+}
+
+
+_IRREGULAR = (
+    "vieux vieille vieux vieilles vieil,nouveau nouvelle nouveaux nouvelles nouvel,"
+    "beau belle beaux belles bel,neuf neuve neufs neuves,bon bonne bons bonnes,"
+    "gros grosse gros grosses,long longue longs longues,blanc blanche blancs blanches,"
+    "public publique publics publiques,faux fausse faux fausses,doux douce doux douces,"
+    "sec sèche secs sèches,frais fraîche frais fraîches,complet complète complets complètes,"
+    "premier première premiers premières,dernier dernière derniers dernières"
+)
+
+
+@cache
+def _irregular() -> dict[str, list[str]]:
+    """French adjectives in their four forms, and a fifth before a vowel."""
+    return {word: row.split() for row in _IRREGULAR.split(",") for word in row.split()}
+
+
+def agreeing(word: str, gender: str, number: str, language: str) -> str:
+    """An adjective in the gender and number of a noun.
+
+    >>> agreeing("nuevas", "m", "plural", "es"), agreeing("neuf", "f", "singular", "fr")
+    ('nuevos', 'neuve')
+    """
+    if language == "fr" and word in _irregular():
+        return _irregular()[word][(gender == "f") + 2 * (number == MANY)]
+    one = _singular(word, language)
+    pairs = [pair.split(">") for pair in _FEMININES[language].split(",")]
+    if gender == "f":
+        for masculine, feminine in pairs:
+            if one.endswith(masculine) and not one.endswith("e"):
+                one = one[: len(one) - len(masculine)] + feminine
+                break
+    else:
+        for masculine, feminine in pairs:
+            if one.endswith(feminine) and len(feminine) > 1 - (language != "fr"):
+                one = one[: len(one) - len(feminine)] + masculine
+                break
+    if number == ONE:
+        return one
+    return plural(one, language) if one[-1:] not in "sx" or language != "fr" else one
+
+
+def _singular(word: str, language: str) -> str:
+    if language == "fr":
+        if word.endswith("aux") and not word.endswith("eaux"):
+            return word[:-2] + "l"
+        return (
+            word[:-1] if re.search(r"(?:[^s]s|eaux)$", word) and not word.endswith("as") else word
+        )
+    if language == "pt" and re.search(r"[aeou]is$", word):
+        return word[:-2] + "l"
+    if re.search(r"[aeoã]s$", word):
+        return word[:-2] if re.search(r"[rlzdn]es$", word) and language == "es" else word[:-1]
+    return word
+
+
+def lead_of(text: str, end: int, language: str) -> int:
+    """Where the lead begins of a noun that begins at `end`."""
+    begin = max(0, end - _LONGEST_LEAD)
+    if language == "de":
+        with_article = _german_lead().search(text, begin, end)
+        if with_article and not _NO_ADJECTIVES.intersection(with_article[1].split()):
+            return with_article.start()
+        bare = re.compile(rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}})$").search(text, begin, end)
+        start = end
+        for word in reversed(bare[1].split() if bare else []):
+            if word in _NO_ADJECTIVES:
+                break
+            start -= len(word) + 1
+        return start
+    pattern = _ENGLISH_LEAD if language == "en" else _romance_lead(language)
+    found = pattern.search(text, begin, end)
+    return found.start() if found else end
+
+
+_LONGEST_LEAD = 80  # letters
+_ENGLISH_LEAD = re.compile(r"(?i)(?<!\w)an? $")
+
+
+@cache
+def _german_lead() -> re.Pattern[str]:
+    determiners = "|".join(sorted([*_german_determiners(), *_CONTRACTED], key=len, reverse=True))
+    article = rf"(?:(?:in|an|zu|von|bei) (?=der |die |das |den |dem ))?(?:{determiners}) "
+    return re.compile(rf"(?<!\w)(?i:{article})((?:{_GERMAN_ADJECTIVE} ){{0,2}})$")
+
+
+@cache
+def _romance_lead(language: str) -> re.Pattern[str]:
+    articles = [*_rows(language), *(_ELIDED if language == "fr" else [])]
+    articles.sort(key=len, reverse=True)
+    parted = [one if one.endswith("'") else f"{one} " for one in articles]
+    parted += ["de ", "d'"] if language == "fr" else []
+    pattern = "|".join(parted).replace("'", "['’]") or "(?!)"
+    numbers = "|".join(sorted(_NUMBERS))
+    return re.compile(rf"(?i)(?<!\w)(?:{pattern})(?:(?:{numbers}) )?(?:[^\W\d_]{{4,}} )?$")
+
+
+# A noun, and behind it an adjective or a predicate that agrees with it.
+_COPULAS = {
+    "fr": "est|sont|était|étaient|sera|seront|a été|ont été|reste|doit être|doivent être",
+    "es": "es|son|está|están|era|eran|fue|fueron|será|serán|ha sido|han sido|estaba|estaban|"
+    "debe ser|deben ser",
+    "pt": "é|são|está|estão|era|eram|foi|foram|será|serão|estava|estavam|deve ser|devem ser",
+}
+_NO_TAILS_LISTED = (
+    "para como esta este sobre entre cuando pero hasta contra cada desde antes todo toda "
+    "donde pour dans avec sans sous vers mais comme quand depuis avant après selon elle "
+    "elles nous vous quando mas até desde onde pela pelo você vocês está este essa esse "
+    "muito muita plus mais très"
+)
+_NO_TAILS = frozenset(_NO_TAILS_LISTED.split())
+
+
+def tail_of(text: str, start: int, language: str) -> tuple[int, int]:
+    """From where to where there are words behind a noun that may agree with it: an adjective, or
+    what it is said to be. *Los perros [grandes son peligrosos].*"""
+    if language not in _COPULAS:
+        return start, start
+    word = r"[^\W\d_]{4,}(?!\w)"
+    more = "(?: muy| más| très| plus| les plus| muito| mais)?"
+    copula = rf"(?: no| não| ne)? (?:{_COPULAS[language]})(?: pas)?"
+    first = rf"{more} (?!(?:{_COPULAS[language]})\b){word}"
+    found = re.compile(rf"(?:{first})?(?:{copula}{more} {word})?").match(text, start)
+    return (found.start(), found.end()) if found else (start, start)
+
+
+def gender_of(lead: str, noun: str, language: str) -> str:
+    """The gender of a noun as its article tells it, or else its ending."""
+    row = _rows(language).get(article := _article(lead, language)[0], [])
+    columns = {place % 2 for place, word in enumerate(row) if word == article}
+    if len(columns) == 1 and not re.search("['’]", lead):
+        return "mf"[columns.pop()]
+    kind, _ = classified(_singular(noun.split()[0], language), language) if noun else (None, False)
+    return kind.gender if kind else ""
+
+
+def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:
+    """By gender: words behind a noun that had the gender `old`, made to agree.
+
+    Only what agreed before can be an adjective.
+
+    >>> tails(" grandes son peligrosos", "m", Form("bestias", "plural", "f"), "es")["f"]
+    ' grandes son peligrosas'
+    """
+    if not old or not tail:
+        return {}
+
+    def changed(word: str, gender: str) -> str:
+        if len(word) < 4 or not word.islower() or word in _NO_TAILS:
+            return word
+        number = form.number or ONE
+        agrees = agreeing(word, old, number, language) == word
+        return agreeing(word, gender, number, language) if agrees else word
+
+    return {gender: " ".join(changed(word, gender) for word in tail.split(" ")) for gender in "mf"}

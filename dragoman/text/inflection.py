@@ -1,0 +1,89 @@
+"""Forms of a noun, from its last letters: gender, plural and, in German, cases.
+
+What a noun's ending says is learned from text (`tools/inflections.py`) and kept in
+`inflections.txt`: for each language lists of endings, and the class of the nouns that end so. The
+longest known ending counts, so a German compound is inflected as its last part, *Arbeitsauftrag* as
+*Auftrag*. A class is a gender, how the plural is made, and in German how the genitive is:
+
+    m "0e 0s     der Auftrag, des Auftrags, die Aufträge
+    f 0en 0      die Zahl, der Zahl, die Zahlen
+    f 2ones      la función, las funciones
+
+A capital is a gender that nearly all nouns with the ending have. An operation cuts so many letters
+and adds others. A quotation mark before it is an umlaut, an apostrophe an accent on the vowel
+before the last: *orden*, *órdenes*.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+LANGUAGES = ("de", "fr", "es", "pt")
+WHOLE = "^"  # before a word that is listed itself, not an ending
+_UMLAUTS = dict(zip("aouAOU", "äöüÄÖÜ", strict=True))
+_ACUTE = dict(zip("aeiou", "áéíóú", strict=True))
+_BEFORE_LAST = re.compile(r"[aeiou](?=[^aeiouáéíóú]+[aeiou][^aeiouáéíóú]*$)")
+_LAST_VOWEL = re.compile(r"(?i)(au|[aou])(?=[^aeiouäöü]*(?:e[rln])?$)")
+
+
+class Noun(NamedTuple):
+    """The class of a noun. `genitive` is an operation too; it is empty outside of German."""
+
+    gender: str
+    plural: str
+    genitive: str = ""
+
+
+def applied(operation: str, word: str) -> str:
+    """What an operation makes of a word; nothing where it cannot be done.
+
+    >>> applied('"0er', "Haus"), applied("2ones", "función"), applied('"0e', "Weg")
+    ('Häuser', 'funciones', '')
+    """
+    plain = operation.lstrip("\"'")
+    stem, added = word[: len(word) - int(plain[0])], plain[1:]
+    if operation.startswith("'"):
+        stem = _BEFORE_LAST.sub(lambda found: _ACUTE.get(found[0], found[0]), stem)
+    if operation.startswith('"'):
+        vowel = _LAST_VOWEL.search(stem)
+        if vowel is None:
+            return ""
+        stem = stem[: vowel.start()] + _UMLAUTS[stem[vowel.start()]] + stem[vowel.start() + 1 :]
+    return stem + added if stem else ""
+
+
+@cache
+def _classes(language: str) -> dict[str, Noun]:
+    """By ending: the class of the nouns that end so."""
+    if language not in LANGUAGES:
+        return {}
+    classes: dict[str, Noun] = {}
+    text = (files("dragoman.text") / "inflections.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith(f"{language}\t"):
+            _, kind, endings = line.split("\t")
+            noun = Noun(*kind.split())
+            classes.update((ending.strip("."), noun) for ending in endings.split(" "))
+    return classes
+
+
+def noun_class(word: str, language: str) -> Noun | None:
+    """The class of a noun, if this is a language whose nouns we know.
+
+    >>> noun_class("Arbeitsauftrag", "de"), noun_class("función", "es")
+    (Noun(gender='m', plural='"0e', genitive='0s'), Noun(gender='f', plural='2ones', genitive=''))
+    """
+    return classified(word, language)[0]
+
+
+def classified(word: str, language: str) -> tuple[Noun | None, bool]:
+    """The class of a noun, and whether its gender is beyond doubt."""
+    classes = _classes(language)
+    small = word.lower()
+    kind = classes.get(WHOLE + small)
+    for start in range(len(small) + 1):
+        kind = kind or classes.get(small[start:])
+    if kind is None:
+        return None, False
+    return kind._replace(gender=kind.gender.lower()), kind.gender.isupper()

@@ -1,0 +1,352 @@
+"""Numbers that a translation must keep: counting errors, mending what a rule can mend, and other
+numbers to try instead.
+
+A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
+"""
+
+import random
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple
+
+_NUMBER = re.compile(r"\d+")
+_MOST_DIGITS = 40  # of a number that is looked for in a translation
+_TRIES = 20  # at a number that is not taken
+_SPACES = " \u00a0\u202f"
+# Groups of three digits, or digits with points and commas between them.
+_WRITTEN = re.compile(
+    rf"(?<!\d)\d{{1,3}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*"
+)
+# A minus touches its number. A hyphen and a dash between two numbers have something before them.
+_SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
+_SPAN = re.compile(r"\d\s[-−–]$")
+_MINUS = re.compile(rf"(?:[-−–][{_SPACES}]?|\b(?:minus|moins|menos)\s)$", re.IGNORECASE)
+
+
+# Times of half a day. A point behind p.m. may end the sentence: then it stays.
+_HALF_DAY = re.compile(
+    r"(?<![\d:.,])(1[0-2]|0?[1-9])(?::([0-5]\d))?\s?"
+    r"(?:([AaPp])[Mm]\b|([AaPp])\.\s?[Mm]\.(?=\s+[^\sA-Z])|([AaPp])\.\s?[Mm](?=\.))"
+)
+_WHOLE_DAYS = frozenset(["de", "es", "fr", "it", "nl", "pt"])  # languages that count to 24
+
+
+class Writing(NamedTuple):
+    """How a language writes numbers."""
+
+    decimal: str
+    group: str
+
+
+WRITINGS = {
+    "de": Writing(",", "."), "en": Writing(".", ","), "es": Writing(",", "."),
+    "fr": Writing(",", " "), "it": Writing(",", "."), "nl": Writing(",", "."),
+    "pt": Writing(",", "."),
+}  # fmt: skip
+# Symbols of units, and what a translation may have instead: symbols, and how words begin.
+_UNITS = {
+    "%": ("%", "percent|per cent|prozent|pour cent|por ciento|por cento"),
+    "€": ("€|eur", "euro"), "EUR": ("€|eur", "euro"), "£": ("£|gbp", "pound|pfund|livre|libra"),
+    "$": ("$|usd", "dollar|dólar|dolar"), "USD": ("$|usd", "dollar|dólar|dolar"),
+    "R$": ("r$|brl", "real|reai|réa|reales"), "¥": ("¥|jpy", "yen|iene"),
+    "°C": ("°|°c|ºc", "grad|degr|grau"), "°F": ("°|°f|ºf", "grad|degr|grau"),
+    "kg": ("kg", "kilo|quilo"), "km": ("km", "kilom|quil"), "m": ("m", "met|mèt|mét"),
+    "cm": ("cm", "centim|centím|zentim"), "mm": ("mm", "millim|milim|milím"),
+    "km²": ("km²|km2", "square|quadrat"), "m²": ("m²|m2", "square|quadrat|mètr|metr"),
+    "kWh": ("kwh", "kilow|quil"), "km/h": ("km/h|kmh", "kilom|quil|stundenkilom"),
+    "GB": ("gb|go", "gigab"), "MB": ("mb|mo", "megab|mégao"), "ml": ("ml", "millil|milil|milíl"),
+}  # fmt: skip
+_SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_UNITS, key=len, reverse=True))
+_BEHIND = re.compile(rf"[{_SPACES}]?({_SYMBOL})(?![\w²³])")
+_BEFORE = re.compile(rf"(?<!\w)(R\$|[€£$¥]|EUR|USD)[{_SPACES}]?$")
+_FAR_BEHIND, _FAR_BEFORE = 16, 8  # characters between a number and its unit in a translation
+
+
+class Quantity(NamedTuple):
+    """`start`, `end`: of all of it in its text; `sign` is empty or as it stands there."""
+
+    start: int
+    end: int
+    number: str
+    sign: str = ""
+    unit: str = ""
+
+    @property
+    def digits(self) -> str:
+        return re.sub(r"\D", "", self.number)
+
+
+def quantities(text: str) -> list[Quantity]:
+    """The numbers of a text.
+
+    >>> [(q.sign, q.number, q.unit) for q in quantities("-5 °C, £1,299.99 in 1987")]
+    [('-', '5', '°C'), ('', '1,299.99', '£'), ('', '1987', '')]
+    """
+    found = []
+    for match in _WRITTEN.finditer(text):
+        start, end = match.span()
+        unit, before = "", text[max(0, start - 10) : start]
+        signed = _SIGN.search(before) and not _SPAN.search(before)
+        sign = before[-1] if signed else ""
+        start -= len(sign)
+        if behind := _BEHIND.match(text, end):
+            unit, end = behind[1], behind.end()
+        elif symbol := _BEFORE.search(before.removesuffix(sign)):
+            unit, start = symbol[1], start - len(symbol[0])
+        found.append(Quantity(start, end, match[0], sign, unit))
+    return found
+
+
+def value(number: str, language: str) -> Decimal | None:
+    """What a number means to a reader of this language; None: nothing.
+
+    >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
+    (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
+    """
+    decimal = WRITINGS[language].decimal
+    group = "." if decimal == "," else ","
+    number = re.sub(rf"[{_SPACES}'’]", "", number)
+    if re.fullmatch(rf"\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d+)?", number):
+        number = number.replace(group, "")
+    # One sign that parts no group of three is a decimal sign, in whatever language.
+    whole, *rest = re.split("[.,]", number)
+    return Decimal(".".join([whole, *rest])) if len(rest) < 2 else None
+
+
+def rewritten(number: str, source: str, target: str) -> str:
+    """A number of one language as another one writes it.
+
+    >>> rewritten("1,299.99", "en", "de"), rewritten("2 874", "fr", "en")
+    ('1.299,99', '2,874')
+    """
+    signs = re.sub(r"\d", "", number)
+    if not signs or source not in WRITINGS or target not in WRITINGS:
+        return number
+    read = value(number, source)
+    if read is None:
+        return number
+    writing = WRITINGS[target]
+    fraction = str(read).partition(".")[2]
+    whole = re.sub(r"\D", "", number)
+    whole = whole[: len(whole) - len(fraction)]
+    if len(signs) > bool(fraction):  # its digits stand in groups
+        first = len(whole) % 3
+        groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
+        whole = writing.group.join(filter(None, groups))
+    return whole + (writing.decimal + fraction if fraction else "")
+
+
+class Edit(NamedTuple):
+    """What stands from `start` to `end` becomes `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(text: str, edits: list[Edit]) -> str:
+    """
+    >>> edited("3,456 people", [Edit(0, 5, "3.456")])
+    '3.456 people'
+    """
+    pieces = []
+    at = 0
+    for edit in sorted(edits):
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join(pieces) + text[at:]
+
+
+class WholeDay(NamedTuple):
+    """A text with hours of the whole day, and the numbers of its words that it has no more."""
+
+    text: str
+    left_out: tuple[int, ...] = ()
+
+
+def in_24_hours(text: str, source: str, target: str) -> WholeDay:
+    """English times as other languages write them; models lose an am or pm.
+
+    >>> in_24_hours("We met at 3:45 pm. It ended at 7 p.m.", "en", "de")
+    WholeDay(text='We met at 15:45. It ended at 19:00.', left_out=(4, 9))
+    """
+    if source != "en" or target not in _WHOLE_DAYS:
+        return WholeDay(text)
+    edits = []
+    left_out: list[int] = []
+    words = [word.start() for word in re.finditer(r"\S+", text)]
+    for found in _HALF_DAY.finditer(text):
+        hour, minutes, *halves = found.groups()
+        afternoon = "".join(filter(None, halves)).lower() == "p"
+        whole = int(hour) % 12 + 12 * afternoon
+        edits.append(Edit(*found.span(), f"{whole}:{minutes or '00'}"))
+        first = bisect_left(words, found.start())
+        left_out += range(first + 1, first + len(found[0].split()))
+    return WholeDay(edited(text, edits), tuple(left_out))
+
+
+@lru_cache(1000)
+def _twin(digits: str) -> re.Pattern[str]:
+    """The same digits, whatever stands between them."""
+    between = rf"[.,{_SPACES}'’]?"
+    return re.compile(rf"(?<!\d)(?<!\d[.,]){between.join(digits)}(?!\d|[.,]\d)")
+
+
+def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]:
+    """The quantities of a source, each with the place of its number in the translation, if that
+    has it."""
+    taken: list[tuple[int, int]] = []
+    for quantity in quantities(source):
+        if len(quantity.digits) > _MOST_DIGITS:
+            continue
+        for match in _twin(quantity.digits).finditer(translation):
+            start, end = match.span()
+            if all(end <= a or b <= start for a, b in taken):
+                taken.append((start, end))
+                yield quantity, start, end
+                break
+
+
+def number_edits(source: str, translation: str, language: str, to: str) -> list[Edit]:
+    """What mends numbers that have the right digits, but mean something else in their language, or
+    have lost their minus.
+
+    >>> edited("41,087 habitants", number_edits("41.087 Leute", "41,087 habitants", "de", "fr"))
+    '41 087 habitants'
+    >>> edited("il fera 5 °C", number_edits("es wird −5 °C", "il fera 5 °C", "de", "fr"))
+    'il fera −5 °C'
+    """
+    if language not in WRITINGS or to not in WRITINGS:
+        return []
+    edits = []
+    for quantity, start, end in _twins(source, translation):
+        said = translation[start:end]
+        right = said
+        if re.search(r"\D", quantity.number):
+            right = _mended(quantity, said, language, to)
+        if quantity.sign and not _MINUS.search(translation[max(0, start - 10) : start]):
+            right = quantity.sign + right
+        if right != said:
+            edits.append(Edit(start, end, right))
+    return edits
+
+
+def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
+    """The number of a translation as it must be written."""
+    wanted = value(quantity.number, language)
+    if wanted is None:
+        return said
+    here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
+    if wanted % 1 and here not in quantity.number:
+        # 8.2 in a French text is no number of that language, but a version or a chapter.
+        return quantity.number
+    # The point of an English text may be one too, unless a unit stands beside it.
+    sure = quantity.unit or here == ","
+    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
+        return rewritten(quantity.number, language, to)
+    return said
+
+
+def number_errors(source: str, translation: str, to: str = "") -> int:
+    """How many digits and units a translation lacks or has made up.
+
+    A number of one digit may come from a word, or become one. Units are looked at in translations
+    `to` a language whose words for them are known.
+
+    >>> number_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
+    0
+    >>> number_errors("3 829 billets", "329 tickets")
+    1
+    >>> number_errors("Der See ist 251 m tief.", "The lake is 251 deep.", "en")
+    1
+    """
+    if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
+        return 0
+    (left, left_words), (right, right_words) = map(_digits, (source, translation))
+    digits = (left - right - left_words).total() + (right - left - right_words).total()
+    return digits + (_lost_units(source, translation) if to in WRITINGS else 0)
+
+
+def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
+    """All digits of a text, and those that are a number by themselves."""
+    numbers = [re.sub(r"\D", "", number) for number in _WRITTEN.findall(text)]
+    return Counter("".join(numbers)), Counter(number for number in numbers if len(number) == 1)
+
+
+def _lost_units(source: str, translation: str) -> int:
+    """How many quantities with a unit are not in the translation, or without that unit."""
+    lost = sum(bool(quantity.unit) for quantity in quantities(source))
+    for quantity, start, end in _twins(source, translation):
+        if quantity.unit:
+            before = translation[max(0, start - _FAR_BEFORE) : start]
+            behind = re.compile(rf"\D{{0,{_FAR_BEHIND}}}[^\W\d]*").match(translation, end)
+            sides = (before.lower(), behind[0].lower() if behind else "")
+            lost -= any(_unit(quantity.unit).search(side) for side in sides)
+    return lost
+
+
+@lru_cache(100)
+def _unit(symbol: str) -> re.Pattern[str]:
+    """What a translation may call the unit with this symbol."""
+    symbols, words = _UNITS[symbol]
+    exact = "|".join(re.escape(other) for other in symbols.split("|"))
+    return re.compile(rf"(?<![^\W\d])(?:(?:{exact})(?![^\W\d])|(?:{words}))")
+
+
+def stand_ins(text: str, seed: int) -> dict[str, str]:
+    """Another number for each of two digits or more, unless all that are like it are taken.
+
+    >>> [*stand_ins("Am 15. Mai 1987, um 8 Uhr", seed=1)]
+    ['15', '1987']
+    """
+    rng = random.Random(seed)
+    numbers = _NUMBER.findall(text)
+    others: dict[str, str] = {}
+    for number in dict.fromkeys(number for number in numbers if len(number) > 1):
+        alike = (_alike(number, rng) for _ in range(_TRIES))
+        others[number] = next(
+            (other for other in alike if other not in (*numbers, *others.values())), number
+        )
+    return others
+
+
+def _alike(number: str, rng: random.Random) -> str:
+    """A number of the same length and about the same size, which is read the same way.
+
+    That is "the 19th" for "the 15th", and "5 p.m." for 17 as "3 p.m." for 15.
+    """
+    head = number[:-2][:1] + "".join(rng.choices("0123456789", k=max(0, len(number) - 3)))
+    if number[-2] != "1":
+        return head + rng.choice("23456789") + number[-1]
+    return head + "1" + rng.choice("012" if number[-1] in "012" else "3456789")
+
+
+def with_others(text: str, others: Mapping[str, str]) -> str:
+    """The text with other numbers in place of its own.
+
+    >>> with_others("room 204 of 2041", {"204": "294"})
+    'room 294 of 2041'
+    """
+    return _NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
+
+
+def put_back(others: Mapping[str, str], changed: str, translation: str) -> str:
+    """The translation of a changed text with the numbers of the original.
+
+    Empty if one of the other numbers did not come through whole.
+
+    >>> put_back({"204": "294"}, "Zimmer 294", "room 294")
+    'room 204'
+    >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
+    ''
+    """
+    before, after = (Counter(_NUMBER.findall(text)) for text in (changed, translation))
+    if number_errors(changed, translation) or any(
+        before[other] != after[other] for other in others.values()
+    ):
+        return ""
+    return with_others(translation, {other: number for number, other in others.items()})

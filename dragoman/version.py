@@ -1,3 +1,0 @@
-"""The version, here alone."""
-
-__version__ = "0.1.0"

@@ -1,0 +1,80 @@
+"""`dragoman mcp` with the protocol's own client (mcp 2.3.0), on standard input and output."""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+pytest.importorskip("mcp", reason="pip install mcp")
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+
+def talk(arguments, calls):
+    """The names of the tools, and the answer to each call: whether it failed, and its text."""
+
+    async def conversation():
+        command = ["-m", "dragoman", "mcp", "--device", "cpu", *map(str, arguments)]
+        server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ})
+        async with Client(stdio_client(server)) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            answers = []
+            for name, values in calls:
+                result = await client.call_tool(name, values)
+                answers.append((result.is_error, "\n\n".join(c.text for c in result.content)))
+            return names, answers
+
+    return asyncio.run(conversation())
+
+
+def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp_path) -> None:
+    open_, closed = tmp_path / "open", tmp_path / "closed"
+    open_.mkdir()
+    closed.mkdir()
+    (open_ / "a.md").write_text("# eins zwei\n")
+    (closed / "b.md").write_text("drei\n")
+    (open_ / "link.md").symlink_to(closed / "b.md")
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("zwei\tnine\n")
+    names, answers = talk(
+        ["--model", trained, "--folder", open_, "--glossary", terms],
+        [
+            ("translate", {"text": "drei\nvier fünf", "to": "en"}),
+            ("translate", {"text": "zwei", "to": "en", "source": "de"}),
+            ("translate", {"text": "eins", "to": "en", "source": "de", "terms": {"eins": "six"}}),
+            ("translate_file", {"path": str(open_ / "a.md"), "to": "en", "source": "de"}),
+            ("translate_file", {"path": "a.md", "to": "en", "output": str(closed / "c.md")}),
+            ("translate_file", {"path": str(closed / "b.md"), "to": "en"}),
+            ("translate_file", {"path": str(open_ / "link.md"), "to": "en"}),
+            ("translate_file", {"path": "../closed/b.md", "to": "en"}),
+            ("detect", {"text": "eins zwei"}),
+            ("list_languages", {}),
+            ("glossary", {"text": "eins zwei"}),
+            ("glossary", {"text": "eins"}),
+            ("translate", {"text": "eins", "to": "fr"}),
+        ],
+    )
+    assert names == ["translate", "detect", "list_languages", "glossary", "translate_file"]
+    texts = [text for _, text in answers]
+    assert texts[0] == "three\nfour five"
+    assert "nine" in texts[1]
+    assert "six" in texts[2]
+    assert texts[3] == str(open_ / "a.en.md")
+    assert "nine" in (open_ / "a.en.md").read_text()
+    for failed, text in answers[4:8]:
+        assert failed
+        assert "in no folder that is open to this server" in text
+    assert sorted(path.name for path in closed.iterdir()) == ["b.md"]
+    assert {json.loads(part)["language"] for part in texts[8].split("\n\n")} == {"de", "en"}
+    assert "de" in texts[9]
+    assert "zwei" in texts[10]
+    assert "zwei" not in texts[11]
+    assert answers[12][0]
+    assert "no model here translates" in texts[12]
+
+
+def test_without_a_folder_there_is_no_tool_for_files(trained) -> None:
+    names, _ = talk(["--model", trained], [])
+    assert "translate_file" not in names

@@ -1,0 +1,126 @@
+"""Doubtful texts go to a second translator, and nothing else does."""
+
+import pytest
+
+from dragoman.cascade.active import worth_translating
+from dragoman.cascade.curve import quality_curve
+from dragoman.cascade.defer import Deferral, second_of
+from dragoman.cascade.endpoint import EndpointError
+from dragoman.decode.request import Request
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.errors import ConfigError
+
+REQUEST = Request(source_language="de", to="en")
+
+
+class Upper:
+    """Says everything in capitals; remembers what it was asked."""
+
+    name = "upper"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def translate(self, texts, source, to):
+        assert (source, to) == ("de", "en")
+        self.asked += texts
+        return [EndpointError("no") if text == "silent" else text.upper() for text in texts]
+
+
+class Sure(Translation):
+    """A translation with a confidence of its own."""
+
+    sure: float
+
+    @property
+    def confidence(self) -> float:
+        return self.sure
+
+
+def sure(text: str, confidence: float) -> Translation:
+    made = Sure(text, (Candidate(f"{text}!", -1.0),))
+    made.sure = confidence
+    return made
+
+
+def test_what_is_less_sure_than_the_limit_goes_to_the_second_one() -> None:
+    second = Upper()
+    deferral = Deferral(second, below=0.6)
+    found = deferral([sure("a", 0.9), sure("b", 0.59), sure("c", 0.6)], REQUEST)
+    assert found == ["a!", "B", "c!"]
+    assert [one.by for one in found] == ["", "upper", ""]
+    assert found[1].source == "b"
+    assert second.asked == ["b"]
+    assert "1 doubtful texts (1 characters) went to upper" in deferral.summary
+
+
+def test_the_most_doubtful_come_first_until_the_budget_is_spent() -> None:
+    second = Upper()
+    deferral = Deferral(second, below=0.9, budget=5)
+    found = deferral([sure("aaa", 0.5), sure("bb", 0.1), sure("cc", 0.3)], REQUEST)
+    assert second.asked == ["bb", "cc"]
+    assert found == ["aaa!", "BB", "CC"]
+    deferral([sure("dd", 0.0)], REQUEST)
+    assert second.asked == ["bb", "cc"]
+
+
+def test_nothing_is_asked_twice_not_even_in_the_next_run(tmp_path) -> None:
+    second, cache = Upper(), tmp_path / "said.jsonl"
+    deferral = Deferral(second, 0.5, cache=cache)
+    deferral([sure("a", 0.1), sure("a", 0.1)], REQUEST)
+    deferral([sure("a", 0.2)], REQUEST)
+    assert second.asked == ["a"]
+    again = Deferral(second, 0.5, budget=0, cache=cache)
+    assert again([sure("a", 0.2)], REQUEST) == ["A"]
+    assert second.asked == ["a"]
+    cache.write_text("[1]\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        Deferral(second, 0.5, cache=cache)
+
+
+def test_what_gets_no_answer_stays_as_it_was_and_is_counted() -> None:
+    deferral = Deferral(Upper(), 0.5)
+    found = deferral([sure("silent", 0.1), sure("b", 0.1)], REQUEST)
+    assert found == ["silent!", "B"]
+    assert found[0].by == ""
+    assert "1 without an answer (no)" in deferral.summary
+
+
+def test_a_limit_that_is_no_probability_is_refused() -> None:
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        Deferral(Upper(), 60)
+
+
+def test_an_address_without_a_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="#MODEL"):
+        second_of("http://localhost:1/v1")
+
+
+def test_nothing_answers_where_nobody_listens() -> None:
+    for address in ("http://127.0.0.1:1/v1#x", "http://127.0.0.1:1/v2"):
+        (answer,) = second_of(address, timeout_s=1.0).translate(["a"], "de", "en")
+        assert isinstance(answer, EndpointError)
+        assert "127.0.0.1:1" in str(answer)
+
+
+def test_the_curve_begins_and_ends_with_the_two_translators() -> None:
+    references = [f"the cat number {i} sat on the mat" for i in range(20)]
+    first = [text if i % 2 else "no idea at all" for i, text in enumerate(references)]
+    confidences = [0.9 if i % 2 else 0.1 for i in range(20)]
+    points = quality_curve(first, references, references, confidences, [0.0, 0.25, 0.5, 1.0])
+    assert [round(point.gain, 2) for point in (points[0], points[2], points[3])] == [0, 1, 1]
+    assert 0.2 < points[1].gain < 0.8
+    assert points[-1].bleu == pytest.approx(100)
+    assert points[1].below == 0.1
+    backward = quality_curve(first, references, references, [-c for c in confidences], [0.5])
+    assert backward[0].gain == 0
+
+
+def test_sentences_worth_translating_are_doubtful_frequent_and_unlike_each_other() -> None:
+    texts = [("ledger account", 0.1)] * 3 + [("ledger account balance", 0.1), ("good day", 0.99),
+             ("ledger account here", 0.1), ("split transaction", 0.1)]  # fmt: skip
+    chosen = worth_translating([sure(*text) for text in texts], 3)
+    assert len({texts[row][0] for row in chosen}) == 3
+    assert 4 not in chosen
+    assert 6 in chosen  # other words than the first choice
+    assert worth_translating([], 3) == []

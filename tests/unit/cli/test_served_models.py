@@ -1,0 +1,14 @@
+import shutil
+from pathlib import Path
+
+from dragoman.cli.serve import _each
+from tests.forging import KEPT
+
+
+def test_a_folder_of_several_models_stands_for_all_of_them(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(KEPT, tmp_path / name)
+    (tmp_path / "notes").mkdir()
+    both = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert _each([str(tmp_path), "pentaglot"]) == [*both, "pentaglot"]
+    assert _each(both) == both

@@ -1,0 +1,62 @@
+"""A translation knows how good it probably is."""
+
+import pickle
+
+import pytest
+
+from dragoman.confidence.estimate import estimator, word_features
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.text.memory import Match
+
+PIECES = ("▁Where", "▁is", "▁the", "▁station", "?")
+
+
+def translation(*log_probs: float) -> Translation:
+    best = Candidate("Where is the station?", -1.0, PIECES, log_probs)
+    return Translation("Wo ist der Bahnhof?", (best,))
+
+
+def test_the_less_probable_the_pieces_the_lower_the_confidence() -> None:
+    found = [translation(*[-step / 4] * 5, -0.05).confidence for step in (1, 3, 8)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.8
+    assert found[-1] < 0.5
+    expected = [translation(*[-step / 4] * 5, -0.05).estimate.chrf for step in (1, 8)]
+    assert 0 <= expected[1] < expected[0] <= 100
+
+
+def test_the_unlikely_word_is_the_doubtful_one() -> None:
+    estimate = translation(-0.1, -0.1, -0.1, -4.0, -0.1, -0.1).estimate
+    assert len(estimate.words) == 4
+    assert min(estimate.words) == estimate.words[3] < 0.5
+    assert all(word > 0.5 for word in estimate.words[:2])
+
+
+def test_what_no_model_has_searched_for_has_no_estimate() -> None:
+    exact = Translation("Ja.", (Candidate("Yes.", 0.0),), match=Match("Ja.", "Yes.", 1.0))
+    assert exact.estimate is None
+    assert exact.confidence == 1.0
+
+
+def test_a_word_is_seen_with_its_neighbours() -> None:
+    found = word_features(["▁a", "▁b", "c"], [-1.0, -2.0, -3.0, -6.0])
+    assert found == [(-1.0, 0.0, -5.0, -3.0), (-5.0, -1.0, -6.0, -3.0)]
+    assert word_features([], []) == []
+
+
+def test_who_translated_it_survives_a_process_boundary() -> None:
+    one = Translation("Ja.", (Candidate("Yes.", 0.0),), by="someone")
+    assert pickle.loads(pickle.dumps(one)).by == "someone"
+
+
+def test_a_broken_text_gets_an_estimate_too() -> None:
+    for text in ("", " ", "\x00", "▁", "🦄" * 50, "9" * 500):
+        for log_probs in ((), (-1.0,), (float("-inf"),), (-1e9,) * 9):
+            found = estimator()(text, text, ["▁"] * len(log_probs), log_probs)
+            assert 0 <= found.good <= 1
+            assert 0 <= found.chrf <= 100
+
+
+@pytest.mark.parametrize("name", ["good", "chrf", "words", "omission", "addition"])
+def test_all_curves_are_there(name) -> None:
+    assert getattr(estimator(), name).curves

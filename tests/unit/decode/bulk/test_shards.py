@@ -1,0 +1,159 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dragoman.decode.bulk.job import Job
+from dragoman.decode.bulk.run import translate_file
+from dragoman.decode.bulk.shards import Parts, cut
+from dragoman.decode.bulk.synthetic import PairLine
+from dragoman.decode.request import Request
+from dragoman.decode.search.task import Sampling
+from dragoman.decode.translation import Candidate, Translation
+from dragoman.errors import ConfigError, CorpusError, RunError
+from tests.conftest import toy_pairs
+
+
+class Text:
+    """The best translation and nothing else."""
+
+    def __call__(self, translation: Translation) -> str:
+        return f"{translation.text}\n"
+
+    def __repr__(self) -> str:
+        return "Text()"
+
+
+class Once(Text):
+    """Fails when it is called for the so manieth time."""
+
+    def __init__(self, calls: int):
+        self.calls = calls
+
+    def __call__(self, translation: Translation) -> str:
+        self.calls -= 1
+        if not self.calls:
+            raise KeyboardInterrupt
+        return super().__call__(translation)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.de"
+    path.write_text("".join(f"{source}\n" for source, _ in toy_pairs(45, seed=6)))
+    return path
+
+
+def names(path: Path, size: int = 10, fingerprint: str = "x") -> list[str]:
+    return [shard.name for shard in cut(str(path), size, fingerprint)]
+
+
+def test_shards_hold_every_line_once_and_in_order(numbers: Path) -> None:
+    shards = list(cut(str(numbers), 10, "x"))
+    assert [line for shard in shards for line in shard.lines] == numbers.read_text().splitlines()
+    assert [(shard.first, len(shard.lines)) for shard in shards] == [
+        (0, 10),
+        (10, 10),
+        (20, 10),
+        (30, 10),
+        (40, 5),
+    ]
+
+
+def test_a_shards_name_changes_with_all_that_decides_its_part(numbers: Path) -> None:
+    before = names(numbers)
+    lines = numbers.read_text().splitlines()
+    assert sorted(before) == before == names(numbers)
+    assert not set(before) & set(names(numbers, fingerprint="y"))
+    assert not set(before) & set(names(numbers, size=9))
+    lines[12] += " eins"
+    numbers.write_text("".join(f"{line}\n" for line in lines))
+    assert [
+        i for i, (old, new) in enumerate(zip(before, names(numbers), strict=True)) if old != new
+    ] == [1]
+
+
+def test_a_jobs_fingerprint_tells_models_and_settings_apart(trained: Path) -> None:
+    kept = Path(__file__).parents[3] / "kept" / "format-1"
+    requests = [
+        Request(),
+        Request(nbest=2),
+        Request(sampling=Sampling()),
+        Request(sampling=Sampling(seed=2)),
+    ]
+    jobs = [Job(str(model), request, Text()) for model in (trained, kept) for request in requests]
+    jobs += [
+        Job(f"{trained},{kept}", Request(), Text()),
+        Job(str(trained), Request(), PairLine("back")),
+    ]
+    assert len({job.fingerprint() for job in jobs}) == len(jobs)
+    assert Job(str(trained), Request(), Text()).fingerprint() == jobs[0].fingerprint()
+
+
+def test_an_interrupted_run_goes_on_where_it_was(
+    numbers: Path, trained: Path, tmp_path: Path, capsys
+) -> None:
+    whole, broken = tmp_path / "whole.en", tmp_path / "broken.en"
+    # what is drawn for a line depends on its number
+    model = (str(trained), Request(sampling=Sampling()))
+    translate_file(str(numbers), str(whole), Job(*model, Text(), "cpu"), shard_lines=10)
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(str(numbers), str(broken), Job(*model, Once(32), "cpu"), shard_lines=10)
+    assert not broken.exists()
+    capsys.readouterr()
+    assert (
+        translate_file(str(numbers), str(broken), Job(*model, Text(), "cpu"), shard_lines=10) == 45
+    )
+    assert "45 lines; shards done before: 3 of 5" in capsys.readouterr().err
+    assert broken.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "broken.en",
+        "numbers.de",
+        "whole.en",
+    ]
+
+
+def test_shards_change_nothing_not_even_what_is_drawn(
+    numbers: Path, trained: Path, tmp_path: Path
+) -> None:
+    job = Job(str(trained), Request(sampling=Sampling()), Text(), "cpu")
+    for size in (7, 45):
+        translate_file(str(numbers), str(tmp_path / f"{size}.en"), job, shard_lines=size)
+    assert (tmp_path / "7.en").read_text() == (tmp_path / "45.en").read_text()
+
+
+def test_packed_files_go_in_and_out(numbers: Path, trained: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "numbers.de.gz"
+    job = Job(str(trained), Request(), Text(), "cpu")
+    packed.write_bytes(gzip.compress(numbers.read_bytes()))
+    translate_file(str(numbers), str(tmp_path / "plain.en"), job)
+    translate_file(str(packed), str(tmp_path / "packed.en.gz"), job)
+    assert (
+        gzip.decompress((tmp_path / "packed.en.gz").read_bytes())
+        == (tmp_path / "plain.en").read_bytes()
+    )
+
+
+def test_what_cannot_be_done_is_refused_before_the_work(
+    numbers: Path, trained: Path, tmp_path: Path
+) -> None:
+    job = Job(str(trained), Request(), Text(), "cpu")
+    output = str(tmp_path / "out.en")
+    with numbers.open("ab") as file:
+        file.write(b"\xfc\n")
+    with pytest.raises(CorpusError, match="line 46 is not UTF-8"):
+        translate_file(str(numbers), output, job, shard_lines=10)
+    with pytest.raises(ConfigError, match="only once"):
+        translate_file("-", output, job)
+    with Parts(output).opened(), pytest.raises(RunError, match="another process"):
+        translate_file(str(numbers), output, job)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["numbers.de"]
+
+
+def test_a_synthetic_pair_is_tagged_whole_and_on_one_line() -> None:
+    def line(kind: str, source: str, text: str) -> str:
+        return PairLine(kind)(Translation(source, (Candidate(text, 0.0),)))
+
+    assert line("back", "one\ttwo", "eins zwei") == "<BT> eins zwei\tone two\n"
+    assert line("distil", "eins", "one") == "eins\tone\n"
+    assert line("back", "one", " ") == line("distil", "", "one") == ""

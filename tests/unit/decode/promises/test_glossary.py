@@ -1,0 +1,229 @@
+"""Terms are found in a source and appear in its translation."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dragoman
+from dragoman.config import DecodingConfig
+from dragoman.decode.promises.glossary import Demand, Glossary, lacking, met
+from dragoman.decode.request import Request
+from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.constraints import constrained_search
+from dragoman.decode.search.task import Phrase, Task
+from dragoman.errors import ConfigError
+from tests.conftest import small_engine
+
+SOURCES = [[4, 5, 6, 3], [7, 8, 3], [9, 10, 11, 12, 3]]
+
+
+def holds(tokens: tuple[int, ...], way: tuple[int, ...]) -> bool:
+    return any(tokens[i : i + len(way)] == way for i in range(len(tokens)))
+
+
+@pytest.mark.parametrize("end", [0.0, 10.0])  # sentences are cut off, or end by themselves
+@pytest.mark.parametrize("beam", [1, 4])
+def test_every_hypothesis_holds_its_phrases(beam: int, end: float) -> None:
+    engine = small_engine(end=end)
+    settings = DecodingConfig(beam=beam, max_length_ratio=0.0, max_length_extra=20)
+    phrases = [
+        (Phrase(((13, 14),)),),
+        (Phrase(((15,), (16, 17))), Phrase(((18, 19, 20),))),
+        (Phrase(((21,),)), Phrase(((21,),))),
+    ]
+    found = constrained_search(engine, SOURCES, Task(settings, phrases=phrases, nbest=min(beam, 2)))
+    for hypotheses, wanted in zip(found, phrases, strict=True):
+        for hypothesis in hypotheses:
+            assert hypothesis.complete == (end > 0)
+            for phrase in wanted:
+                assert any(holds(hypothesis.tokens, way) for way in phrase.ways)
+    assert found[2][0].tokens.count(21) >= 2
+
+
+def test_a_wide_constrained_search_finds_the_best_of_all() -> None:
+    """Against every sequence of up to three tokens that holds the phrase."""
+    size = 8
+    engine = small_engine(size, end=1.0)
+    source = [4, 5, 3]
+    longest = 3
+    settings = DecodingConfig(
+        beam=200, max_length_ratio=0.0, max_length_extra=longest + 1, length_penalty="none"
+    )
+    words = range(4, size)
+    sequences = [
+        sequence
+        for length in range(1, longest + 1)
+        for sequence in itertools.product(words, repeat=length)
+        if holds(sequence, (6, 7))
+    ]
+    scores = [float(s.sum()) for s in engine.score([source] * len(sequences), sequences)]
+    ((best, *_),) = constrained_search(
+        engine, [source], Task(settings, phrases=[(Phrase(((6, 7),), True),)])
+    )
+    assert len(best.tokens) <= longest
+    assert best.tokens == sequences[int(np.argmax(scores))]
+    assert best.score == pytest.approx(max(scores), abs=1e-4)
+
+
+def test_a_sentences_phrases_do_not_depend_on_its_neighbours() -> None:
+    engine = small_engine(end=8.0)
+    settings = DecodingConfig(beam=4, max_length_ratio=0.0, max_length_extra=20)
+    phrases = [(Phrase(((13, 14),)),), (Phrase(((15,),)),), (Phrase(((16,),)),)]
+    together = constrained_search(engine, SOURCES, Task(settings, phrases=phrases))
+    for source, wanted, found in zip(SOURCES, phrases, together, strict=True):
+        ((alone, *_),) = constrained_search(engine, [source], Task(settings, phrases=[wanted]))
+        assert alone.tokens == found[0].tokens
+
+
+def test_a_text_without_terms_is_translated_as_before(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    texts = ["eins zwei", "drei vier fünf"]
+    glossary = Glossary.of([("neun", "eight")])
+    plain = translator.translate(texts)
+    with_glossary = translator.translate(texts, Request(glossary=glossary))
+    # Scores and all, bit for bit.
+    assert [one.candidates for one in with_glossary] == [one.candidates for one in plain]
+
+
+def test_terms_appear_once_for_each_occurrence(trained) -> None:
+    translator = dragoman.load(trained, device="cpu")
+    glossary = Glossary.of([("zwei", "nine"), ("vier fünf", "six seven")])
+    request = Request(glossary=glossary, nbest=2)
+    found = translator.translate(["eins zwei drei", "zwei zwei", "vier fünf", "vier"], request)
+    for translation, count in zip(found, (1, 2, 0, 0), strict=True):
+        assert translation.text.split().count("nine") >= count
+        texts = [candidate.text for candidate in translation.candidates]
+        assert len(set(texts)) == len(texts)
+    assert "six seven" in found[2].text
+    assert "six seven" not in found[3].text
+    # on another engine, and with links
+    linked = translator("eins zwei", glossary=glossary, alignments=True)
+    assert "nine" in linked.split()
+
+
+def test_the_longest_term_wins_and_case_is_as_flagged() -> None:
+    glossary = Glossary.parse(
+        "train\tZug\texact\ntrain station\tBahnhof\nUS\tVereinigte Staaten\tcase\nhund\tdog\n"
+    )
+    found = glossary.demands("The train station and the Train.", "en", "de")
+    assert [(one.targets, one.words) for one in found] == [
+        (("Bahnhof",), (1, 3)),
+        (("Zug",), (5, 6)),
+    ]
+    assert glossary.demands("give us trains", "en", "de") == ()
+    (country,) = glossary.demands("in the US", "en", "de")
+    assert country.words == (2, 3)
+    (dog,) = glossary.demands("(Hundes) Hundehütte", "de", "en")
+    assert (dog.targets, dog.words, dog.source) == (("dog",), (0, 1), "Hundes")
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "source"),
+    [
+        ("work order\tArbeitsauftrag", "All work orders.", "work orders"),
+        ("work order\tArbeitsauftrag", "A work-order.", "work-order"),
+        ("work-order\tArbeitsauftrag", "A Work Order!", "Work Order"),
+        ("customer\tKunde", "The customer's name.", "customer"),
+        ("policy\tRichtlinie", "Our policies.", "policies"),
+        ("share\tteilen", "It was shared.", "shared"),
+        ("stop\tanhalten", "They stopped.", "stopped"),
+    ],
+)
+def test_a_source_is_found_in_every_form(entry: str, text: str, source: str) -> None:
+    (demand,) = Glossary.parse(entry).demands(text, "en", "de")
+    assert demand.source == source
+    assert Glossary.parse(f"{entry}\texact").demands(text, "en", "de") == (
+        (replace(demand, inflection=False, to="", number=""),) if source == "customer" else ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("state\tStaat", "state-of-the-art"),
+        ("order\tAuftrag", "The ordered goods."),
+        ("use\tGebrauch", "The user."),
+        ("art\tKunst", "An article."),
+        ("IT\tEDV", "They said it was late."),
+        ("US\tVereinigte Staaten", "They told us."),
+    ],
+)
+def test_what_is_another_word_is_no_form(entry: str, text: str) -> None:
+    assert Glossary.parse(entry).demands(text, "en", "de") == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "source", "said", "words"),
+    [
+        ("customer\tKunde", "Our customers.", "Unsere Kunden.", "Kunden"),
+        ("order\tAuftrag", "All orders.", "Mit allen Aufträgen.", "Aufträgen"),
+        ("storage\tSpeicher", "storage resources", "Speicherressourcen", "Speicherressourcen"),
+        ("display\tanzeigen", "It displays it.", "Er zeigt es an.", "zeigt es an"),
+        ("share\tteilen", "It was shared.", "Es wurde geteilt.", "geteilt"),
+        (
+            "united states\tVereinigte Staaten",
+            "In the United States.",
+            "In den Vereinigten Staaten.",
+            "Vereinigten Staaten",
+        ),
+    ],
+)
+def test_a_form_that_the_model_says_meets_the_demand(entry, source, said, words) -> None:
+    demands = Glossary.parse(entry).demands(source, "en", "de")
+    assert [form for _, form in met(demands, said)] == [words]
+
+
+def test_what_became_of_each_term_is_reported() -> None:
+    glossary = Glossary.parse("order\tAuftrag\ndog\tKöter\ncat\tMieze\n")
+    uses = glossary.uses("Orders, a dog, a cat.", "Aufträge, ein Köter, eine Katze.", "en", "de")
+    assert [(use.source, use.words, use.state) for use in uses] == [
+        ("Orders", "Aufträge", "inflected"),
+        ("dog", "Köter", "placed"),
+        ("cat", "", "refused"),
+    ]
+
+
+def test_csv_and_tbx_hold_the_same_terms_as_tsv() -> None:
+    plain = Glossary.parse("dog\tHund|Köter\n")
+    assert Glossary.parse('dog,"Hund|Köter"\n', "terms.csv") == plain
+    assert Glossary.parse("dog;Hund|Köter\n", "terms.csv") == plain
+    tbx = """<martif><text><body><termEntry>
+      <langSet xml:lang="en"><tig><term>dog</term></tig></langSet>
+      <langSet xml:lang="fr"><tig><term>chien</term></tig></langSet>
+      <langSet xml:lang="de-DE"><tig><term>Hund</term></tig><tig><term>Köter</term></tig></langSet>
+    </termEntry></body></text></martif>"""
+    assert Glossary.parse(tbx, "terms.tbx", "en", "de") == plain
+
+
+def test_what_is_lacking_is_counted() -> None:
+    twice = (Demand(("Hund", "Köter")), Demand(("Hund", "Köter")))
+    assert len(lacking(twice, "Ein Hund und ein Köter.")) == 0
+    assert len(lacking(twice, "Ein Hund.")) == 1
+    assert len(lacking((Demand(("hier",)),), "Hier ist es.")) == 0
+    assert len(lacking((Demand(("Hund",)),), "Hunde")) == 1
+    assert len(lacking((Demand(("Hund",), True),), "Hunde")) == 0
+    assert len(lacking(twice, "EIN HUND UND EIN KÖTER.", in_capitals=True)) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Hund", "line 1: 'Hund' is not source TAB target"),
+        ("a\tb\tloud", "line 1: there is no flag 'loud'"),
+        ("a\t", "a term needs a source and a target"),
+        ("a\t" + "b" * 300, "longer than 200"),
+    ],
+)
+def test_mistakes_in_a_glossary_are_named(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Glossary.parse(text)
+
+
+def test_with_no_phrases_the_search_is_the_usual_one() -> None:
+    engine = small_engine(end=8.0)
+    settings = DecodingConfig(beam=4, max_length_ratio=0.0, max_length_extra=12)
+    plain = beam_search(engine, SOURCES, Task(settings))
+    free = constrained_search(engine, SOURCES, Task(settings, phrases=[()] * 3))
+    assert [h[0].tokens for h in free] == [h[0].tokens for h in plain]

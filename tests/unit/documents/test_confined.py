@@ -1,0 +1,101 @@
+"""A reader in a process of its own: the same answers, and limits that it cannot pass."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from dragoman.documents.confined import Confinement, Reader
+from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.formats import format_of, read
+from dragoman.documents.inline import Said
+from tests import attacks
+
+PAGE = b"<p>Hello <b>you</b>. And me.</p><p>One <i>more</i></p>"
+
+
+def shouted(reader: Reader) -> bytes:
+    """What becomes of a file whose sentences come back in capital letters."""
+    rounds = reader.rounds()
+    try:
+        asked = next(rounds)
+        while True:
+            asked = rounds.send([Said(sentence.text.upper()) for sentence in asked])
+    except StopIteration as end:
+        return end.value
+
+
+def test_a_file_is_read_and_written_as_in_this_process():
+    with Reader() as reader:
+        outline = reader.open("a.html", PAGE, "html")
+        document = read("a.html", PAGE, format_of("a.html"))
+        assert outline.segments == len(document.segments)
+        assert reader.unchanged() == document.write(document.segments) == PAGE
+        assert shouted(reader) == b"<p>HELLO <b>YOU</b>. AND ME.</p><p>ONE <i>MORE</i></p>"
+
+
+def test_a_refused_file_leaves_its_reader_for_the_next():
+    with Reader() as reader:
+        with pytest.raises(DocumentError, match=r"a\.docx.*DTD"):
+            reader.open("a.docx", attacks.defaults_of_attributes(), "docx")
+        with pytest.raises(DocumentError, match="3 characters to translate, 2 are taken"):
+            reader.open("a.txt", b"abc", "text", max_characters=2)
+        assert reader.reusable
+        assert reader.open("a.txt", "é\ud800".encode("utf-8", "replace"), "text").segments == 1
+
+
+def test_options_reach_the_reader():
+    with Reader() as reader:
+        reader.open("t", b"a <x>b</x>", "tagged", Options(ignored=("x",)))
+        assert shouted(reader) == b"A <x>b</x>"
+
+
+def test_memory_has_a_limit():
+    with Reader() as reader:
+        letters = b"<p>" * 3_000_000
+        with pytest.raises(DocumentError, match=r"memory|reader was ended"):
+            reader.open("a.html", letters, "html", limits=Confinement(2**20, 1))
+
+
+def test_processor_time_has_a_limit():
+    with Reader() as reader:
+        reader.open("a.txt", b"Hello.", "text", limits=Confinement(cpu_s=0))
+        with pytest.raises(DocumentError, match=r"processor time|takes longer"):
+            # much work of an honest kind
+            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, cpu_s=0))
+
+
+def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
+    with Reader() as reader:
+        with pytest.raises(DocumentError, match="takes longer than"):
+            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, wall_s=0.01))
+        assert not reader.reusable
+    with Reader() as reader:
+        threading.Timer(0.05, reader.kill).start()
+        with pytest.raises(DocumentError, match="reader was ended"):
+            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31))
+
+
+def test_a_reader_leaves_no_process_behind():
+    reader = Reader()
+    number = reader._process.pid
+    reader.open("a.txt", b"Hello.", "text")
+    reader.kill()
+    for _ in range(100):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("it is still there")
+
+
+def test_a_reader_imports_nothing_that_translates():
+    """It would take most of the second in which a killed reader is replaced."""
+    code = "import sys, dragoman.documents.confined; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "onnxruntime", "sentencepiece", "torch", "dragoman.decode"}
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,105 @@
+"""Documents over HTTP: progress, the report, and a target that is only preferred."""
+
+import gc
+import re
+import tempfile
+import time
+import weakref
+
+import pytest
+from fastapi.testclient import TestClient
+
+from dragoman.bundle.folder import bundled_models
+from dragoman.serve.app import create_app
+from dragoman.serve.service import Service
+
+
+@pytest.fixture(scope="module")
+def client(trained):
+    app = create_app(Service([str(trained)], device="cpu"))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def finished(client, text: str, name: str = "a.txt", **fields: str) -> tuple[dict, list[int]]:
+    """The last status of a document, and how much was done whenever somebody asked."""
+    job = client.post("/v1/documents", files={"file": (name, text)}, data=fields).json()
+    seen = []
+    for _ in range(1000):
+        job = client.get(f"/v1/documents/{job['id']}").json()
+        seen.append(job["done"])
+        if job["state"] in ("done", "failed"):
+            break
+        time.sleep(0.01)
+    return job, seen
+
+
+def test_a_document_tells_how_far_it_is(client) -> None:
+    numbers = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"]
+    text = "\n\n".join(f"{a} {b} {c}" for a in numbers for b in numbers for c in numbers)
+    job, seen = finished(client, text, source="de", target="en")
+    assert (job["state"], job["done"], job["total"]) == ("done", 343, 343)
+    assert len({*seen} - {0, 343}) > 1, seen
+
+
+def test_the_report_of_a_document_has_its_terms(client) -> None:
+    terms = "zwei\tnine"
+    job, _ = finished(client, "eins zwei\n\ndrei\n", source="de", target="en", glossary=terms)
+    assert job["terms"] == {"placed": 1}
+    page = client.get(f"/v1/documents/{job['id']}/report").text
+    assert "<td>zwei → nine<small>placed</small></td>" in page
+    job, _ = finished(client, "eins zwei\n", source="de", target="en")
+    assert "terms" not in job
+
+
+def test_the_service_gives_the_report(client) -> None:
+    job, _ = finished(client, "eins zwei\n\neins zwei\n\n42\n", source="de", target="en")
+    assert sum(job["report"].values()) == 2
+    page = client.get(f"/v1/documents/{job['id']}/report")
+    assert page.status_code == 200
+    assert "one two" in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert client.get("/v1/documents/0/report").status_code == 404
+
+
+def test_a_file_in_the_preferred_language_gets_another_target() -> None:
+    cue = "1\n00:00:01,000 --> 00:00:02,000\nWhere is the station, and when does it open?\n"
+    with TestClient(create_app(Service(bundled_models(), device="cpu"))) as client:
+        job, _ = finished(client, cue, name="subtitle.srt", source="auto", prefer="en")
+        assert job["state"] == "done"
+        assert re.fullmatch(r"subtitle\.(de|es|fr|pt)\.srt", job["name"])
+        job, _ = finished(client, cue, name="subtitle.srt", source="auto", prefer="de")
+        assert job["name"] == "subtitle.de.srt"
+
+
+def test_no_room_for_a_file_is_told_and_passes(client, monkeypatch) -> None:
+    """A file over a megabyte is kept on disk while it arrives."""
+    large = {"file": ("a.txt", b"eins\n" * 300_000)}
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    refused = client.post("/v1/documents", files=large, data={"source": "de"})
+    assert refused.status_code == 507
+    assert "no room for the file" in refused.json()["error"]
+    monkeypatch.undo()
+    assert finished(client, "eins", source="de", target="en")[0]["state"] == "done"
+
+
+def test_a_defect_is_in_the_log_and_its_document_leaves_no_memory(
+    client, monkeypatch, capfd
+) -> None:
+    held = []
+
+    class Large:
+        pass
+
+    async def broken(self, reader, *rest, **more) -> bytes:
+        large = Large()
+        held.append(weakref.ref(large))
+        raise RuntimeError("something that nobody expected")
+
+    monkeypatch.setattr(Service, "translate_document", broken)
+    job, _ = finished(client, "eins", source="de", target="en")
+    assert job["state"] == "failed"
+    assert "its log says more" in job["error"]
+    assert "something that nobody expected" in capfd.readouterr().err
+    gc.collect()
+    assert held[0]() is None

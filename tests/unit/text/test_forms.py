@@ -1,0 +1,163 @@
+"""Forms of terms, and articles and adjectives that agree with them."""
+
+import pytest
+
+from dragoman.text.agreement import agreeing, german_cases, lead_of, leads, tail_of, tails
+from dragoman.text.forms import MANY, ONE, Form, plural, same_word, term_forms
+from dragoman.text.inflection import applied, classified
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "many"),
+    [
+        ("de", "Arbeitsauftrag", "Arbeitsaufträge"),
+        ("de", "Rechnung", "Rechnungen"),
+        ("de", "Kunde", "Kunden"),
+        ("de", "Schalter", "Schalter"),
+        ("fr", "journal", "journaux"),
+        ("fr", "tuyau", "tuyaux"),
+        ("fr", "prix", "prix"),
+        ("es", "función", "funciones"),
+        ("es", "luz", "luces"),
+        ("es", "orden", "órdenes"),
+        ("pt", "canal", "canais"),
+        ("pt", "função", "funções"),
+        ("pt", "ordem", "ordens"),
+        ("en", "box", "boxes"),
+    ],
+)
+def test_plurals(language: str, one: str, many: str) -> None:
+    assert plural(one, language) == many
+    assert same_word(many.lower(), one.lower(), language) in (MANY, "")
+
+
+@pytest.mark.parametrize(
+    ("language", "term", "many"),
+    [
+        ("fr", "pièce de rechange", "pièces de rechange"),
+        ("es", "disco duro", "discos duros"),
+        ("pt", "ordem de serviço", "ordens de serviço"),
+        ("de", "Datum der Rechnung", "Daten der Rechnung"),
+        ("en", "point of sale", "points of sale"),
+    ],
+)
+def test_of_several_words_the_noun_is_inflected_that_the_others_belong_to(
+    language: str, term: str, many: str
+) -> None:
+    assert many in [form.text for form in term_forms(term, language)]
+
+
+def test_a_german_genitive_and_dative_are_forms() -> None:
+    forms = {form.text for form in term_forms("Vertrag", "de")}
+    assert {"Vertrag", "Vertrags", "Vertrages", "Verträge", "Verträgen"} <= forms
+
+
+def test_a_lead_changes_with_gender_case_and_number() -> None:
+    rechnung = Form("Rechnung", ONE, "f", ("dative",), True)
+    assert leads("in dem neuen ", rechnung, "de") == [("in der neuen ", "")]
+    vertrag = Form("Vertrag", ONE, "m", ("dative",), True)
+    assert leads("in der neuen ", vertrag, "de") == [("im neuen ", "")]
+    assert leads("Ein altes ", Form("Vertrag", ONE, "m", ("accusative",), True), "de") == [
+        ("Einen alten ", "")
+    ]
+    assert leads("el nuevo ", Form("órdenes", MANY, "f", (), True), "es") == [("las nuevas ", "f")]
+    assert leads("la vieille ", Form("appareil", ONE, "m", (), True), "fr") == [("le vieil ", "m")]
+
+
+@pytest.mark.parametrize(
+    ("before", "lead", "noun", "number", "cases"),
+    [
+        ("Er kam mit", "den alten ", "Bestellungen", MANY, ["dative"]),
+        ("Heute hat", "die alte ", "Bestellung", ONE, ["nominative", "accusative"]),
+        ("Wir sehen", "den ", "Vertrag", ONE, ["accusative"]),
+        ("", "zur ", "Bestellung", ONE, ["dative"]),
+        ("der Preis", "der ", "Bestellung", ONE, ["genitive", "dative"]),
+        ("für", "", "Bestellung", ONE, ["accusative"]),
+        # A source in the plural may have become a singular.
+        ("Hier ist", "das beste ", "Land", MANY, ["nominative", "accusative"]),
+        # What a preposition says counts less than an article that it cannot stand before.
+        ("weil sie zu", "die ", "Bestellung", ONE, ["nominative", "accusative"]),
+        ("", "", "Bestellung", ONE, ["nominative", "genitive", "dative", "accusative"]),
+    ],
+)
+def test_preposition_and_article_tell_the_case(before, lead, noun, number, cases) -> None:
+    assert [*german_cases(before, lead, noun, number)] == cases
+
+
+def test_beside_another_subject_a_noun_is_no_nominative() -> None:
+    cases = german_cases("Ich habe gestern ", "ein weißes ", "Boot", ONE, " gesehen.")
+    assert cases == ("accusative",)
+    cases = german_cases("Wenn er kommt, ist ", "die ", "Bestellung", ONE, " da.")
+    assert cases == ("nominative", "accusative")
+    cases = german_cases("Das ", "", "Boot", ONE, " sah er.")
+    assert "nominative" not in cases
+    assert "nominative" in german_cases("Er ist ", "ein guter ", "Lehrer", ONE, ".")
+
+
+@pytest.mark.parametrize("phrase", ["zum Beispiel", "zu Hause", "wie auch immer", "ein bisschen"])
+def test_a_fixed_phrase_has_one_form(phrase: str) -> None:
+    assert [form.text for form in term_forms(phrase, "de")] == [phrase]
+
+
+@pytest.mark.parametrize(
+    ("noun", "gender", "plural"),
+    [("Kahn", "m", "Kähne"), ("Beutel", "m", "Beutel"), ("Indiz", "n", "Indizien")],
+)
+def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str) -> None:
+    kind, sure = classified(noun, "de")
+    assert (kind.gender, sure, applied(kind.plural, noun)) == (gender, True, plural)
+
+
+@pytest.mark.parametrize(
+    ("lead", "form", "language", "way"),
+    [
+        ("de ", Form("succursales", MANY, "f", (), True), "fr", "de "),
+        ("de cet ", Form("défaillance", ONE, "f", (), True), "fr", "de cette "),
+        ("de petites ", Form("boulons", MANY, "m", (), True), "fr", "de petits "),
+        ("d'une ", Form("boulon", ONE, "m", (), True), "fr", "d'un "),
+        ("de ", Form("instruments", MANY, "m", (), True), "fr", "d'"),
+        ("las dos últimas ", Form("recibos", MANY, "m", (), True), "es", "los dos últimos "),
+        ("vários ", Form("falhas", MANY, "f", (), True), "pt", "várias "),
+        ("os dois últimos ", Form("falhas", MANY, "f", (), True), "pt", "as duas últimas "),
+    ],
+)
+def test_a_romance_lead_has_prepositions_and_numbers(lead, form, language, way) -> None:
+    text = f"xx {lead}yy"
+    # A preposition may stand before it.
+    assert text[lead_of(text, text.index("yy"), language) : -2] in (lead, lead[2:], lead[3:])
+    assert leads(lead, form, language)[0][0] == way
+
+
+@pytest.mark.parametrize(
+    ("language", "tail", "agreed"),
+    [
+        ("es", " más valiosas", " más valiosos"),
+        ("es", " no son adecuadas", " no son adecuados"),
+        ("pt", " não são adequadas", " não são adequados"),
+        ("fr", " ne sont pas adaptées", " ne sont pas adaptés"),
+        ("fr", " les plus précieuses", " les plus précieux"),
+    ],
+)
+def test_a_tail_has_negations_and_superlatives(language: str, tail: str, agreed: str) -> None:
+    start, end = tail_of(f"x{tail}.", 1, language)
+    assert f"x{tail}."[start:end] == tail
+    assert tails(tail, "f", Form("x", MANY, "m"), language)["m"] == agreed
+
+
+def test_what_is_no_adjective_ends_a_lead() -> None:
+    text = "Wir werden Bestellungen"
+    assert text[lead_of(text, text.index("Best"), "de") :] == "Bestellungen"
+    text = "mit den alten Bestellungen"
+    assert text[lead_of(text, text.index("Best"), "de") :] == "den alten Bestellungen"
+
+
+def test_adjectives_agree() -> None:
+    assert agreeing("blanches", "m", MANY, "fr") == "blancs"
+    assert agreeing("nouveau", "f", MANY, "fr") == "nouvelles"
+    assert agreeing("abiertos", "f", ONE, "es") == "abierta"
+    assert agreeing("antigas", "m", ONE, "pt") == "antigo"
+
+
+def test_a_predicate_behind_a_noun_is_its_tail() -> None:
+    text = "Los perros grandes son peligrosos hoy."
+    assert text[slice(*tail_of(text, 10, "es"))] == " grandes son peligrosos"

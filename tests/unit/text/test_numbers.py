@@ -1,0 +1,105 @@
+"""Numbers that stand in for others."""
+
+import re
+
+import pytest
+
+import dragoman
+from dragoman.text.numbers import (
+    edited,
+    in_24_hours,
+    number_edits,
+    number_errors,
+    stand_ins,
+    with_others,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Am 15. Mai 1987 um 8 Uhr",
+        "030 1234567",
+        "11, 12, 13 e 23",
+        "00 000",
+        "7",
+        " ".join(f"{n}5" for n in range(1, 10)),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_others_are_as_long_and_can_be_put_back(text: str, seed: int) -> None:
+    others = stand_ins(text, seed)
+    changed = with_others(text, others)
+    numbers = re.findall(r"\d+", text)
+    assert set(others) == {number for number in numbers if len(number) > 1}
+    assert len(changed) == len(text)
+    assert with_others(changed, {other: number for number, other in others.items()}) == text
+
+
+def test_others_are_told_alike() -> None:
+    """So that "the 19th" becomes "the 15th" again, and not "the 22nd" "the 15nd"."""
+    for seed in range(20):
+        others = stand_ins("15 23 1987", seed)
+        assert re.fullmatch(r"1[^5]", others["15"])
+        assert re.fullmatch(r"[^12]3", others["23"])
+        assert re.fullmatch(r"1.[^1]7", others["1987"])
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "to", "said", "right"),
+    [
+        ("en", "3,456 people", "de", "3,456 Menschen", "3.456 Menschen"),
+        ("de", "1.889.000 Leute", "fr", "1,889 000 personnes", "1 889 000 personnes"),
+        ("en", "$1,299.99", "de", "1.299.99 Dollar", "1.299,99 Dollar"),
+        ("es", "los -15,5 °C", "fr", "les 15,5 °C", "les -15,5 °C"),
+        ("de", "es wird −5 °C", "en", "it will be minus 5 °C", "it will be minus 5 °C"),
+        ("fr", "demande PHP 8.2", "de", "erfordert PHP 8,2", "erfordert PHP 8.2"),
+        ("en", "needs Python 3.11", "de", "braucht Python 3.11", "braucht Python 3.11"),
+        ("en", "3.2% more", "de", "3.2 % mehr", "3,2 % mehr"),
+        ("en", "pages 10-15", "de", "Seiten 10-15", "Seiten 10-15"),
+        ("de", "am 14.02.2022", "en", "on 14 February 2022", "on 14 February 2022"),
+        ("xx", "3,456 people", "de", "3,456 Menschen", "3,456 Menschen"),
+    ],
+)
+def test_a_rule_mends_how_numbers_are_written(language, source, to, said, right) -> None:
+    assert edited(said, number_edits(source, said, language, to)) == right
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "errors"),
+    [
+        ("Um 1900 lebten hier 1.889.000 Menschen.", "By 1900,889,000 people lived here.", True),
+        ("Das Brett ist 1,8 m lang und 24 mm dick.", "It is 1.8 mm long and 24 mm thick.", True),
+        ("Er zahlte $1,299.99.", "He paid 1 $299.99.", True),
+        ("La multa es de 200 €.", "The fine is 200 euros.", False),
+        ("um 9 Uhr", "at nine o'clock", False),
+        ("Der Zug fährt um 17:42 Uhr.", "The train leaves at 17:42.", False),
+    ],
+)
+def test_lost_digits_and_units_are_counted(source: str, said: str, errors: bool) -> None:
+    assert bool(number_errors(source, said, "en")) == errors
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("It is 12 am.", "It is 0:00."),
+        ("From 9:30am to 12:15 PM", "From 9:30 to 12:15"),
+        ("At 7 p.m. we ate.", "At 19:00 we ate."),
+        ("I am 5.", "I am 5."),
+        ("5 amps at 13 pm", "5 amps at 13 pm"),
+    ],
+)
+def test_hours_of_half_a_day_become_those_of_a_whole_one(text: str, after: str) -> None:
+    assert in_24_hours(text, "en", "de").text == after
+    assert in_24_hours(text, "en", "en").text == in_24_hours(text, "fr", "de").text == text
+
+
+def test_links_count_the_words_that_a_model_does_not_read() -> None:
+    translator = dragoman.load()
+    text = "The train leaves at 3:45 pm from London."
+    found = translator(text, source="en", to="de", alignments=True)
+    assert re.search(r"15[.:]45", found)
+    words = found.split()
+    linked = {words[t].strip("."): s for s, t in found.alignment}
+    assert linked["London"] == 7

@@ -1,0 +1,348 @@
+"""How many steps a regular expression takes: a small backtracking matcher that counts.
+
+It walks the tree that Python's own parser makes of a pattern, tries the same choices in the same
+order as `re`, and counts every character and every choice that it looks at. Unlike time, the count
+is the same on every machine. It knows what patterns may hold in Python 3.11, except conditions on
+groups.
+
+Attacks are made from a pattern's own parts. Each repeat is fed with what it repeats, behind what
+must stand before it, and with an end that does not fit.
+"""
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
+
+SINGLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
+REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
+_COMMON = "aAéx0 \t\n\r.,-_/:\"'<>[](){}%\\#*=&@+!|中"
+_TAILS = ("", "\0", "a", "\r\n\0")
+_MOST_PAIRED = 8  # characters whose pairs are tried
+
+Then = Callable[[int], bool]
+Match = Callable[[int, Then], bool]
+Tree = Any  # what the parser makes: a sequence of pairs of an operator and its arguments
+
+
+class TooManyError(Exception):
+    """A count passed its limit."""
+
+
+class Counter:
+    """A pattern that counts its steps."""
+
+    def __init__(self, pattern: re.Pattern[str] | re.Pattern[bytes]):
+        source = pattern.pattern
+        flags = pattern.flags
+        if isinstance(source, bytes):  # its characters are those of Latin-1, its classes ASCII's
+            source, flags = source.decode("latin-1"), flags | re.ASCII
+        self.tree = _parser.parse(source, flags)
+        self.flags = self.tree.state.flags
+        self._root = self._sequence(self.tree, self.flags)
+
+    def run(self, text: str, everywhere: bool = True, limit: int = 10**7) -> list[tuple[int, int]]:
+        """The matches that `finditer` finds, or `match` alone; `steps` is then what they took."""
+        deepest = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(deepest, 100_000))  # a repeat calls itself
+        try:
+            return self._run_on(text, everywhere, limit)
+        finally:
+            sys.setrecursionlimit(deepest)
+
+    def _run_on(self, text: str, everywhere: bool, limit: int) -> list[tuple[int, int]]:
+        self.text, self.steps, self.limit = text, 0, limit
+        self.groups: dict[int, tuple[int, int]] = {}
+        found: list[tuple[int, int]] = []
+        start, barred = 0, -1  # no second match without characters at one place
+        while start <= len(text):
+            self._step()
+            end = -1
+
+            def then(at: int, begin: int = start, not_at: int = barred) -> bool:
+                nonlocal end
+                end = at
+                return not at == begin == not_at
+
+            if self._root(start, then):
+                found.append((start, end))
+                barred = end if end == start else -1
+                start = end
+            else:
+                start += 1
+            if not everywhere:
+                break
+        return found
+
+    def _step(self, count: int = 1) -> None:
+        self.steps += count
+        if self.steps > self.limit:
+            raise TooManyError
+
+    def _sequence(self, nodes: Tree, flags: int) -> Match:
+        parts = [self._node(str(operator), argument, flags) for operator, argument in nodes]
+        if len(parts) == 1:
+            return parts[0]
+
+        def match(at: int, then: Then, part: int = 0) -> bool:
+            if part == len(parts):
+                return then(at)
+            return parts[part](at, lambda next_: match(next_, then, part + 1))
+
+        return match
+
+    def _node(self, operator: str, argument: Any, flags: int) -> Match:
+        if operator in SINGLE or operator == "AT":
+            return self._single(operator, argument, flags)
+        if operator in REPEATS:
+            least, most, body = argument
+            return self._repeat(operator, least, most, body, flags)
+        if operator == "BRANCH":
+            return self._branch([self._sequence(way, flags) for way in argument[1]])
+        if operator == "SUBPATTERN":
+            group, added, removed, inner = argument
+            return self._group(group, self._sequence(inner, flags & ~removed | added))
+        if operator == "ATOMIC_GROUP":
+            return self._atomic(self._sequence(argument, flags))
+        if operator == "GROUPREF":
+            return self._reference(argument)
+        if operator in ("ASSERT", "ASSERT_NOT"):
+            direction, body = argument
+            return self._assertion(operator == "ASSERT", direction, body, flags)
+        raise NotImplementedError(operator)
+
+    def _own(self, operator: str, argument: Any, flags: int) -> re.Pattern[str]:
+        """A part of the pattern that takes no choices, as a pattern of Python's."""
+        node = (getattr(_constants, operator), argument)
+        part: re.Pattern[str] = _compiler.compile(
+            _parser.SubPattern(self.tree.state, [node]), flags
+        )
+        return part
+
+    def accepts(self, operator: str, argument: Any, flags: int) -> Callable[[str], bool]:
+        """Whether a character is one of a class."""
+        own = self._own(operator, argument, flags)
+        known: dict[str, bool] = {}
+
+        def accepts(character: str) -> bool:
+            if character not in known:
+                known[character] = own.match(character) is not None
+            return known[character]
+
+        return accepts
+
+    def _single(self, operator: str, argument: Any, flags: int) -> Match:
+        if operator == "AT":
+            own = self._own(operator, argument, flags)
+
+            def match_place(at: int, then: Then) -> bool:
+                self._step()
+                return own.match(self.text, at) is not None and then(at)
+
+            return match_place
+        accepts = self.accepts(operator, argument, flags)
+
+        def match(at: int, then: Then) -> bool:
+            self._step()
+            return at < len(self.text) and accepts(self.text[at]) and then(at + 1)
+
+        return match
+
+    def _repeat(self, operator: str, least: int, most: int, body: Tree, flags: int) -> Match:
+        if operator == "POSSESSIVE_REPEAT":
+            return self._atomic(self._repeat("MAX_REPEAT", least, most, body, flags))
+        greedy = operator == "MAX_REPEAT"
+        if len(body) == 1 and str(body[0][0]) in SINGLE:
+            return self._run(greedy, least, most, self.accepts(str(body[0][0]), body[0][1], flags))
+        inner = self._sequence(body, flags)
+
+        def match(at: int, then: Then, count: int = 0, last: int = -1) -> bool:
+            self._step()
+
+            def more() -> bool:
+                if count >= most or (at == last and count >= least):
+                    return False
+                return inner(at, lambda next_: match(next_, then, count + 1, at))
+
+            if count < least:
+                return more()
+            return (more() or then(at)) if greedy else (then(at) or more())
+
+        return match
+
+    def _run(self, greedy: bool, least: int, most: int, accepts: Callable[[str], bool]) -> Match:
+        """A repeat of single characters."""
+
+        def match(at: int, then: Then) -> bool:
+            longest = least if not greedy else most
+            last = at
+            while last - at < longest and last < len(self.text) and accepts(self.text[last]):
+                last += 1
+            self._step(1 + last - at)
+            while last - at >= least:
+                self._step()
+                if then(last):
+                    return True
+                if greedy:
+                    last -= 1
+                elif last - at < most and last < len(self.text) and accepts(self.text[last]):
+                    last += 1
+                else:
+                    return False
+            return False
+
+        return match
+
+    def _branch(self, ways: list[Match]) -> Match:
+        def match(at: int, then: Then) -> bool:
+            for way in ways:
+                self._step()
+                if way(at, then):
+                    return True
+            return False
+
+        return match
+
+    def _group(self, group: int | None, inner: Match) -> Match:
+        if group is None:
+            return inner
+
+        def match(at: int, then: Then) -> bool:
+            before = self.groups.get(group)
+
+            def ended(end: int) -> bool:
+                self.groups[group] = (at, end)
+                return then(end)
+
+            if inner(at, ended):
+                return True
+            if before is None:
+                self.groups.pop(group, None)
+            else:
+                self.groups[group] = before
+            return False
+
+        return match
+
+    def _reference(self, group: int) -> Match:
+        def match(at: int, then: Then) -> bool:
+            self._step()
+            if group not in self.groups:
+                return False
+            start, end = self.groups[group]
+            self._step(end - start)
+            word = self.text[start:end]
+            return self.text.startswith(word, at) and then(at + len(word))
+
+        return match
+
+    def _first(self, inner: Match, at: int) -> int:
+        """Where the first way through a part ends; -1 if there is none."""
+        ends: list[int] = []
+
+        def ended(end: int) -> bool:
+            ends.append(end)
+            return True
+
+        return ends[0] if inner(at, ended) else -1
+
+    def _atomic(self, inner: Match) -> Match:
+        def match(at: int, then: Then) -> bool:
+            end = self._first(inner, at)
+            return end >= 0 and then(end)
+
+        return match
+
+    def _assertion(self, wanted: bool, direction: int, body: Tree, flags: int) -> Match:
+        if direction > 0:
+            inner = self._sequence(body, flags)
+            return lambda at, then: (self._first(inner, at) >= 0) is wanted and then(at)
+        # What stands before has one length, so there is nothing to choose.
+        own = self._own("ASSERT" if wanted else "ASSERT_NOT", (direction, body), flags)
+        width = body.getwidth()[1]
+
+        def match(at: int, then: Then) -> bool:
+            self._step(width)
+            return own.match(self.text, at) is not None and then(at)
+
+        return match
+
+
+def _inner(operator: str, argument: Any) -> list[Tree]:
+    """The trees in a node."""
+    if operator in REPEATS:
+        return [argument[2]]
+    if operator == "BRANCH":
+        return list(argument[1])
+    if operator == "SUBPATTERN":
+        return [argument[3]]
+    if operator == "ATOMIC_GROUP":
+        return [argument]
+    return [argument[1]] if operator in ("ASSERT", "ASSERT_NOT") else []
+
+
+def _singles(counter: Counter, tree: Tree) -> Iterator[tuple[str, Any]]:
+    for operator, argument in tree:
+        if str(operator) in SINGLE:
+            yield str(operator), argument
+        for part in _inner(str(operator), argument):
+            yield from _singles(counter, part)
+
+
+def alphabet(counter: Counter, tree: Tree) -> str:
+    """One character for each set of classes that it belongs to: all others behave like one."""
+    nodes = list(_singles(counter, tree))
+    literals = [chr(argument) for operator, argument in nodes if operator == "LITERAL"]
+    tests = [counter.accepts(*node, counter.flags) for node in nodes]
+    kinds: dict[tuple[bool, ...], str] = {}
+    for character in (*_COMMON, *literals):
+        kinds.setdefault(tuple(test(character) for test in tests), character)
+    return "".join(character for kind, character in kinds.items() if any(kind))
+
+
+def example(counter: Counter, tree: Tree, way: int = 0) -> str:
+    """A short text that fits a tree, or nearly; `way` chooses among alternatives."""
+    text = ""
+    for operator_, argument in tree:
+        operator = str(operator_)
+        if operator in SINGLE:
+            accepts = counter.accepts(operator, argument, counter.flags)
+            literal = chr(argument) if operator == "LITERAL" else ""
+            text += literal or next(filter(accepts, _COMMON + "".join(map(chr, range(256)))), "")
+        elif operator in REPEATS:
+            text += example(counter, argument[2], way) * max(1, argument[0])
+        elif operator == "BRANCH":
+            text += example(counter, argument[1][way % len(argument[1])], way)
+        elif operator in ("SUBPATTERN", "ATOMIC_GROUP"):
+            text += example(counter, _inner(operator, argument)[0], way)
+    return text
+
+
+def _pumps(counter: Counter, tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tree]]:
+    """Every repeat's body, and a text that leads to it."""
+    for operator_, argument in tree:
+        operator = str(operator_)
+        if operator in REPEATS and argument[1] > 1:
+            yield prefix, argument[2]
+        for part in _inner(operator, argument):
+            yield from _pumps(counter, part, prefix)
+        prefix += example(counter, [(operator_, argument)])
+
+
+def attacks(counter: Counter) -> Iterator[tuple[str, str, str]]:
+    """A beginning, what is repeated behind it, and an end."""
+    seen: set[tuple[str, str]] = set()
+    whole = alphabet(counter, counter.tree)
+    for prefix, body in _pumps(counter, counter.tree):
+        bodies = {example(counter, body, way) for way in range(8)} | set(alphabet(counter, body))
+        for one in sorted(bodies):
+            seen |= {(prefix, one), ("", prefix + one), ("", one)}
+    if len(whole) <= 4 * _MOST_PAIRED:
+        seen |= {("", one) for one in whole}
+    pairs = itertools.product(whole[:_MOST_PAIRED], repeat=2)
+    seen |= {("", one + other) for one, other in pairs if one != other}
+    for prefix, body_text in sorted(seen):
+        if body_text:
+            yield from ((prefix, body_text, tail) for tail in _TAILS)
