@@ -1,20 +1,27 @@
-"""Back-translates single sentences of one language (Common Voice, many from Wikipedia).
+"""Back-translates single sentences of one language.
 
     python pretraining/back.py corpora runs/first
+    python pretraining/back.py corpora runs/second --more --jobs 4
 
 reads corpora/real/commonvoice.XX.txt.bz2 and leaves corpora/pretraining/back.XX-YY.{XX,YY}.gz for
 every direction with English: real targets, and sources that the model made of them, marked as made.
 Parliament speaks of few things; these sentences bring names, places and science, on the side
-where real text counts.
+where real text counts. With --more they come from corpora/new/*.XX.txt.bz2 too (Wikipedia,
+textbooks), and where there is much of it, sources are made in all languages.
 """
 
+import argparse
 import bz2
-import sys
+import multiprocessing
+import random
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from itertools import permutations
 from pathlib import Path
+from typing import NamedTuple
 
-from data import LANGUAGES, write
+from data import LANGUAGES, MUCH_TEXT, Pair, write
 
 from dragoman.config import make_config
 from dragoman.decode.request import Request
@@ -22,29 +29,91 @@ from dragoman.decode.translator import Translator
 from dragoman.text.parallel import MADE
 
 CONFIG = Path(__file__).parent / "config.toml"
-WORDS = range(3, 41)  # of a sentence
+WORDS = range(3, 61)  # of a sentence
+# Sentences at most: of a direction with English, and of one between two other languages.
+MOST = 400_000, 40_000
+MOST_FROM_ENGLISH = 130_000  # four directions share them
+AT_ONCE = 20_000  # sentences of a task
 
 
-def main(corpora: Path, model: str) -> None:
-    translator = Translator.load(model)
-    # The plain search: what repairs a translation for a reader only costs time here.
-    plain = replace(make_config(file=CONFIG).decoding, by_sentence=False, keep_numbers=False)
-    for source, target in permutations(LANGUAGES, 2):
-        if "en" in (source, target):
-            real = sentences(corpora, target)
-            request = Request(to=source, source_language=target, decoding=plain)
-            made = translator(real, request)
-            pairs = [(f"{MADE} {a}", b) for a, b in zip(made, real, strict=True) if a.strip()]
-            write(corpora / "pretraining", f"back.{source}-{target}", pairs)
+class Task(NamedTuple):
+    model: str
+    source: str
+    target: str
+    sentences: list[str]
 
 
-def sentences(corpora: Path, language: str) -> list[str]:
-    """Each once, in the order of the file."""
-    path = corpora / "real" / f"commonvoice.{language}.txt.bz2"
-    with bz2.open(path, "rt", encoding="utf-8") as file:
-        found = dict.fromkeys(line.strip() for line in file)
-    return [text for text in found if len(text.split()) in WORDS]
+def main(corpora: Path, model: str, more: bool, jobs: int) -> None:
+    directions = [
+        (a, b) for a, b in permutations(LANGUAGES, 2) if "en" in (a, b) or more and b in MUCH_TEXT
+    ]
+    tasks = [
+        Task(model, a, b, some)
+        for a, b in directions
+        for some in parts(sentences(corpora, b, more)[: most(a, b)])
+    ]
+    # Each process has its own model: on a GPU, one process does text work while another searches.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        made = pool.map(back_translated, tasks, chunksize=1)
+    for direction in directions:
+        pairs = [
+            pair
+            for task, some in zip(tasks, made, strict=True)
+            for pair in some
+            if (task.source, task.target) == direction
+        ]
+        write(corpora / "pretraining", f"back.{'-'.join(direction)}", pairs)
+
+
+def most(source: str, target: str) -> int:
+    if target == "en":
+        return MOST_FROM_ENGLISH
+    return MOST[source != "en"]
+
+
+def parts(sentences: list[str]) -> Iterable[list[str]]:
+    return (sentences[i : i + AT_ONCE] for i in range(0, len(sentences), AT_ONCE))
+
+
+def back_translated(task: Task) -> list[Pair]:
+    request = Request(to=task.source, source_language=task.target, decoding=plain_search())
+    texts = load(task.model)(task.sentences, request)
+    return [(f"{MADE} {a}", b) for a, b in zip(texts, task.sentences, strict=True) if a.strip()]
+
+
+@cache
+def load(model: str) -> Translator:
+    return Translator.load(model)
+
+
+@cache
+def plain_search() -> DecodingConfig:
+    """Greedy; what repairs a translation for a reader only costs time here."""
+    decoding = make_config(file=CONFIG).decoding
+    return replace(decoding, beam=1, by_sentence=False, keep_numbers=False, keep_capitals=False)
+
+
+def sentences(corpora: Path, language: str, more: bool) -> list[str]:
+    """Each once, in random order."""
+    paths = [corpora / "real" / f"commonvoice.{language}.txt.bz2"]
+    if more:
+        paths += sorted((corpora / "new").glob(f"*.{language}.txt.bz2"))
+    found: dict[str, None] = {}
+    for path in paths:
+        with bz2.open(path, "rt", encoding="utf-8") as file:
+            found |= dict.fromkeys(line.strip() for line in file)
+    kept = [text for text in found if len(text.split()) in WORDS]
+    random.Random(1).shuffle(kept)
+    return kept
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("--more", action="store_true", help="from corpora/new, too")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args()
+    main(options.corpora, options.model, options.more, options.jobs)

@@ -2,29 +2,32 @@
 
     python pretraining/data.py corpora
 
-reads corpora/{tatoeba,extra,real,flores} and leaves in corpora/pretraining:
+reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
 
 - docs.XX-en: some documentation, laws and verses, without code and what is not a translation;
 - words.XX-en: dictionaries and the names of countries, languages and units;
 - prose.XX-en: stories and encyclopaedia passages;
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an
   emoji, with other numbers and names;
-- train.XX-YY: Tatoeba's sentences of two languages that translate one English sentence;
+- general.XX-en: news, courses, textbooks, pages of organisations;
+- short.XX-en: menu entries, headings and single words, with their capitals;
+- train.XX-YY, general.XX-YY: sentences of two languages that translate one English sentence;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml, second.toml: pretraining/config.toml with all these corpora, in all directions, once
-  for each stage of training. The second stage gives everyday sentences and encyclopaedia text more
-  weight, and adds what back.py made.
+- first.toml, second.toml, third.toml: pretraining/config.toml with these corpora, in all directions,
+  once for each stage of training. The second stage gives everyday sentences and encyclopaedia text
+  more weight, and adds what back.py made; the third adds general prose and short lines, and
+  back-translations of more text.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
 from all others the config's [[data.exclude]] keeps the sentences of these sets.
 """
 
+import argparse
 import bz2
 import gzip
 import random
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations
@@ -35,6 +38,7 @@ from dragoman.text.parallel import read_pairs
 
 OTHERS = ("de", "es", "fr", "pt")
 LANGUAGES = ("en", *OTHERS)
+MUCH_TEXT = ("en", "de")  # of which there is much text without a translation
 DOCS = (
     "mdn", "phpdoc", "pydocs", "canlaws", "godotdocs", "gimphelp", "reactdocs", "k8sdocs",
     "osguide",
@@ -42,6 +46,12 @@ DOCS = (
 )  # fmt: skip
 WORDS = ("wiktdict", "cldr", "isocodes")
 PROSE = ("stories", "xquad")
+GENERAL = (
+    "webwml", "fsfe", "cdda", "ethorg", "msbeginners", "openstax", "learnosm", "usgov", "mozorg",
+    "openscience", "httpd", "bitcoin", "monero", "cncf", "owasp", "djangogirls", "hfcourse",
+    "csunplugged", "skycultures", "sdg",
+)  # fmt: skip
+MENUS = ("libreoffice", "cdda", "mozorg", "webwml", "gimphelp", "godotdocs", "mdn", "learnosm")
 # How often a pair is seen in an epoch, by corpus: with English, and between two other languages.
 FIRST = {
     "europarl": (1.0, 0.25),
@@ -60,13 +70,26 @@ SECOND = {
     "odd": (1.0, 0.0),
     "back": (3.0, 0.0),
 }
+THIRD = {
+    "europarl": (0.4, 0.12),
+    "tatoeba": (3.0, 0.5),
+    "docs": (0.4, 0.0),
+    "words": (0.4, 0.0),
+    "prose": (4.0, 0.0),
+    "odd": (1.0, 0.0),
+    "general": (1.5, 0.5),
+    "short": (1.0, 0.0),
+    "back": (1.5, 1.0),
+}
 DOC_PAIRS = 120_000  # of each pair of languages
-ODD_PAIRS, RENAMED_PAIRS = 2500, 15_000  # of each pair of languages
+ODD_PAIRS, RENAMED_PAIRS = 2500, 25_000  # of each pair of languages
+SHORT_PAIRS, SHORT_WORDS = 40_000, 4  # of each pair of languages; of a line, at most
 VALID_PAIRS = 125  # of each set
 EMOJI = [
     *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️",
     *"🌈🌹🌍🐶🐱🍕🍺☕⚽🚗🚂", "✈️", *"🏠📱💻💡📚✅❌", "⚠️", "❓", "➡️", "€", "™",
 ]  # fmt: skip
+SIGNS = [*"©®§°±µ¶†‡•–—…→≤≥≠×÷#%&=+/|£$¥€¿¡«»"]
 ACCENTS = [
     "aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß"),
 ]  # fmt: skip
@@ -86,11 +109,17 @@ def main(corpora: Path) -> None:
         name = f"{language}-en"
         docs = list(documents(corpora, language))
         write(out, f"docs.{name}", rng.sample(docs, min(DOC_PAIRS, len(docs))))
-        write(out, f"words.{name}", dict.fromkeys(real(corpora, WORDS, language)))
-        write(out, f"prose.{name}", dict.fromkeys(real(corpora, PROSE, language)))
+        write(out, f"words.{name}", dict.fromkeys(pairs_with_english(corpora, WORDS, language)))
+        write(out, f"prose.{name}", dict.fromkeys(pairs_with_english(corpora, PROSE, language)))
         train = tatoeba(corpora, "train", language)
-        free = [pair for pair in train if held_out.isdisjoint(map(normalised, pair))]
-        write(out, f"odd.{name}", odd(free, rng))
+        general = [pair for pair in pairs_with_english(corpora, GENERAL, language) if is_general(*pair)]
+        write(out, f"general.{name}", dict.fromkeys(general))
+        write(out, f"short.{name}", short(corpora, language, rng))
+        free, general_free = (
+            [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
+            for pairs in (train, general)
+        )
+        write(out, f"odd.{name}", odd(free, general_free, rng))
         write(
             out,
             f"valid.tatoeba.{name}",
@@ -101,8 +130,10 @@ def main(corpora: Path) -> None:
         )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
+        sides = (pairs_of(out / f"general.{x}-en.{x}.gz", out / f"general.{x}-en.en.gz") for x in (a, b))
+        write(out, f"general.{a}-{b}", joined(*sides))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
-    for stage, weights in {"first": FIRST, "second": SECOND}.items():
+    for stage, weights in {"first": FIRST, "second": SECOND, "third": THIRD}.items():
         tables = [*training_tables(corpora, weights), *held_out_tables(corpora)]
         text = settings + "\n" + "\n".join(tables)
         (out / f"{stage}.toml").write_text(text, encoding="utf-8")
@@ -135,11 +166,10 @@ def held_out_pairs(corpora: Path) -> Iterator[Pair]:
             yield from flores(corpora, part, language)
 
 
-def real(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
-    """Pairs with English from corpora/real, of those corpora that know the language."""
+def pairs_with_english(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
+    """From corpora/real and corpora/new, of those corpora that know the language."""
     for name in names:
-        path = corpora / "real" / f"{name}.{language}-en.tsv.bz2"
-        if path.exists():
+        for path in corpora.glob(f"*/{name}.{language}-en.tsv.bz2"):
             with bz2.open(path, "rt", encoding="utf-8") as file:
                 for line in file:
                     text, english = line.rstrip("\n").split("\t")
@@ -148,11 +178,54 @@ def real(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
 
 def documents(corpora: Path, language: str) -> Iterable[Pair]:
     """Each pair once, and only if it is prose: documentation is full of code."""
-    pairs = [*real(corpora, DOCS, language)]
-    for folder in (corpora / "extra").glob(f"*.{language}-en"):
-        pairs += pairs_of(folder / f"train.{language}.gz", folder / "train.en.gz")
+    pairs = [*pairs_with_english(corpora, DOCS, language), *extra(corpora, language)]
     return dict.fromkeys(
         pair for pair in pairs if all(map(is_prose, pair)) and is_translation(*pair)
+    )
+
+
+def extra(corpora: Path, language: str) -> Iterator[Pair]:
+    for folder in (corpora / "extra").glob(f"*.{language}-en"):
+        yield from pairs_of(folder / f"train.{language}.gz", folder / "train.en.gz")
+
+
+def short(corpora: Path, language: str, rng: random.Random) -> list[Pair]:
+    """Lines of a few words that both begin with a capital, as in a menu, or that consist of one
+    word; most single words of a dictionary stand in such lines with a capital, too."""
+    lines = [
+        *pairs_with_english(corpora, MENUS, language),
+        *pairs_with_english(corpora, ("libreoffice",), language),
+        *extra(corpora, language),
+    ]
+    found = dict.fromkeys(pair for pair in lines if all(map(is_short, pair)) and pair[0] != pair[1])
+    words = [
+        (capitalised(a), capitalised(b))
+        for a, b in pairs_with_english(corpora, ("wiktdict",), language)
+        if all(map(is_short, (a, b)))
+    ]
+    return [
+        *rng.sample([*found], min(SHORT_PAIRS, len(found))),
+        *rng.sample(words, min(SHORT_PAIRS, len(words))),
+    ]
+
+
+def is_short(text: str) -> bool:
+    return (
+        len(text.split()) <= SHORT_WORDS
+        and text[:1].isalpha()
+        and not CODE.search(text)
+        and not any(c.isdigit() for c in text)
+    )
+
+
+def capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def is_general(a: str, b: str) -> bool:
+    """A pair of sentences, not of code. One that stayed as it was may be a name."""
+    return not any(map(CODE.search, (a, b))) and (
+        is_translation(a, b) if len(a.split()) > 3 else a != b
     )
 
 
@@ -181,21 +254,35 @@ def joined(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
     return found
 
 
-def odd(pairs: list[Pair], rng: random.Random) -> list[Pair]:
+def odd(pairs: list[Pair], general: list[Pair], rng: random.Random) -> list[Pair]:
+    """Everyday pairs that were changed; names are exchanged in longer sentences as well."""
     marked = [pair for pair in pairs if all(text.endswith(".") for text in pair)]
-    numbered = [pair for pair in pairs if same_numbers(*pair)]
-    shared = [(pair, same_names(*pair)) for pair in pairs]
-    known = {name for (a, _), found in shared for name in found if not a.startswith(name)}
-    named = [(pair, names) for pair, found in shared if (names := [n for n in found if n in known])]
-    names = sorted(known)
+    numbered = [pair for pair in (*pairs, *general) if same_numbers(*pair)]
+    named, names = with_names(pairs)
+    more_named, more_names = with_names(general)
+    names = sorted({*names, *more_names})
     return [
         *((a.upper(), b.upper()) for a, b in rng.sample(pairs, 4 * ODD_PAIRS)),
         *((a.lower(), b.lower()) for a, b in rng.sample(pairs, ODD_PAIRS)),
         *((a[:-1], b[:-1]) for a, b in rng.sample(marked, ODD_PAIRS)),
         *(decorated(pair, rng.choice(EMOJI), rng) for pair in rng.sample(pairs, ODD_PAIRS)),
-        *(renumbered(pair, rng) for pair in rng.choices(numbered, k=ODD_PAIRS)),
-        *(renamed(pair, own, names, rng) for pair, own in rng.choices(named, k=RENAMED_PAIRS)),
+        *(decorated(pair, rng.choice(SIGNS), rng) for pair in rng.sample(pairs, ODD_PAIRS)),
+        *(renumbered(pair, rng) for pair in rng.choices(numbered, k=2 * ODD_PAIRS)),
+        *(
+            renamed(*one, names, rng)
+            for some in filter(None, (named, more_named))
+            for one in rng.choices(some, k=RENAMED_PAIRS)
+        ),
     ]
+
+
+def with_names(pairs: list[Pair]) -> tuple[list[tuple[Pair, list[str]]], set[str]]:
+    """Pairs that share names, with these; and all names, which are words with a capital that stand
+    in the middle of a sentence, too."""
+    shared = [(pair, same_names(*pair)) for pair in pairs]
+    known = {name for (a, _), found in shared for name in found if not a.startswith(name)}
+    named = [(pair, names) for pair, found in shared if (names := [n for n in found if n in known])]
+    return named, known
 
 
 def same_numbers(a: str, b: str) -> bool:
@@ -240,7 +327,8 @@ def renamed(pair: Pair, found: list[str], names: list[str], rng: random.Random) 
     for name in found:
         one, other = rng.choice(names), rng.choice(names)
         mixed = one[: rng.randint(2, 5)] + other[rng.randint(1, 3) :].lower()
-        new = rng.choice([one, mixed, mixed.replace(*rng.choice(ACCENTS), 1)])
+        plain, accented = rng.choice(ACCENTS)
+        new = rng.choice([one, mixed, mixed.replace(plain, accented, 1)])
         a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
 
@@ -266,10 +354,17 @@ def training_tables(corpora: Path, weights: Weights) -> Iterator[str]:
                 b,
                 weight["tatoeba"],
             )
+            if weight.get("general"):
+                stem = f"general.{'-'.join(sorted((a, b)))}"
+                sides = [made / f"{stem}.{language}.gz" for language in (a, b)]
+                yield table("data.corpora", sides[0], sides[1], a, b, weight["general"])
+            if weight.get("back") and b in MUCH_TEXT:
+                sides = [made / f"back.{a}-{b}.{language}.gz" for language in (a, b)]
+                yield table("data.corpora", sides[0], sides[1], a, b, weight["back"])
             continue
         yield table("data.corpora", *tatoeba_files(corpora, "train", a, b), a, b, weight["tatoeba"])
         other = b if a == "en" else a
-        for name in ("docs", "words", "prose", "odd"):
+        for name in set(weights) - {"europarl", "tatoeba", "back"}:
             stem = f"{name}.{other}-en"
             yield table(
                 "data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name]
@@ -316,4 +411,9 @@ def write(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpora", type=Path)
+    options = parser.parse_args()
+    main(options.corpora)
