@@ -21,9 +21,11 @@ from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from data import LANGUAGES, MUCH_TEXT, Pair, write
 
 from dragoman.config import make_config
+from dragoman.config.schema import DecodingConfig
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.text.parallel import MADE
@@ -45,7 +47,7 @@ class Task(NamedTuple):
 
 def main(corpora: Path, model: str, more: bool, jobs: int) -> None:
     directions = [
-        (a, b) for a, b in permutations(LANGUAGES, 2) if "en" in (a, b) or more and b in MUCH_TEXT
+        (a, b) for a, b in permutations(LANGUAGES, 2) if "en" in (a, b) or (more and b in MUCH_TEXT)
     ]
     tasks = [
         Task(model, a, b, some)
@@ -83,7 +85,7 @@ def back_translated(task: Task) -> list[Pair]:
 
 @cache
 def load(model: str) -> Translator:
-    return Translator.load(model)
+    return Translator.load(model, "cuda" if torch.cuda.is_available() else "cpu")
 
 
 @cache
@@ -93,6 +95,7 @@ def plain_search() -> DecodingConfig:
     return replace(decoding, beam=1, by_sentence=False, keep_numbers=False, keep_capitals=False)
 
 
+@cache
 def sentences(corpora: Path, language: str, more: bool) -> list[str]:
     """Each once, in random order."""
     paths = [corpora / "real" / f"commonvoice.{language}.txt.bz2"]

@@ -13,10 +13,10 @@ reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
 - short.XX-en: menu entries, headings and single words, with their capitals;
 - train.XX-YY, general.XX-YY: sentences of two languages that translate one English sentence;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml, second.toml, third.toml: pretraining/config.toml with these corpora, in all directions,
-  once for each stage of training. The second stage gives everyday sentences and encyclopaedia text
-  more weight, and adds what back.py made; the third adds general prose and short lines, and
-  back-translations of more text.
+- first.toml, second.toml, third.toml: pretraining/config.toml with these corpora, in all
+  directions, once for each stage of training. The second stage gives everyday sentences and
+  encyclopaedia text more weight, and adds what back.py made; the third adds general prose and short
+  lines, and back-translations of more text.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
@@ -112,8 +112,9 @@ def main(corpora: Path) -> None:
         write(out, f"words.{name}", dict.fromkeys(pairs_with_english(corpora, WORDS, language)))
         write(out, f"prose.{name}", dict.fromkeys(pairs_with_english(corpora, PROSE, language)))
         train = tatoeba(corpora, "train", language)
-        general = [pair for pair in pairs_with_english(corpora, GENERAL, language) if is_general(*pair)]
-        write(out, f"general.{name}", dict.fromkeys(general))
+        everything = dict.fromkeys(pairs_with_english(corpora, GENERAL, language))
+        general = [*filter(is_general, everything)]
+        write(out, f"general.{name}", general)
         write(out, f"short.{name}", short(corpora, language, rng))
         free, general_free = (
             [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
@@ -130,7 +131,9 @@ def main(corpora: Path) -> None:
         )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
-        sides = (pairs_of(out / f"general.{x}-en.{x}.gz", out / f"general.{x}-en.en.gz") for x in (a, b))
+        sides = (
+            pairs_of(out / f"general.{x}-en.{x}.gz", out / f"general.{x}-en.en.gz") for x in (a, b)
+        )
         write(out, f"general.{a}-{b}", joined(*sides))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
     for stage, weights in {"first": FIRST, "second": SECOND, "third": THIRD}.items():
@@ -222,11 +225,12 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def is_general(a: str, b: str) -> bool:
-    """A pair of sentences, not of code. One that stayed as it was may be a name."""
-    return not any(map(CODE.search, (a, b))) and (
-        is_translation(a, b) if len(a.split()) > 3 else a != b
-    )
+def is_general(pair: Pair) -> bool:
+    """Text without signs of code; lines of a few words may differ much in length."""
+    a, b = pair
+    if any(map(CODE.search, pair)):
+        return False
+    return is_translation(a, b) if len(a.split()) > 3 else a != b
 
 
 def is_prose(text: str) -> bool:
@@ -260,7 +264,7 @@ def odd(pairs: list[Pair], general: list[Pair], rng: random.Random) -> list[Pair
     numbered = [pair for pair in (*pairs, *general) if same_numbers(*pair)]
     named, names = with_names(pairs)
     more_named, more_names = with_names(general)
-    names = sorted({*names, *more_names})
+    all_names = sorted({*names, *more_names})
     return [
         *((a.upper(), b.upper()) for a, b in rng.sample(pairs, 4 * ODD_PAIRS)),
         *((a.lower(), b.lower()) for a, b in rng.sample(pairs, ODD_PAIRS)),
@@ -269,7 +273,7 @@ def odd(pairs: list[Pair], general: list[Pair], rng: random.Random) -> list[Pair
         *(decorated(pair, rng.choice(SIGNS), rng) for pair in rng.sample(pairs, ODD_PAIRS)),
         *(renumbered(pair, rng) for pair in rng.choices(numbered, k=2 * ODD_PAIRS)),
         *(
-            renamed(*one, names, rng)
+            renamed(*one, all_names, rng)
             for some in filter(None, (named, more_named))
             for one in rng.choices(some, k=RENAMED_PAIRS)
         ),
@@ -405,7 +409,8 @@ def write(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
     pairs = list(pairs)
     languages = name.rsplit(".", 1)[-1].split("-")
     for side, language in enumerate(languages):
-        with gzip.open(folder / f"{name}.{language}.gz", "wt", encoding="utf-8") as file:
+        path = folder / f"{name}.{language}.gz"
+        with gzip.open(path, "wt", compresslevel=3, encoding="utf-8") as file:
             file.writelines(f"{pair[side]}\n" for pair in pairs)
     print(f"{name}: {len(pairs):,} pairs")
 

@@ -33,9 +33,10 @@ CARD = {
     "data": (
         "Europarl in all twenty directions; Tatoeba; documentation, laws and verses; "
         "dictionaries, names of countries, languages and units; stories and encyclopaedia "
-        "passages; single sentences of Common Voice, back-translated by the first stage; no "
-        "pair shares a sentence with a validation or test set, and none was changed from one "
-        "that does"
+        "passages; news, courses, textbooks, a game's stories and pages of organisations; menu "
+        "entries; single sentences of Common Voice, Wikipedia, Vikidia, Klexikon, Bosque and "
+        "OpenStax, back-translated by the stage before; no pair shares a sentence with a "
+        "validation or test set, and none was changed from one that does"
     ),
     "attribution": (
         "Source: European Parliament (Multilingual-Parallel-Direct-Europarl). Sentences from "
@@ -46,11 +47,17 @@ CARD = {
         "4.0); Debian handbook (CC BY-SA 3.0); FreeBSD documentation (BSD); LibreOffice 7.4.7 "
         "(MPL-2.0); Bible texts by BibleNLP/ebible (public domain; pt CC BY 3.0 BR); "
         "children's stories (CC BY); XQuAD (CC BY-SA 4.0); Wiktionary (CC BY-SA 3.0); CLDR "
-        "(Unicode); iso-codes (LGPL-2.1); Common Voice (CC0)"
+        "(Unicode); iso-codes (LGPL-2.1); Common Voice (CC0); Wikipedia, Vikidia, Klexikon, "
+        "Bosque, FSFE, Cataclysm DDA (CC BY-SA); OpenStax (CC BY 4.0); Debian's web pages "
+        "(Expat, GPL-2+, OPL 1.0); ethereum.org, courses for beginners (MIT); Mozilla's pages "
+        "(MPL-2.0); LearnOSM (CC0); agencies of the USA (public domain); handbooks of open "
+        "science (CC0); pages of Apache, Bitcoin, Monero, CNCF, OWASP, Django Girls, Hugging "
+        "Face, CS Unplugged and Stellarium (Apache-2.0, MIT, BSD, CC BY-SA)"
     ),
     "licence": "CC BY-SA 4.0",
-    "trained_by": "pretraining/data.py, back.py and config.toml, in two stages; steps and cost "
-    "are those of the second, which starts from the first (18,000 steps, 1.24e17 FLOPs)",
+    "trained_by": "pretraining/data.py, back.py and config.toml, in three stages; steps and cost "
+    "are those of the third, which starts from the second (26,500 steps, 1.84e17 FLOPs), which "
+    "starts from the first (18,000 steps, 1.24e17 FLOPs)",
     "machine": "one NVIDIA H200",
     "scored_on": "test",
 }
