@@ -11,6 +11,7 @@ from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
 from dragoman.engine.choose import make_engine
+from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.metrics import bleu
 from tests.conftest import toy_pairs, write_corpus
 
@@ -25,8 +26,8 @@ def int8(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def translate(bundle: Bundle, engine: str, sources: list[str]) -> list[str]:
-    return Translator(make_engine(bundle, "cpu", engine), bundle.codec, bundle.config)(sources)
+def of_engine(bundle: Bundle, engine: str) -> InspectableTranslator:
+    return InspectableTranslator(make_engine(bundle, "cpu", engine), bundle.codec, bundle.config)
 
 
 def domain(count: int, seed: int) -> list[tuple[str, str]]:
@@ -48,7 +49,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     general.write_text("\n".join(others(300, seed=53)) + "\n")
     out = tmp_path / "mine"
     answer = dragoman(
-        "adapt", *files, "--model", int8, "--out", out, "--minutes", 3, "--general", general
+        "adapt", *files, "--model", int8, "--out", out, "--minutes", 30, "--general", general
     )
     assert answer.code == 0, answer.err
     assert "in the domain" in answer.err
@@ -56,6 +57,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     sources, references = [s for s, _ in test], [t for _, t in test]
     before, after = (Translator.load(folder, "cpu")(sources) for folder in (int8, out))
     assert bleu(after, references) > bleu(before, references) + 5
+    assert sum(text.adapted for text in after) >= 0.9 * len(after)
     # what is not of the domain is translated as ever
     elsewhere = others(100, seed=54)
     as_ever = Translator.load(int8, "cpu")(elsewhere)
@@ -71,18 +73,28 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     assert (out / "adapter.safetensors").stat().st_size < 3e6
     assert read_bundle(out).weights["encoder.0.feed_forward.inner.weight"].dtype == np.uint8
     assert "adapted_to" in read_bundle(out).card
-    # both engines run it, merged or not
+    # Every engine runs it, merged or not. How strong an adapter is left depends on the CPU, and so
+    # two words may be about as likely: what is compared is how likely they are.
     merged = read_bundle(out).merged()
     write_bundle(tmp_path / "merged", merged)
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
-    everywhere = Translator.load(tmp_path / "merged", "cpu")
-    said = [(a, b) for a, b in zip(everywhere(sources), after, strict=True) if a != b]
-    assert len(said) <= 0.1 * len(sources), "of the domain, few are not taken for such"
     in_float = replace(merged, weights=merged.float_weights())
-    by_onnx, by_torch = (translate(in_float, engine, sources) for engine in ("onnx", "torch"))
-    assert by_onnx == by_torch
-    # int8 also rounds activations: of 1,000 sentences, 4 were seen to change
-    assert sum(a != b for a, b in zip(everywhere(sources), by_torch, strict=True)) <= 3
+    was, apart, rounded, by_onnx, by_torch = (
+        np.concatenate(translator.score(sources, references))
+        for translator in (
+            *(
+                InspectableTranslator.load(folder, "cpu")
+                for folder in (int8, out, tmp_path / "merged")
+            ),
+            *(of_engine(in_float, engine) for engine in ("onnx", "torch")),
+        )
+    )
+    assert by_onnx == pytest.approx(by_torch, abs=1e-4)
+    learned = float(by_torch.mean() - was.mean())
+    assert learned > 0.5
+    # int8 rounds weights and activations
+    assert rounded.mean() == pytest.approx(by_torch.mean(), abs=0.1 * learned)
+    assert apart.mean() == pytest.approx(by_torch.mean(), abs=0.1 * learned)
 
 
 def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> None:
@@ -109,7 +121,7 @@ def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path)
     sources = [source for source, _ in toy_pairs(40, seed=3)]
     files = write_corpus(tmp_path, "domain", list(zip(sources, said(sources), strict=True)))
     out = tmp_path / "mine"
-    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 0.5)
+    answer = dragoman("adapt", *files, "--model", int8, "--out", out, "--minutes", 30)
     assert (answer.code, out.exists()) == (1, False)
     assert answer.err.splitlines()[-1].startswith("dragoman: nothing was gained")
 
