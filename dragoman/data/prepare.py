@@ -154,7 +154,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         text = _copy(corpora, aside, workers)
         looks = _look(text, aside / "looks", workers)
         reports, valid = _examine(corpora, text, looks, config)
-        alarms = _alarms(corpora, text)
+        alarms = [*_alarms(corpora, text, workers)]
         if not sum(report.usable for report in reports):
             raise CorpusError(
                 f"{', '.join(c.source for c in corpora)}: there are no pairs to train on."
@@ -230,24 +230,26 @@ def _once(corpora: tuple[Corpus, ...]) -> list[int]:
     return [row for row, files in enumerate(seen) if files not in seen[:row]]
 
 
-def _alarms(corpora: tuple[Corpus, ...], text: "_Text") -> list[str]:
+def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Iterator[str]:
     """What a sample of each corpus tells of it as a whole: lines shifted, languages swapped."""
-    rows = text.rows
-    notes = []
-    for number in _once(corpora):
-        source, target = (text.sides[side] for side in text.joined[number])
-        blocks = []
-        for place in places_of_blocks(source.sentences):
-            left = [_sentence(rows, source.first + line) for line in place]
-            right = [_sentence(rows, target.first + line) for line in place]
-            lines = [line + 1 for line in place]
-            blocks.append([*map(Pair, lines, left, right)])
-        corpus = corpora[number]
-        notes += [
-            f"{corpus.source}: {alarm}"
-            for alarm in find_alarms(blocks, corpus.source_language, corpus.target_language)
-        ]
-    return notes
+    numbers = _once(corpora)
+    calls = (
+        (text.folder, *(text.sides[side] for side in text.joined[number]), corpora[number])
+        for number in numbers
+    )
+    for number, alarms in zip(numbers, workers.map(_alarms_of, calls), strict=True):
+        yield from (f"{corpora[number].source}: {alarm}" for alarm in alarms)
+
+
+def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list[str]:
+    rows = Rows(folder, TEXT, _BYTE)
+    blocks = []
+    for place in places_of_blocks(source.sentences):
+        left, right = (
+            [_sentence(rows, side.first + line) for line in place] for side in (source, target)
+        )
+        blocks.append([*map(Pair, (line + 1 for line in place), left, right)])
+    return [*map(str, find_alarms(blocks, corpus.source_language, corpus.target_language))]
 
 
 def prepared_settings(folder: Path) -> dict[str, Any]:
