@@ -7,6 +7,10 @@ they share its memory and start within milliseconds.
 A window of lines is cut into chunks of lines that are about equally long (`translator.py`). Which
 process translates a chunk, and beside which others, changes no bit: a translation does not depend
 on its neighbours.
+
+Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the
+first one to search. What several of them ask for at the same time is searched together
+(`Gathering`).
 """
 
 import gc
@@ -18,14 +22,18 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, NamedTuple
 
+from dragoman.decode.query import Answer, Query
 from dragoman.errors import DragomanError, TranslationError
 
-Translate = Callable[[Sequence[str]], list[Any]]
+Search = Callable[[list[Query]], list[Answer]]
+Translate = Callable[[Sequence[str], Search], list[Any]]
 
 
 def can_fork() -> bool:
@@ -49,6 +57,41 @@ class WindowUnderWay(NamedTuple):
         return shown
 
 
+class Gathering:
+    """One engine for many threads: what they want at the same time is searched at once."""
+
+    def __init__(self, search: Search):
+        self._search = search
+        self._engine, self._list = Lock(), Lock()
+        self._waiting: list[tuple[list[Query], Future[list[Answer]]]] = []
+
+    def __call__(self, queries: list[Query]) -> list[Answer]:
+        mine: Future[list[Answer]] = Future()
+        with self._list:
+            self._waiting.append((queries, mine))
+        with self._engine:  # whoever gets it works for all who wait
+            with self._list:
+                taken, self._waiting = self._waiting, []
+            if taken:
+                self._answer(taken)
+        return mine.result()
+
+    def _answer(self, taken: Sequence[tuple[list[Query], "Future[list[Answer]]"]]) -> None:
+        try:
+            answers = iter(self._search([query for queries, _ in taken for query in queries]))
+            for queries, future in taken:
+                future.set_result([*islice(answers, len(queries))])
+        except Exception as error:
+            for _, future in taken:
+                future.set_exception(error)
+
+
+class _Asked(NamedTuple):
+    """What a process sends instead of its result."""
+
+    queries: list[Query]
+
+
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection
@@ -60,13 +103,22 @@ class Forks:
     A thread waits for each of them: so a pipe that is full keeps nobody from reading another.
     """
 
-    def __init__(self, translate: Translate, first_chunks: Sequence[Sequence[str]]):
-        """A process for each of the chunks, which it begins with: to start the next one takes some
-        milliseconds. `begun`: what becomes of these chunks, or of fewer."""
+    def __init__(
+        self,
+        translate: Translate,
+        count: int,
+        first_chunks: Sequence[Sequence[str]],
+        search: Search,
+    ):
+        """So many processes, which begin with these chunks: to start the next one takes some
+        milliseconds. `begun`: what becomes of these chunks, or of fewer. `search`: what a process
+        may ask for."""
         fork = multiprocessing.get_context("fork")
+        self._gathering = Gathering(search)
         self._workers: list[_Worker] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        for lines in first_chunks:
+        for number in range(count):
+            lines = first_chunks[number] if number < len(first_chunks) else None
             ours, theirs = fork.Pipe()
             of_others = [ours, *(worker.connection for worker in self._workers)]
             process = fork.Process(
@@ -87,13 +139,19 @@ class Forks:
             self._threads.submit(self._answer, worker, len(lines))
             for worker, lines in zip(self._workers, first_chunks, strict=False)
         ]
+        for worker in self._workers[len(first_chunks) :]:
+            self._free.put(worker)
 
     @classmethod
     @contextmanager
     def started(
-        cls, translate: Translate, first_chunks: Sequence[Sequence[str]]
+        cls,
+        translate: Translate,
+        count: int,
+        first_chunks: Sequence[Sequence[str]],
+        search: Search,
     ) -> Iterator["Forks"]:
-        forks = cls(translate, first_chunks)
+        forks = cls(translate, count, first_chunks, search)
         try:
             yield forks
         finally:
@@ -110,7 +168,8 @@ class Forks:
 
     def _answer(self, worker: _Worker, lines: int) -> list[Any]:
         try:
-            answer = worker.connection.recv()
+            while isinstance(answer := worker.connection.recv(), _Asked):
+                worker.connection.send(self._gathering(answer.queries))
         except (EOFError, OSError):
             worker.process.join()
             raise TranslationError(
@@ -139,11 +198,17 @@ class Forks:
 
 def _serve(
     translate: Translate,
-    lines: Sequence[str],
+    lines: Sequence[str] | None,
     connection: Connection,
     of_others: Sequence[Connection],
 ) -> None:
     """What a forked process does, until nobody can ask it any more."""
+
+    def ask(queries: list[Query]) -> list[Answer]:
+        connection.send(_Asked(queries))
+        answers: list[Answer] = connection.recv()
+        return answers
+
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -154,14 +219,18 @@ def _serve(
     gc.freeze()
     with suppress(EOFError, OSError):
         while True:
+            if lines is None:
+                lines = connection.recv()
             try:
-                answer: list[Any] | Exception = translate(lines)
+                answer: list[Any] | Exception = translate(lines, ask)
+            except (EOFError, OSError):
+                raise
             except DragomanError as error:
                 answer = error
             except Exception:  # a defect: the first process shows where
                 answer = RuntimeError(f"in a forked process:\n{traceback.format_exc()}")
             connection.send(answer)
-            lines = connection.recv()
+            lines = None
     # Without a last look at standard output and the like, whose locks may have been copied locked.
     os._exit(0)
 

@@ -217,38 +217,50 @@ class Translator:
         is too small for them to pay, this process does all of it.
         """
         # Only here: a text is translated sooner than what several processes need is imported.
-        from dragoman.decode.processes import Forks, WindowUnderWay, can_fork
+        from dragoman.decode.processes import Forks, Search, WindowUnderWay, can_fork
 
         request = self.check(request)
         processes = processes or min(self.engine.threads, _MOST_PROCESSES)
         # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
         watched = request.sampling or request.observer or request.on_step
-        one_core = None if watched or processes == 1 or not can_fork() else self.engine.on_one_core
+        divided = not watched and processes > 1 and can_fork()
+        one_core = self.engine.on_one_core if divided else None
         alone = self._with_engine(one_core) if one_core is not None else None
+        # A GPU stays with this process: the others do the work with text.
+        divided = alone is not None or (divided and self.engine.searches_on_device)
+        if alone is None:
+            ahead = max(ahead, 2 * processes)  # each takes a whole window
 
-        def translate(lines: Sequence[str]) -> list[T]:
-            assert alone is not None
-            return [show(translation) for translation in alone.stream(lines, request, len(lines))]
+        def translate(lines: Sequence[str], ask: Search) -> list[T]:
+            if alone is None:
+                return [*map(show, drive(self.pipeline.translate(lines, request), ask))]
+            return [*map(show, alone.stream(lines, request, len(lines)))]
 
         with ExitStack() as stack:
             forks: Forks | None = None
             under_way: deque[WindowUnderWay] = deque()
             for first, lines in windows:
                 large = len(lines) >= _LEAST_LINES * processes
-                if alone is None or not (large or under_way):
+                if not divided or not (large or under_way):
                     translations = self.stream(lines, request, len(lines), first)
                     yield [show(translation) for translation in translations]
                     continue
-                chunks = alone._chunks(lines, request, processes)
+                chunks = [[*range(len(lines))]]
+                if alone is not None:
+                    chunks = alone._chunks(lines, request, processes)
                 texts = [[lines[row] for row in rows] for rows in chunks]
                 if forks is None:
-                    # What a search needs is made with its first sentence. Made here, it is made
-                    # once.
-                    for engine in alone.engine.choices:
-                        alone._with_engine(engine).translate(lines[:1], request)
-                    forks = stack.enter_context(Forks.started(translate, texts[:processes]))
-                    begun = len(forks.begun)
-                    futures = [*forks.begun, *map(forks.submit, texts[begun:])]
+                    if alone is not None:
+                        # What a search needs is made with its first sentence. Made here, it is
+                        # made once.
+                        for engine in alone.engine.choices:
+                            alone._with_engine(engine).translate(lines[:1], request)
+                    count = min(processes, len(texts)) if alone is not None else processes
+                    begun = texts[:count]
+                    forks = stack.enter_context(
+                        Forks.started(translate, count, begun, self._search)
+                    )
+                    futures = [*forks.begun, *map(forks.submit, texts[len(forks.begun) :])]
                 else:
                     futures = [*map(forks.submit, texts)]
                 under_way.append(WindowUnderWay(len(lines), chunks, futures))
@@ -275,6 +287,9 @@ class Translator:
             return [*self.searcher(queries, request.on_step, request.observer)]
 
         return drive(life, search)
+
+    def _search(self, queries: list[Query]) -> list[Answer]:
+        return [*self.searcher(queries)]
 
     async def stream_async(
         self,

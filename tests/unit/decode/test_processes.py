@@ -6,18 +6,24 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from dragoman.bundle.folder import PRETRAINED, read_bundle
 from dragoman.config import replace
 from dragoman.decode import processes
 from dragoman.decode import translator as translating
+from dragoman.decode.query import Query
 from dragoman.decode.request import Request
+from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator, Window, numbered
+from dragoman.engine.choose import make_engine
 from dragoman.errors import TranslationError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks")
@@ -55,6 +61,58 @@ def test_processes_find_the_same_bits_in_the_same_order(translator) -> None:
         windows = numbered([LINES[:3], LINES[3:5], LINES[5:]])
         found = translator.windows(windows, TO_ENGLISH, facts, 2, ahead)
         assert [*found] == [expected[:3], expected[3:5], expected[5:]]
+
+
+@pytest.fixture
+def as_on_a_gpu(translator, monkeypatch) -> Translator:
+    """One whose engine stays with the first process; it is an ordinary one."""
+    engine = make_engine(read_bundle(PRETRAINED / "pentaglot"), "cpu", "torch")
+    monkeypatch.setattr(type(engine), "searches_on_device", True)
+    monkeypatch.setattr(RecordedSearch, "fits", lambda *_: False)
+    return Translator(engine, translator.codec, translator.config)
+
+
+def test_processes_ask_for_searches_where_the_engine_stays(as_on_a_gpu) -> None:
+    expected = [facts(one) for one in as_on_a_gpu(LINES, TO_ENGLISH)]
+    found = as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)
+    assert [*found] == [expected] * 5
+    assert multiprocessing.active_children() == []
+
+
+def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypatch) -> None:
+    def search(queries: list[Query]) -> None:
+        raise TranslationError("the GPU has no memory left.")
+
+    monkeypatch.setattr(as_on_a_gpu, "_search", search)
+    with pytest.raises(TranslationError, match="no memory left"):
+        [*as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)]
+    assert multiprocessing.active_children() == []
+
+
+def test_what_threads_want_at_the_same_time_is_searched_at_once() -> None:
+    """And each gets its own answers."""
+    calls: list[list[int]] = []
+    others_wait = Event()
+
+    def search(queries: list[int]) -> list[int]:
+        calls.append(queries)
+        if len(calls) == 1:
+            others_wait.wait(_LONGEST_S)
+        return [10 * query for query in queries]
+
+    gathering = processes.Gathering(search)
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(gathering, [1])
+        while not calls:
+            time.sleep(0.001)
+        others = [threads.submit(gathering, [n, n + 1]) for n in (2, 4, 6)]
+        while len(gathering._waiting) < 3:
+            time.sleep(0.001)
+        others_wait.set()
+        assert [future.result() for future in (first, *others)] == [
+            [10], [20, 30], [40, 50], [60, 70],
+        ]  # fmt: skip
+    assert sorted(map(len, calls)) == [1, 6]
 
 
 def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:
