@@ -4,6 +4,7 @@
     python benchmarks/cpu.py --model pentaglot          a bundle, on validation sentences
     python benchmarks/cpu.py scaling --cores 1 2 4 8    a file of 4,000 lines, text to text
     python benchmarks/cpu.py end-to-end                 text file to text file, whole processes
+    python benchmarks/cpu.py end-to-end --device cuda --text de.txt --lines 100000
     python benchmarks/cpu.py cold-start                 from process start to printed text
     python benchmarks/cpu.py memory                     before and after 10,000 lines
     python benchmarks/cpu.py presets --presets base,small
@@ -84,13 +85,17 @@ Speeds = dict[str, list[float]]
 """Of each system, round by round."""
 PEER_SCRIPT = """\
 import sys, ctranslate2, sentencepiece
-folder, tag, beam, cores, source, target = sys.argv[1:]
+folder, tag, beam, cores, source, target, device, size = sys.argv[1:]
 text = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/shared.spm")
-model = ctranslate2.Translator(folder, compute_type="int8", inter_threads=int(cores),
-                               intra_threads=1)
+if device == "cpu":
+    model = ctranslate2.Translator(folder, compute_type="int8", inter_threads=int(cores),
+                                   intra_threads=1)
+else:
+    model = ctranslate2.Translator(folder, device, compute_type="float16")
 lines = [line.rstrip("\\n") for line in open(source)]
 pieces = [[*tag.split(), *line, "</s>"] for line in text.encode(lines, out_type=str)]
-found = model.translate_batch(pieces, beam_size=int(beam), max_batch_size=32)
+found = model.translate_batch(pieces, beam_size=int(beam), max_batch_size=int(size),
+                              batch_type="examples" if device == "cpu" else "tokens")
 with open(target, "w") if target != "-" else sys.stdout as file:
     print("\\n".join(text.decode([done.hypotheses[0] for done in found])), file=file)
 """
@@ -398,9 +403,9 @@ def _target(codec: Codec) -> str:
     return codec.languages.default_target("de")
 
 
-def german_lines(lines: int) -> list[str]:
-    """So many different lines of the examples."""
-    return list(islice(read_lines(str(EXAMPLES / "tatoeba.de.gz")), lines))
+def german_lines(lines: int, file: str = "") -> list[str]:
+    """So many lines of a file, or of the examples."""
+    return list(islice(read_lines(file or str(EXAMPLES / "tatoeba.de.gz")), lines))
 
 
 def scaling(given: argparse.Namespace) -> None:
@@ -480,6 +485,7 @@ def whole_processes(
     command = [sys.executable, "-m", "dragoman", "translate", "--model", model, "--beam", str(beam)]
     commands: dict[str, Sequence[str]] = {
         "dragoman": [*command, "--from", "de", "--to", to, "--input", str(source)]
+        + ["--device", given.device]
         + (["--output", target] if target != "-" else [])
     }
     if PEER:
@@ -490,14 +496,17 @@ def whole_processes(
         script = work / "peer.py"
         script.write_text(PEER_SCRIPT)
         shown_tag = "" if tag is None else codec.source.pieces[tag]
-        arguments = [str(folder), shown_tag, str(beam), str(CORES), str(source), target]
-        commands["CTranslate2 + SentencePiece"] = [sys.executable, str(script), *arguments]
+        for size in (32,) if given.device == "cpu" else (16_384, 65_536):
+            commands[f"CTranslate2 + SentencePiece, batches of {size:,}"] = [
+                sys.executable, str(script), str(folder), shown_tag, str(beam), str(CORES),
+                str(source), target, given.device, str(size),
+            ]  # fmt: skip
     return commands
 
 
 def end_to_end(given: argparse.Namespace) -> None:
     """Text file to text file, the start of the process included."""
-    lines = german_lines(given.lines)
+    lines = german_lines(given.lines, given.text)
     shown: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -594,6 +603,10 @@ def main() -> None:
     )
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--lines", type=int, default=4000, help="of scaling and end-to-end")
+    parser.add_argument("--text", default="", help="end-to-end: German lines; default: examples")
+    parser.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="of end-to-end and cold-start"
+    )
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")
     given = parser.parse_args()
     if given.mode != "speed":
