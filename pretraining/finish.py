@@ -73,9 +73,8 @@ def main(corpora: Path, model: Path, out: Path) -> None:
     for name, source, target, files in test_sets(corpora):
         if name not in scores:
             pairs = [(pair.source, pair.target) for pair in read_pairs(*files)]
-            outputs = translator(
-                [text for text, _ in pairs], Request(to=target, source_language=source)
-            )
+            request = Request(to=target, source_language=source)
+            outputs = [*translator.stream((text for text, _ in pairs), request, processes=0)]
             scores[name] = [
                 {
                     "name": f"{name} {found.name}",

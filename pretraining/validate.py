@@ -28,7 +28,8 @@ def main(corpora: Path, model: str) -> None:
                 texts, references = zip(
                     *(pairs if target == "en" else [(b, a) for a, b in pairs]), strict=True
                 )
-                said = translator(list(texts), Request(to=target, source_language=source))
+                request = Request(to=target, source_language=source)
+                said = [*translator.stream(texts, request, processes=0)]
                 scores.append(bleu(said, references))
             print(
                 f"{source}→{target}  FLORES dev {scores[0]:.2f}  Tatoeba {scores[1]:.2f}",
