@@ -122,7 +122,7 @@ def _ends(before: str, after: str, language: str) -> bool:
         return False
     # The last word is enough. To split all that came before at every gap would take quadratic time.
     ending = before[-_LONGEST_WORD:].rstrip("\"'»”“’)").removesuffix(".")
-    last = re.split(r"[\s.(\[]", ending)[-1].lower()
+    last = re.split(r"[\s.(\['’]", ending)[-1].lower()
     if not before.endswith("."):
         return True
     is_ordinal = last.isdigit() and len(last) <= 2

@@ -21,7 +21,7 @@ from dragoman.text.segments import NUMBERING
 # boxes, dingbats, emoji.
 _SIGNS = "#~^\\\\%$¢-§©¬®°-³µ-·¹¼-¾×÷†-•‰-″※₠-⃀℀-⅏←-⯿\U0001f000-\U0001faff"
 _SYMBOL = re.compile(rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++|\*++|[{_SIGNS}]")
-_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|\.\s?\d|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}\)")
+_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º)]\s?\w|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}\)")
 # What looks the same and is another character.
 _TWINS = str.maketrans({"μ": "µ", "˚": "°", "Ω": "Ω"})
 # What may stand for a symbol: how words and codes begin in the five languages.
@@ -45,6 +45,8 @@ _SPANS = re.compile(
 )
 # A symbol and the number that it stands at.
 _TIED = re.compile(r"([§#±≈~©])\s?(\d{1,9}+)|(?<!\d)(\d{1,9}+)\s?(°|‰)")
+# Items in one line: "1) this 2) that".
+_ITEM = re.compile(r"(?<=\s)\d{1,2}\)(?=\s)")
 _MARKED_WORD = re.compile(r"\w[.)\"”]?[™®℠]")
 
 _LEAD = re.compile(
@@ -56,14 +58,20 @@ _TAIL = re.compile(r"(?:(?<=\S)\s++|(?<=[.!?…)]))[←-⯿\U0001f000-\U0001faff
 # Abbreviations before a number: how each language writes them, and what a translation may have.
 _LABELS: tuple[tuple[dict[str, str], str], ...] = (
     ({"en": "no.", "de": "Nr.", "fr": "n°", "es": "n.º", "pt": "n.º"},
-     r"n[ro]s?\.|n\.?[°ºo]|nummer|num|núm"),
-    ({"en": "fig.", "de": "Abb.", "fr": "fig.", "es": "fig.", "pt": "fig."}, "fig|abb"),
+     r"n[ro]s?\.|n\.? ?[°ºo]|\w{0,20}nummer|number|n[uú]m\.|n[uúu]m[eé]ro"),
+    ({"en": "fig.", "de": "Abb.", "fr": "fig.", "es": "fig.", "pt": "fig."},
+     r"figs?\.|figur[ea]?|abb\.|abbildung"),
     ({"en": "approx.", "de": "ca.", "fr": "env.", "es": "aprox.", "pt": "aprox."},
-     r"approx|ca\.|circa|etwa|ungefähr|rund|env|aprox|cerca de|about|around|unos|unas|some|près"),
-    ({"en": "vol.", "de": "Bd.", "fr": "vol.", "es": "vol.", "pt": "vol."}, "vol|b(?:d|a?nd|änd)"),
-    ({"en": "art.", "de": "Art.", "fr": "art.", "es": "art.", "pt": "art."}, "art"),
-    ({"en": "ch.", "de": "Kap.", "fr": "chap.", "es": "cap.", "pt": "cap."}, "ch|kap|cap"),
-    ({"en": "Rec.", "de": "Rec.", "fr": "Rec.", "es": "Rec.", "pt": "Rec."}, "rec|rek|empf"),
+     r"approx\.|approximately|ca\.|circa|etwa|ungefähr|rund|env\.|environ|aprox\.|cerca de|about"
+     r"|around|aproximadamente|alrededor de|un[oa]s|près de"),
+    ({"en": "vol.", "de": "Bd.", "fr": "vol.", "es": "vol.", "pt": "vol."},
+     r"vols?\.|volumen?|bd\.|band|tom[eo]"),
+    ({"en": "art.", "de": "Art.", "fr": "art.", "es": "art.", "pt": "art."},
+     r"arts?\.|article|artikels?|artículo|artigo"),
+    ({"en": "ch.", "de": "Kap.", "fr": "chap.", "es": "cap.", "pt": "cap."},
+     r"ch(?:ap)?\.|chapter|chapitre|[kc]ap\.|kapitels?|capítulo"),
+    ({"en": "Rec.", "de": "Rec.", "fr": "Rec.", "es": "Rec.", "pt": "Rec."},
+     r"rec\.|recommendation|empfehlung|recommandation|recomenda(?:ción|ção)"),
 )  # fmt: skip
 _NUMBER = re.compile(rf"{_N}(?:[-/]\d++)*+")
 _LABEL = re.compile(
@@ -91,6 +99,8 @@ def symbol_spans(text: str, language: str = "", to: str = "") -> list[SymbolSpan
     spans = []
     for match in _LABEL.finditer(text):
         spans.append(SymbolSpan(*match.span(), _label(match, to)))
+    if "(" not in text:
+        spans += [SymbolSpan(*match.span(), match[0]) for match in _ITEM.finditer(text)]
     taken = list(spans)
     for match in _SPANS.finditer(text):
         start, end = match.span()
@@ -124,7 +134,7 @@ def _kind(label: str) -> tuple[dict[str, str], re.Pattern[str]]:
     """The forms of an abbreviation, and a pattern of what may stand before its number."""
     for forms, accepted in _LABELS:
         if re.match(accepted, label, re.IGNORECASE):
-            return forms, re.compile(rf"(?:{accepted})[\w.]*\W{{0,3}}$", re.IGNORECASE)
+            return forms, re.compile(rf"(?<!\w)(?:{accepted})\s{{0,2}}$", re.IGNORECASE)
     return {}, re.compile("")
 
 
@@ -140,7 +150,7 @@ def symbol_errors(source: str, translation: str) -> int:
     if not may_hold_symbols(source):
         return 0
     source, translation = (text.translate(_TWINS) for text in (source, translation))
-    wanted, present = (Counter(_SYMBOL.findall(text)) for text in (source, translation))
+    wanted, present = (Counter(_symbols(text)) for text in (source, translation))
     errors = 0
     for symbol, count in wanted.items():
         if symbol in _WORDS:
@@ -159,6 +169,10 @@ def symbol_errors(source: str, translation: str) -> int:
             errors += formula not in translation
     errors += sum(not _has_label(match, translation) for match in _LABEL.finditer(source))
     return errors + (not _has_lead(source, translation))
+
+
+def _symbols(text: str) -> list[str]:
+    return _SYMBOL.findall(text) + ([] if "(" in text else _ITEM.findall(text))
 
 
 @cache

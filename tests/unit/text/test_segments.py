@@ -78,7 +78,7 @@ def test_a_sentence_ends_after_a_year_and_after_what_was_quoted(first: str, seco
         ("en", "The invoice no. 2024-0815 is due."),
         ("en", "See fig. 3, approx. 20 of Rec. No. 5 and (cf. sec. IV)."),
         ("de", "Siehe Abb. 3 und Art. 5 Abs. 2 bzw. Kap. 7 bei ca. 20 Grad."),
-        ("fr", "Voir fig. 3, env. 20 personnes, art. 5, chez Mme. Dupont."),
+        ("fr", "Voir fig. 3, env. 20 personnes, l'art. 5, chez Mme. Dupont."),
         ("es", "Véase la fig. 3, aprox. 20 de la Sra. López, núm. 7, p. ej. Madrid."),
         ("pt", "Ver fig. 3, aprox. 20 da Sra. Lopes, núm. 7, p. ex. Lisboa."),
     ],

@@ -68,6 +68,9 @@ def test_what_is_put_back_is_written_as_the_target_language_does(
         ("1. Open", "1. Öffnen", "Öffnen"),
         ("1. Open", "1) Öffnen", "1. 1. Öffnen"),
         ("12. Open", "12. Öffnen", "1. Öffnen"),
+        ("1) One 2) two", "1) Eins 2) zwei", "1) Eins und zwei"),
+        ("See fig. 3", "Siehe Abbildung 3", "Siehe Figur. 3"),
+        ("O n.º 7", "Die Nr. 7", "Ziffer 7"),
         ("Plain words", "Gewöhnliche Wörter", None),
     ],
 )
