@@ -3,9 +3,10 @@
 python benchmarks/short.py
 
 short.tsv has 100 meanings in five languages: 500 lines, each of which is translated into the other
-four languages. Accepted answers were written by hand. Capitals count, but for the first letter of a
-word from or into German, whose nouns have one; a full stop or an exclamation mark at the end does
-not. An article before a noun is accepted.
+four languages. Accepted answers were written by hand; where a line has several meanings here, those
+of all of them count. Capitals count. The first letter may have one where its line has one, or where
+German is one of the languages, whose nouns always do. A full stop or an exclamation mark at the end
+does not count, and an article before a noun is accepted.
 """
 
 import argparse
@@ -50,13 +51,23 @@ def bare(text: str) -> str:
     return _ARTICLE.sub("", text, count=1) if _ARTICLE.match(text) else text
 
 
-def is_right(translation: str, answers: list[str], language: str, to: str) -> bool:
-    said, right = bare(translation), {bare(answer) for answer in answers}
-    if said in right:
+def accepted(meanings: list[Meaning], line: str, language: str, to: str) -> set[str]:
+    """The right answers to a line, whatever it means."""
+    return {
+        bare(answer)
+        for meaning in meanings
+        if line in meaning.answers[language]
+        for answer in meaning.answers[to]
+    }
+
+
+def is_right(line: str, translation: str, answers: set[str], has_german: bool) -> bool:
+    said = bare(translation)
+    if said in answers:
         return True
-    # The capital of a noun: German has it, and then nobody can tell what its line wants.
     small = said[:1].lower() + said[1:]
-    return "de" in (language, to) and small in {one[:1].lower() + one[1:] for one in right}
+    free = has_german or (line[:1].isupper() and said[:1].isupper())
+    return free and small in {answer[:1].lower() + answer[1:] for answer in answers}
 
 
 def main() -> None:
@@ -76,7 +87,8 @@ def main() -> None:
             lines = [meaning.answers[language][0] for meaning in meanings]
             translations = translator(lines, source=language, to=to)
             for meaning, line, translation in zip(meanings, lines, translations, strict=True):
-                good = is_right(translation, meaning.answers[to], language, to)
+                answers = accepted(meanings, line, language, to)
+                good = is_right(line, translation, answers, "de" in (language, to))
                 for group in (meaning.kind, f"{language}-{to}", "all"):
                     right[group].append(good)
                 if arguments.show and not good:

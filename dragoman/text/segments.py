@@ -104,7 +104,9 @@ def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
     """
     sentences, gaps, start = [], [], 0
-    for gap in _GAP.finditer(text):
+    numbering = NUMBERING.match(text)
+    # The point of "iv. Results" belongs to the number.
+    for gap in _GAP.finditer(text, numbering.end() if numbering else 0):
         if (
             "\n" in gap[0]
             or "\r" in gap[0]

@@ -21,7 +21,7 @@ from dragoman.text.segments import NUMBERING
 # boxes, dingbats, emoji.
 _SIGNS = "#~^\\\\%$¢-§©¬®°-³µ-·¹¼-¾×÷†-•‰-″※₠-⃀℀-⅏←-⯿\U0001f000-\U0001faff"
 _SYMBOL = re.compile(rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++|\*++|[{_SIGNS}]")
-_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º)]\s?\w|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}\)")
+_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º)]\s?\w|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}[.):]")
 # What looks the same and is another character.
 _TWINS = str.maketrans({"μ": "µ", "˚": "°", "Ω": "Ω"})
 # What may stand for a symbol: how words and codes begin in the five languages.

@@ -102,3 +102,8 @@ def test_a_word_that_is_also_an_abbreviation_ends_a_sentence(
     language: str, first: str, second: str
 ) -> None:
     assert split_sentences(f"{first} {second}", language) == ([first, second], [" "])
+
+
+@pytest.mark.parametrize("text", ["iv. Results", "12. Open the file.", "2.1. Big dogs", "(a) Item"])
+def test_the_number_of_an_item_is_no_sentence(text: str) -> None:
+    assert split_sentences(text) == ([text], [])
