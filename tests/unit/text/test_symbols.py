@@ -96,7 +96,8 @@ def test_the_short_cut_rules_out_no_symbol(text: str) -> None:
     [
         ("- Item", "- "), ("## Title", "## "), ("(a) Item", "(a) "), ("2.1. Item", "2.1. "),
         ("• 2) Item", "• 2) "), ("... so", "... "), ("…so", "…"), ("-5 °C", ""), ("3 dogs", ""),
-        ("iv. Item", "iv. "), ("3. Mai", ""), ("A. Merkel", ""), ("2.5 million", ""), ("...", ""), ("", ""),
+        ("iv. Item", "iv. "), ("3. Mai", ""), ("A. Merkel", ""), ("2.5 million", ""), ("...", ""),
+        ("", ""),
     ],
 )  # fmt: skip
 def test_the_beginning_of_an_item_is_split_off(text: str, lead: str) -> None:
