@@ -411,12 +411,14 @@ def _as_json(translation: Translation, alignments: bool) -> dict[str, object]:
         }
 
     note = {"note": translation.note} if translation.note else {}
+    warning = {"warning": translation.warning} if translation.warning else {}
     match = {"match": translation.match._asdict()} if translation.match else {}
     adapted = {"adapted": True} if translation.adapted else {}
     return {
         "source": translation.source,
         "translations": [entry(c) for c in translation.candidates],
         **note,
+        **warning,
         **match,
         **adapted,
     }

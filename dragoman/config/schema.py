@@ -488,12 +488,14 @@ class DecodingConfig:
     )
     by_sentence: bool = setting(False, "translate each sentence of a text separately")
     keep_capitals: bool = setting(
-        False, "translate sentences in capitals as ordinary ones, and put the result in capitals"
+        False,
+        "translate sentences in capitals as ordinary ones, and put the result in capitals; begin "
+        "a translation with a capital if its source does",
     )
     keep_numbers: bool = setting(
         False,
-        "repair translations that lose digits, signs, units, addresses or placeholders, or invent "
-        "digits",
+        "repair translations that lose digits, signs, units, symbols, bullets, addresses or "
+        "placeholders, or invent digits",
     )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(

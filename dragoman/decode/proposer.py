@@ -21,6 +21,7 @@ from dragoman.decode.translation import (
 )
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
+from dragoman.text.segments import capitalised
 
 _LOOK_AHEAD = 6  # pieces behind a difference that are read to judge it
 _WIDEST = 64  # hypotheses of a search for more translations that read differently
@@ -125,7 +126,7 @@ class Proposer:
         """What the pieces of a candidate read."""
         numbers = self._codec.target.ids
         text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
-        return text.upper() if part.in_capitals else text
+        return _with_capitals(part, text)
 
     def _read(self, part: Part, texts: Sequence[str], request: Request) -> Life[list[Hypothesis]]:
         start = self._codec.forced_start(part.to)
@@ -167,7 +168,7 @@ class Proposer:
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:
         forced = len(self._codec.forced_start(part.to))
         text = self._codec.decode_target(hypothesis.tokens[forced:])
-        return text.upper() if part.in_capitals else text
+        return _with_capitals(part, text)
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))
@@ -188,6 +189,13 @@ class Proposer:
     def _links(self, part: Part, looked: np.ndarray) -> tuple[tuple[int, int], ...]:
         """Pairs of a word of the line and a target word."""
         return tuple((_in_line(word, part.left_out), other) for word, other in align_words(looked))
+
+
+def _with_capitals(part: Part, text: str) -> str:
+    """A translation with capitals where its source has them."""
+    if part.in_capitals:
+        return text.upper()
+    return capitalised(text) if part.capital else text
 
 
 def _in_line(word: int, left_out: Sequence[int]) -> int:

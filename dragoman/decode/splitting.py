@@ -12,7 +12,13 @@ from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.numbers import in_24_hours
-from dragoman.text.segments import is_in_capitals, sentence_case, split_sentences, split_to_fit
+from dragoman.text.segments import (
+    begins_with_capital,
+    is_in_capitals,
+    sentence_case,
+    split_sentences,
+    split_to_fit,
+)
 
 
 class Part(NamedTuple):
@@ -26,6 +32,7 @@ class Part(NamedTuple):
     demands: tuple[Demand, ...] = ()  # of the glossary
     source: str = ""  # its language, where the model must be told
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
+    capital: bool = False  # its translation begins with one
     left_out: tuple[int, ...] = ()  # words of the line that are not in the text: pm
 
 
@@ -51,7 +58,7 @@ class Splitter:
             wholes = [Part(first + row, 0, [], to, lines[row], source=source) for row in rows]
             for whole in self.encode(wholes, request):
                 line = lines[whole.line - first]
-                texts = split_sentences(line)[0] if by_sentence else [line]
+                texts = split_sentences(line, request.source_language)[0] if by_sentence else [line]
                 if len(texts) == 1 and len(whole.ids) <= self.longest(request):
                     parts.append(whole)
                 else:
@@ -82,16 +89,17 @@ class Splitter:
             for part, in_capitals in zip(parts, loud, strict=True)
         ]
         encoded = self._codec.encode_source(read, parts[0].to, parts[0].source)
-        return [
-            part._replace(
-                ids=ids,
-                demands=request.glossary.demands(
-                    part.text, part.source or request.source_language, part.to
-                ),
-                in_capitals=in_capitals,
+        whole: list[Part] = []
+        for part, ids, in_capitals in zip(parts, encoded, loud, strict=True):
+            language = part.source or request.source_language
+            demands = request.glossary.demands(part.text, language, part.to)
+            # What a user demands, a term or a prefix, is written as the user writes it.
+            free = keeps and not demands and not request.prefix
+            capital = free and begins_with_capital(part.text)
+            whole.append(
+                part._replace(ids=ids, demands=demands, in_capitals=in_capitals, capital=capital)
             )
-            for part, ids, in_capitals in zip(parts, encoded, loud, strict=True)
-        ]
+        return whole
 
     def changed(self, part: Part, text: str, request: Request) -> Part:
         """The part with another text."""

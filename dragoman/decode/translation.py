@@ -10,7 +10,8 @@ from dragoman.confidence.estimate import Estimate, estimator
 from dragoman.confidence.features import word_log_probs
 from dragoman.decode.search.hypotheses import CERTAIN
 from dragoman.text.codec import words_of_pieces
-from dragoman.text.memory import Match
+from dragoman.text.memory import EXACT, Match
+from dragoman.text.verbatim import reason_for_doubt
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,13 @@ class Translation(str):
         """The probability that it is good; 1 where nothing was estimated."""
         estimate = self.estimate
         return estimate.good if estimate else 1.0
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with it at first sight, unless the text was to be left as it is."""
+        if self.note or (self.match and self.match.similarity == EXACT):
+            return ""
+        return reason_for_doubt(self.source, self.text)
 
     @property
     def alternatives(self) -> list[str]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dragoman.documents.document import NO_DOUBT, Document, Doubt
 from dragoman.documents.segment import Code, Kind, Segment, has_words, shown
+from dragoman.text.verbatim import reason_for_doubt
 
 DOUBTFUL, LEFT, COPIED, TRANSLATED = "doubtful", "left", "copied", "translated"
 STATES = (DOUBTFUL, LEFT, TRANSLATED, COPIED)  # in the order in which somebody looks at them
@@ -94,9 +95,10 @@ def report_of(document: Document, translated: Sequence[Segment]) -> Report:
 
 def _row(source: Segment, said: Segment, doubt: Doubt) -> Row:
     before, after = _readable(source), _readable(said)
+    fault = reason_for_doubt(shown(source), shown(said))
     if before == after:
-        return Row(LEFT if has_words(source) else COPIED, before, after)
-    why = doubt.why or _suspicion(shown(source), shown(said))
+        return Row(LEFT if has_words(source) else COPIED, before, after, fault)
+    why = fault or doubt.why or _suspicion(shown(source), shown(said))
     return Row(DOUBTFUL if why else TRANSLATED, before, after, why, confidence=doubt.confidence)
 
 

@@ -10,17 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from dragoman.text.segments import edges
+from dragoman.text.segments import NUMBERING, edges
 
 _AMOUNT = re.compile(r"[€$£¥]\s?\d[\d.,]*[.,]\d|\d[.,]\d+\s?[€$£¥]")
 
-# "2.3 Results", "1. Introduction", "(a) First", "- item": what counts or marks an item stays before
-# it. Not the number of "3 dogs" or "2.5 million", nor the day of "3. Mai".
-_NUMBERING = re.compile(
-    r"(?:(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Za-z]|[ivx]{1,4}|[IVXLC]{1,5})[.):]{1,2}"
-    r"|\d{1,3}(?:\.\d{1,3}){1,5}(?=\s+[A-ZÀ-Ý]))|[-–—•*·‣▪◦○●■□►➢✓])\s{1,9}"
-    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w{0,6}\b)(?=\S)"
-)
 # In a table of contents: dots and the number of a page.
 _LEADER = re.compile(
     r"\s{0,9}+(?:(?<!\.)\.{3,300}+|(?<!\.)(?<!\. )(?:\. ){3,150}+\.?+|(?<!…)…{1,300}+"
@@ -182,7 +175,7 @@ def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
     before, inner, after = segment[:start], segment[start:end], segment[end:]
     if inner and isinstance(inner[0], str):
         blank, *_ = edges(inner[0])
-        if numbering := _NUMBERING.match(inner[0], len(blank)):
+        if numbering := NUMBERING.match(inner[0], len(blank)):
             blank += numbering[0]
         before, inner = (*before, blank), (inner[0][len(blank) :], *inner[1:])
     if inner and isinstance(inner[-1], str):

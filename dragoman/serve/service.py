@@ -469,7 +469,7 @@ class Service:
                 continue
             translator = route.model.translator
             request = translator.check(_request(route, beam, options))
-            sentences, gaps = split_sentences(text)
+            sentences, gaps = split_sentences(text, request.source_language)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
             self._check_work(total + translator.pipeline.least_work(sentences, request))

@@ -5,6 +5,7 @@ The cut is at sentence ends, else between words, else anywhere.
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
@@ -14,26 +15,33 @@ _GAP = re.compile(
     r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”“’)])|(?<=[.!?…]\s»))(?!\s»)\s+"
 )
 _LONGEST_WORD = 100  # characters
-_ABBREVIATIONS = frozenset(
-    [
-        "bzw",
-        "ca",
-        "dr",
-        "etc",
-        "fr",
-        "hr",
-        "mr",
-        "mrs",
-        "ms",
-        "nr",
-        "prof",
-        "sog",
-        "st",
-        "usw",
-        "vgl",
-        "vs",
-    ]
+_LONG_WORD = 5  # letters: acronyms are mostly shorter
+# "2.3 Results", "1. Introduction", "(a) First", "- item": what counts or marks an item stays before
+# it. Not the number of "3 dogs" or "2.5 million", nor the day of "3. Mai".
+NUMBERING = re.compile(
+    r"(?:(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Za-z]|[ivx]{1,4}|[IVXLC]{1,5})[.):]{1,2}"
+    r"|\d{1,3}(?:\.\d{1,3}){1,5}(?=\s+[A-ZÀ-Ý]))|[-–—•*·‣▪◦○●■□►➢✓])\s{1,9}"
+    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w{0,6}\b)(?=\S)"
 )
+# A full stop behind one of these ends no sentence.
+_ABBREVIATIONS = {
+    "en": "mr mrs ms messrs dr prof st vs etc approx incl excl esp dept gen capt sgt lt rev eg",
+    "de": "bzw ca dr etc fr hr nr prof sog st usw vgl vs evtl ggf inkl exkl zzgl bspw geb insb "
+    "abb ungef",
+    "fr": "dr etc mme mlle pr st ste cf env ex vs boul av",
+    "es": "sr sra sres srta dr dra dña ud uds prof profa etc aprox ej av avda pág vs",
+    "pt": "sr sra srs dr dra exmo exma prof profa etc aprox ex av pág vs",
+}
+# These may be words too, "no" above all: the stop is theirs if a number follows.
+_BEFORE_NUMBERS = {
+    "en": "no nos nr fig figs sec sect vol vols chap ch art arts par para pp ed eq ref rec ver app "
+    "max min tel ext approx",
+    "de": "nr nrn abb abs art bd bde kap tab ziff max min mind rn rz tel aufl anm fig",
+    "fr": "no nos fig figs art chap vol réf max min tél al éd pp rec env tab",
+    "es": "no núm nro fig figs art arts cap vol págs pp máx mín tel ref rec ed tab",
+    "pt": "no núm nro fig figs art arts cap vol págs pp máx mín tel ref rec ed tab",
+}
+_NUMBER = re.compile(r"[(\[#§~±]?\d|(?:No|Nr|N|Art|Fig)\b[.º°]|[IVXLC]{2,}\b")
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
@@ -85,21 +93,24 @@ def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) ->
     return fitting
 
 
-def split_sentences(text: str) -> tuple[list[str], list[str]]:
+def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]]:
     """Sentences, and the white space between them: one more of the first than of the second.
 
     A line's end always ends a sentence; a full stop does not after a single letter, an abbreviation
-    or a number of up to two digits, which may be an ordinal.
+    or a number of up to two digits, which may be an ordinal. Without a `language`, the
+    abbreviations of all languages count.
 
     >>> split_sentences("Ja. Am 3. Mai kam Dr. Roth.\\nGut!")
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
     """
     sentences, gaps, start = [], [], 0
-    for gap in _GAP.finditer(text):
+    numbering = NUMBERING.match(text)
+    # The point of "iv. Results" belongs to the number.
+    for gap in _GAP.finditer(text, numbering.end() if numbering else 0):
         if (
             "\n" in gap[0]
             or "\r" in gap[0]
-            or _ends(text[start : gap.start()], text[gap.end() : gap.end() + 1])
+            or _ends(text[start : gap.start()], text[gap.end() : gap.end() + 9], language)
         ):
             sentences.append(text[start : gap.start()])
             gaps.append(gap[0])
@@ -107,28 +118,62 @@ def split_sentences(text: str) -> tuple[list[str], list[str]]:
     return [*sentences, text[start:]], gaps
 
 
-def _ends(before: str, after: str) -> bool:
+def _ends(before: str, after: str, language: str) -> bool:
     """Whether a sentence ends between the two."""
-    if not after or after.islower():
+    if not after or after[0].islower():
         return False
     # The last word is enough. To split all that came before at every gap would take quadratic time.
     ending = before[-_LONGEST_WORD:].rstrip("\"'»”“’)").removesuffix(".")
-    last = re.split(r"[\s.]", ending)[-1].lower()
+    last = re.split(r"[\s.(\['’]", ending)[-1].lower()
     if not before.endswith("."):
         return True
     is_ordinal = last.isdigit() and len(last) <= 2
     is_letter = len(last) == 1 and last.isalpha()
-    return bool(last) and not is_ordinal and not is_letter and last not in _ABBREVIATIONS
+    if not last or is_ordinal or is_letter or last in _words(False, language):
+        return False
+    return not (last in _words(True, language) and _NUMBER.match(after))
+
+
+@cache
+def _words(before_numbers: bool, language: str) -> frozenset[str]:
+    """The abbreviations of a language; those of all, if we do not know it."""
+    known = _BEFORE_NUMBERS if before_numbers else _ABBREVIATIONS
+    texts = [known[language]] if language in known else known.values()
+    return frozenset(word for text in texts for word in text.split())
 
 
 def is_in_capitals(text: str) -> bool:
-    """Whether a sentence is shouted: several words, no small letter, not all of them short.
+    """Whether a text is shouted: no small letter, several words that are not all short, or a long
+    one, which is hardly an acronym.
 
     >>> is_in_capitals("WHERE IS MY BAG?"), is_in_capitals("NATO"), is_in_capitals("UN, EU, USA")
     (True, False, False)
+    >>> is_in_capitals("SETTINGS")
+    True
     """
     words = [word for word in text.split() if any(c.isalpha() for c in word)]
-    return text.isupper() and len(words) > 1 and any(len(word) > 3 for word in words)
+    shortest = _LONG_WORD if len(words) == 1 else 4
+    return text.isupper() and any(len(word) >= shortest for word in words)
+
+
+def begins_with_capital(text: str) -> bool:
+    """Whether the first letter of a text, with no digit before it, is a capital.
+
+    >>> begins_with_capital("„Gut“"), begins_with_capital("3 Hunde"), begins_with_capital("eBay")
+    (True, False, False)
+    """
+    first = next((c for c in text if c.isalnum()), "")
+    return first.isupper()
+
+
+def capitalised(text: str) -> str:
+    """A text that begins with a capital, unless a digit stands before its first letter.
+
+    >>> capitalised("¿dónde?"), capitalised("3 dogs"), capitalised("")
+    ('¿Dónde?', '3 dogs', '')
+    """
+    first = next((i for i, c in enumerate(text) if c.isalnum()), 0)
+    return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
 
 def sentence_case(text: str) -> str:

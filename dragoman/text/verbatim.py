@@ -94,6 +94,33 @@ def verbatim_spans(text: str) -> list[tuple[int, int]]:
     return sorted(spans + called)
 
 
+_WORD = re.compile(r"[^\W\d_]+")
+_COPIED_WORDS, _SMALL_WORDS = 3, 2  # fewer may be a name, or the same in both languages
+
+
+def reason_for_doubt(source: str, translation: str) -> str:
+    """What is wrong with a translation at first sight: it is empty, or the source again.
+
+    Names, addresses and single words may stay as they are.
+
+    >>> reason_for_doubt("Open the file.", "open the file"), reason_for_doubt("Ja.", " ")
+    ('the translation is the source again', 'the translation is empty')
+    >>> reason_for_doubt("Florian Höch", "Florian Höch"), reason_for_doubt("Taxi", "Taxi")
+    ('', '')
+    """
+    words = _WORD.findall(source)
+    if words and not translation.strip():
+        return "the translation is empty"
+    if list(map(str.lower, words)) != list(map(str.lower, _WORD.findall(translation))):
+        return ""
+    for start, end in reversed(verbatim_spans(source)):
+        source = source[:start] + source[end:]
+    words = _WORD.findall(source)
+    small = sum(word.islower() for word in words)
+    copied = len(words) >= _COPIED_WORDS and small >= _SMALL_WORDS
+    return "the translation is the source again" if copied else ""
+
+
 StandIns = Callable[[int], str]
 """The stand-in of a number, counted from 0."""
 

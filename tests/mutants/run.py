@@ -32,6 +32,7 @@ EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_searc
 GRID = "tests/unit/engine/test_grid.py"
 DEVICE = "tests/agree/test_device_search.py"
 KEEPING = "tests/unit/decode/promises/test_keeping.py"
+SYMBOL_TESTS = "tests/unit/text/test_symbols.py"
 PLACING = "tests/unit/documents/test_document_segments.py"
 BATCHER = "tests/unit/serve/test_batcher.py"
 CACHE = "tests/unit/serve/test_cache.py"
@@ -47,6 +48,8 @@ KERNEL = "dragoman/model/kernels/search.py"
 NUMBERS = "dragoman/decode/promises/keep_numbers.py"
 VERBATIM = "dragoman/decode/promises/keep_verbatim.py"
 STAND_INS = "dragoman/decode/promises/stand_ins.py"
+SYMBOLS = "dragoman/decode/promises/keep_symbols.py"
+SYMBOL_RULES = "dragoman/text/symbols.py"
 INLINE = "dragoman/documents/inline.py"
 
 
@@ -261,6 +264,20 @@ MUTANTS = [
     Mutant(
         "terms and numbers are not kept beside stand-ins", VERBATIM,
         "for promise in self._others:", "for promise in ():", (KEEPING,),
+    ),
+    Mutant(
+        "a bullet is not put back", SYMBOLS,
+        "texts.append(lead + (yield from self._translated(core, once)) + tail)",
+        "texts.append((yield from self._translated(core, once)))", (KEEPING,),
+    ),
+    Mutant(
+        "symbols are not put back in the forms of the target language", SYMBOLS,
+        "back = {edit.text: span.text for", "back = {edit.text: rest[span.start : span.end] for",
+        (KEEPING,),
+    ),
+    Mutant(
+        "a symbol may be said twice", SYMBOL_RULES, "errors += present[symbol] != count",
+        "errors += present[symbol] < count", (SYMBOL_TESTS,),
     ),
     Mutant(
         "links that do not fit the words are believed",

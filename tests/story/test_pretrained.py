@@ -260,3 +260,30 @@ def test_text_that_is_not_to_be_translated_comes_back_with_a_note(dragoman) -> N
     answer = dragoman("translate", texts[0], "--from", "de", "--to", "en")  # somebody knows better
     assert answer.err == ""
     assert "estação" in dragoman("translate", texts[1], "--from", "en_US", "--to", "pt-BR").out
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "parts"),
+    [
+        ("fr", "Copyright © 2024 ACME™ Inc.® § 3 ± 5 µm", ["© 2024 ACME™ Inc.® § 3 ± 5 µm"]),
+        ("de", "The invoice no. 2024-0815 is due.", ["Nr. 2024-0815"]),
+        ("de", "#1 bestseller", ["#1 "]),
+        ("de", "If PID != 0xF0, stop.", ["PID != 0xF0"]),
+        ("es", "* Item with star", ["* "]),
+        ("de", "SETTINGS", ["EINSTELLUNGEN"]),
+    ],
+)
+def test_symbols_and_structure_stay(
+    translator: Translator, to: str, text: str, parts: list[str]
+) -> None:
+    translation = translator(text, Request(to=to, source_language="en"))
+    assert [part for part in parts if translation.count(part) != 1] == []
+
+
+def test_a_line_with_a_capital_gets_one(translator: Translator) -> None:
+    lines = ["Filter", "Newspaper", "• First item", "Save"]
+    for to in ("de", "es", "fr", "pt"):
+        for line in translator(lines, Request(to=to, source_language="en")):
+            assert line.strip("• ")[0].isupper(), line
+    fixed = translator("Save", Request(to="fr", source_language="en", prefix="sauve"))
+    assert fixed.startswith("sauve")

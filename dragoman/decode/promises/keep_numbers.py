@@ -25,6 +25,7 @@ from dragoman.text.numbers import (
     stand_ins,
     with_others,
 )
+from dragoman.text.symbols import symbol_errors
 from dragoman.text.verbatim import names, verbatim_spans
 
 _WIDER = 4  # times the beam, if the numbers of a translation are wrong
@@ -90,8 +91,8 @@ class KeepNumbers:
     def _closest(
         self, part: Part, candidates: Sequence[Candidate], request: Request
     ) -> tuple[Candidate, ...]:
-        """Mended by rule and put in order: those that lack fewer terms and spans first, then those
-        with fewer errors of numbers, then the better score."""
+        """Mended by rule and put in order: those that lack fewer terms, spans and symbols first,
+        then those with fewer errors of numbers, then the better score."""
         different: dict[str, Candidate] = {}
         for candidate in candidates:
             text = self._by_rule(part, candidate.text, request)
@@ -100,7 +101,7 @@ class KeepNumbers:
         def faults(candidate: Candidate) -> tuple[int, int, float]:
             text = candidate.text
             lost = len(lacking(part.demands, text, part.in_capitals))
-            lost += lost_spans(part.text, text)
+            lost += lost_spans(part.text, text) + symbol_errors(part.text, text)
             return lost, self._errors(part, text), -candidate.score
 
         return tuple(sorted(different.values(), key=faults)[: request.nbest])

@@ -1,5 +1,6 @@
 """Addresses, versions, placeholders and the like stay as they are."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.decode.promises.keep_numbers import KeepNumbers
@@ -44,7 +45,7 @@ class KeepVerbatim:
             if text:
                 break
         else:
-            text = yield from self._piecewise(part, once)
+            text = yield from self._piecewise(part, verbatim_spans(part.text), once)
         best = yield from self._proposer.scored(part, [text], request)
         return (*best, *candidates)[: request.nbest]
 
@@ -55,9 +56,11 @@ class KeepVerbatim:
             candidates = yield from kept(promise, part, candidates, request)
         return candidates[0].text
 
-    def _piecewise(self, part: Part, request: Request) -> Life[str]:
+    def _piecewise(
+        self, part: Part, spans: Sequence[tuple[int, int]], request: Request
+    ) -> Life[str]:
         """Each text between two spans by itself, the spans where they are."""
-        texts = _cut(part.text)
+        texts = _cut(part.text, spans)
         with_words = [place for place in range(0, len(texts), 2) if _has_letters(texts[place])]
         pieces = [
             self._splitter.changed(part, edges(texts[place])[1], request) for place in with_words
@@ -69,11 +72,11 @@ class KeepVerbatim:
         return "".join(texts)
 
 
-def _cut(text: str) -> list[str]:
+def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     """A text, a span, a text, and so on."""
     texts: list[str] = []
     at = 0
-    for start, end in verbatim_spans(text):
+    for start, end in spans:
         texts += [text[at:start], text[start:end]]
         at = end
     return [*texts, text[at:]]

@@ -4,6 +4,7 @@ What an earlier one has put in its place must not be broken again by a later one
 """
 
 from dragoman.decode.promises.keep_numbers import KeepNumbers
+from dragoman.decode.promises.keep_symbols import KeepSymbols
 from dragoman.decode.promises.keep_terms import KeepTerms
 from dragoman.decode.promises.keep_verbatim import KeepVerbatim
 from dragoman.decode.promises.promise import Promise
@@ -12,5 +13,6 @@ from dragoman.decode.promises.promise import Promise
 PROMISES: dict[str, type[Promise]] = {
     "terms": KeepTerms,
     "verbatim": KeepVerbatim,
+    "symbols": KeepSymbols,
     "numbers": KeepNumbers,
 }

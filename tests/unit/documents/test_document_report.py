@@ -115,3 +115,14 @@ def test_a_file_that_comes_back_unchanged_is_left_and_told_so() -> None:
     document = read("a.md", b"# One\n\nTwo `x`\n\n42\n", format_of("a.md"))
     said = drive(document.segments, identical)
     assert report_of(document, said).counts["left"] == 2
+
+
+def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
+    segments = [("Open the file.",), ("Close the file.",), ("Berlin",)]
+    said = [("",), ("Close the file.",), ("Berlin",)]
+    report = report_of(Document(segments, lambda said: b""), said)
+    assert [(row.state, row.why) for row in report.rows] == [
+        ("doubtful", "the translation is empty"),
+        ("left", "the translation is the source again"),
+        ("left", ""),
+    ]

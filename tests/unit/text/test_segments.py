@@ -70,3 +70,40 @@ def test_a_full_stop_is_not_always_an_end() -> None:
 )
 def test_a_sentence_ends_after_a_year_and_after_what_was_quoted(first: str, second: str) -> None:
     assert split_sentences(f"{first} {second}") == ([first, second], [" "])
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "The invoice no. 2024-0815 is due."),
+        ("en", "See fig. 3, approx. 20 of Rec. No. 5 and (cf. sec. IV)."),
+        ("de", "Siehe Abb. 3 und Art. 5 Abs. 2 bzw. Kap. 7 bei ca. 20 Grad."),
+        ("fr", "Voir fig. 3, env. 20 personnes, l'art. 5, chez Mme. Dupont."),
+        ("es", "Véase la fig. 3, aprox. 20 de la Sra. López, núm. 7, p. ej. Madrid."),
+        ("pt", "Ver fig. 3, aprox. 20 da Sra. Lopes, núm. 7, p. ex. Lisboa."),
+    ],
+)
+def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
+    assert split_sentences(text, language) == ([text], [])
+    assert split_sentences(text) == ([text], [])
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "second"),
+    [
+        ("en", "He said no.", "Then he left."),
+        ("es", "Dijo que no.", "Luego se fue."),
+        ("en", "I love art.", "You do not."),
+        ("de", "Das ist Max.", "Er ist nett."),
+        ("en", "She was born in Abb.", "3 people live there."),  # a German abbreviation
+    ],
+)
+def test_a_word_that_is_also_an_abbreviation_ends_a_sentence(
+    language: str, first: str, second: str
+) -> None:
+    assert split_sentences(f"{first} {second}", language) == ([first, second], [" "])
+
+
+@pytest.mark.parametrize("text", ["iv. Results", "12. Open the file.", "2.1. Big dogs", "(a) Item"])
+def test_the_number_of_an_item_is_no_sentence(text: str) -> None:
+    assert split_sentences(text) == ([text], [])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.text import verbatim
-from dragoman.text.verbatim import verbatim_spans
+from dragoman.text.verbatim import reason_for_doubt, verbatim_spans
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,24 @@ def test_a_text_without_a_sign_of_it_holds_nothing_verbatim(text: str) -> None:
     if not verbatim._SIGN.search(text):
         assert not verbatim._ANY.search(text)
         assert not verbatim._CALLED.search(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "why"),
+    [
+        ("Open the file.", "", "empty"),
+        ("Open the file.", "Open the file!", "source again"),
+        ("Open the file.", "Öffne die Datei.", ""),
+        ("42", "", ""),
+        ("", "", ""),
+        ("Filter", "Filter", ""),
+        ("Ada Lovelace and Charles", "Ada Lovelace and Charles", ""),
+        ("see https://x.org/read/the/manual", "see https://x.org/read/the/manual", ""),
+    ],
+)
+def test_a_translation_that_is_empty_or_a_copy_is_marked(
+    source: str, translation: str, why: str
+) -> None:
+    reason = reason_for_doubt(source, translation)
+    assert why in reason
+    assert bool(reason) is bool(why)

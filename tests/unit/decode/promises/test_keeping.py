@@ -8,6 +8,7 @@ import pytest
 from dragoman.config import DecodingConfig
 from dragoman.decode.promises.glossary import Demand
 from dragoman.decode.promises.keep_numbers import KeepNumbers
+from dragoman.decode.promises.keep_symbols import KeepSymbols
 from dragoman.decode.promises.keep_verbatim import KeepVerbatim
 from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.query import drive
@@ -265,3 +266,51 @@ def test_stand_ins_that_did_not_come_through_once_give_nothing() -> None:
     assert with_spans("X47", spans) == ""
     assert with_spans("X47 X47 X60", spans) == ""
     assert with_spans("X471 X47 X60", spans) == ""
+
+
+def symbols(say: Say) -> tuple[KeepSymbols, Model]:
+    model = Model(say)
+    return KeepSymbols(model, model), model
+
+
+def test_symbols_are_broken_if_one_is_missing_or_said_twice() -> None:
+    promise, _ = symbols(never)
+    part = part_of("Siehe § 3.")
+    assert promise.is_broken(part, "See 3.", GERMAN)
+    assert promise.is_broken(part, "See § 3 § 3.", GERMAN)
+    assert not promise.is_broken(part, "See § 3.", GERMAN)
+    assert not promise.is_broken(part, "See 3.", replace(GERMAN, prefix="See"))
+    unbound = replace(GERMAN, decoding=DecodingConfig(keep_numbers=False))
+    assert not promise.is_broken(part, "See 3.", unbound)
+
+
+def test_a_word_stands_in_for_a_symbol_and_its_number() -> None:
+    promise, model = symbols(lambda text, count: [text.replace("Siehe", "See")])
+    assert mended(promise, part_of("Siehe § 3, ±0,5 µm."), "See 3.") == ["See § 3, ±0.5 µm."]
+    assert model.heard == ["Siehe X47, X60."]
+
+
+def test_a_bullet_is_taken_off_and_put_back() -> None:
+    promise, model = symbols(lambda text, count: [text.replace("Öffnen", "Open")])
+    assert mended(promise, part_of("• Öffnen 🎉"), "Open") == ["• Open 🎉"]
+    assert model.heard == ["Öffnen"]
+
+
+def test_texts_between_symbols_are_translated_alone_if_stand_ins_are_lost() -> None:
+    def say(text: str, count: int) -> Sequence[str]:
+        return [{"Siehe": "See", "oder": "or"}.get(text, "Gone.")]
+
+    promise, _ = symbols(say)
+    assert mended(promise, part_of("Siehe § 3 oder Nr. 4."), "See 3.") == ["See § 3 or no. 4."]
+
+
+def test_an_address_in_a_text_with_symbols_is_kept_too() -> None:
+    promise, model = symbols(lambda text, count: [text])
+    part = part_of("PID != 0xF0 in a_b.txt")
+    assert mended(promise, part, "PID! 0xF0 in ab.txt") == [part.text]
+    assert model.heard == ["X47 in X60"]
+
+
+def test_a_candidate_is_kept_if_nothing_has_fewer_errors() -> None:
+    promise, _ = symbols(lambda text, count: ["1. 1. Open"])
+    assert mended(promise, part_of("1. Öffnen"), "Open it.") == ["Open it."]
