@@ -81,7 +81,7 @@ async function translate() {
     show(result);
     const time = `${Math.round(performance.now() - started)} ms`;
     const detected = result.detected ? `${state.names[result.source] ?? result.source} detected · ${time}` : time;
-    const sure = result.confidence === undefined ? "" : ` · good with ${percent(result.confidence)}`;
+    const sure = result.confidence === undefined ? "" : ` · ${percent(result.confidence)} likely to be good`;
     tell(false, result.note ?? detected + sure);
   } catch (error) {
     if (error.name === "AbortError") return;
