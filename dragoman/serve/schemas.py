@@ -126,6 +126,7 @@ class Translated(BaseModel):
     )
     confidence: float | None = Field(None, description="That of the least sure sentence.")
     note: str | None = Field(None, description="Why the text was left as it is, if it was.")
+    warning: str | None = Field(None, description="What is wrong at first sight, if anything is.")
     terms: list[Use] | None = Field(
         default=None, description="Where a glossary came with the texts."
     )

@@ -639,6 +639,7 @@ def _translated(
         else None,
         confidence=round(min(estimate.good for estimate in known), 4) if known else None,
         note=route.note or None,
+        warning=None if route.note else next(filter(None, (one.warning for one in found)), None),
         terms=None,
         candidates=candidates,
     )

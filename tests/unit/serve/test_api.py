@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 import dragoman
 from dragoman.decode.searcher import Searcher
-from dragoman.decode.translation import Candidate
+from dragoman.decode.translation import Candidate, Translation
 from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
@@ -109,6 +109,13 @@ def test_text_that_no_model_reads_comes_back_with_a_note(client) -> None:
     assert ["note" in entry for entry in found] == [True, True, False]
     forced = translate(client, text=russian, source="de", target="EN").json()["translations"][0]
     assert "note" not in forced
+
+
+def test_what_is_wrong_at_first_sight_is_told(client, monkeypatch) -> None:
+    monkeypatch.setattr(Translation, "warning", property(lambda one: f"doubtful: {one.source}"))
+    texts = ["eins", "Where is the station, please?"]
+    found = translate(client, text=texts, target="en").json()["translations"]
+    assert [entry.get("warning") for entry in found] == ["doubtful: eins", None]
 
 
 def test_models_health_and_figures(client, trained) -> None:
