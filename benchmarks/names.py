@@ -7,18 +7,15 @@ clubs: 500 sentences, each of which is translated into the other four languages.
 it stands once in the translation, letter by letter.
 """
 
-import argparse
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import dragoman
+from five_languages import LANGUAGES, report
 
 LINES = Path(__file__).with_suffix(".tsv")
-LANGUAGES = ("en", "de", "fr", "es", "pt")
 LEAST = 0.97  # of all names
 
 
@@ -54,30 +51,13 @@ def survives(name: str, translation: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    report(
+        __doc__,
+        [*read_sentences()],
+        lambda sentence, language: sentence.texts[language],
+        lambda sentence, translation, *_: survives(sentence.name, translation),
+        LEAST,
     )
-    parser.add_argument("--model", default="")
-    parser.add_argument("--show", action="store_true", help="Print every line that fails.")
-    arguments = parser.parse_args()
-    translator = dragoman.load(arguments.model)
-    sentences = [*read_sentences()]
-    kept: dict[str, list[bool]] = defaultdict(list)
-    for language in LANGUAGES:
-        for to in LANGUAGES:
-            if language == to:
-                continue
-            lines = [sentence.texts[language] for sentence in sentences]
-            translations = translator(lines, source=language, to=to)
-            for sentence, line, translation in zip(sentences, lines, translations, strict=True):
-                good = survives(sentence.name, translation)
-                for group in (sentence.kind, f"{language}-{to}", "all"):
-                    kept[group].append(good)
-                if arguments.show and not good:
-                    print(f"{language}-{to}: {line}\n       {translation}")
-    for group, results in kept.items():
-        print(f"{group:8} {sum(results):4} of {len(results):4}  {sum(results) / len(results):.1%}")
-    sys.exit(sum(kept["all"]) < LEAST * len(kept["all"]))
 
 
 if __name__ == "__main__":

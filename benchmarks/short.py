@@ -9,18 +9,14 @@ German is one of the languages, whose nouns always do. A full stop or an exclama
 does not count, and an article before a noun is accepted.
 """
 
-import argparse
 import re
-import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import dragoman
+from five_languages import LANGUAGES, report
 
 LINES = Path(__file__).with_suffix(".tsv")
-LANGUAGES = ("en", "de", "fr", "es", "pt")
 LEAST = 0.9  # of all translations
 _ARTICLE = re.compile(
     r"(?i:the|an?|der|die|das|eine?|les?|la|l['’]|une?|des|el|l[oa]s|una?|[oa]s?|uma?)"
@@ -71,32 +67,17 @@ def is_right(line: str, translation: str, answers: set[str], has_german: bool) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="")
-    parser.add_argument("--show", action="store_true", help="Print every line that fails.")
-    arguments = parser.parse_args()
-    translator = dragoman.load(arguments.model)
     meanings = [*read_meanings()]
-    right: dict[str, list[bool]] = defaultdict(list)
-    for language in LANGUAGES:
-        for to in LANGUAGES:
-            if language == to:
-                continue
-            lines = [meaning.answers[language][0] for meaning in meanings]
-            translations = translator(lines, source=language, to=to)
-            for meaning, line, translation in zip(meanings, lines, translations, strict=True):
-                answers = accepted(meanings, line, language, to)
-                good = is_right(line, translation, answers, "de" in (language, to))
-                for group in (meaning.kind, f"{language}-{to}", "all"):
-                    right[group].append(good)
-                if arguments.show and not good:
-                    print(f"{language}-{to}: {line} = {translation}")
-    for group, results in right.items():
-        print(f"{group:10} {sum(results):4} of {len(results):4}  {sum(results) / len(results):.1%}")
-    share = sum(right["all"]) / len(right["all"])
-    sys.exit(share < LEAST)
+
+    def line_of(meaning: Meaning, language: str) -> str:
+        return meaning.answers[language][0]
+
+    def judge(meaning: Meaning, translation: str, language: str, to: str) -> bool:
+        line = line_of(meaning, language)
+        answers = accepted(meanings, line, language, to)
+        return is_right(line, translation, answers, "de" in (language, to))
+
+    report(__doc__, meanings, line_of, judge, LEAST)
 
 
 if __name__ == "__main__":

@@ -205,8 +205,11 @@ def _serve(
     """What a forked process does, until nobody can ask it any more."""
 
     def ask(queries: list[Query]) -> list[Answer]:
-        connection.send(_Asked(queries))
-        answers: list[Answer] = connection.recv()
+        try:
+            connection.send(_Asked(queries))
+            answers: list[Answer] = connection.recv()
+        except (EOFError, OSError):
+            os._exit(0)  # nobody is there any more
         return answers
 
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
@@ -223,8 +226,6 @@ def _serve(
                 lines = connection.recv()
             try:
                 answer: list[Any] | Exception = translate(lines, ask)
-            except (EOFError, OSError):
-                raise
             except DragomanError as error:
                 answer = error
             except Exception:  # a defect: the first process shows where
