@@ -54,7 +54,8 @@ from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
 from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.engine.onnx.kernels import describe_kernels
-from dragoman.engine.onnx_engine import OnnxEngine, usable_cores
+from dragoman.engine.interface import usable_cores
+from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import read_lines

@@ -28,7 +28,7 @@ from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Translation
 from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Engine
+from dragoman.engine.interface import Engine, usable_cores
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import known_code
@@ -220,14 +220,17 @@ class Translator:
         from dragoman.decode.processes import Forks, Search, WindowUnderWay, can_fork
 
         request = self.check(request)
-        processes = processes or min(self.engine.threads, _MOST_PROCESSES)
+        on_device = self.engine.searches_on_device
+        # Where they wait for a GPU half of the time, twice as many keep the cores busy.
+        usual = usable_cores() * 2 if on_device else self.engine.threads
+        processes = processes or min(usual, _MOST_PROCESSES)
         # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
         watched = request.sampling or request.observer or request.on_step
         divided = not watched and processes > 1 and can_fork()
         one_core = self.engine.on_one_core if divided else None
         alone = self._with_engine(one_core) if one_core is not None else None
         # A GPU stays with this process: the others do the work with text.
-        divided = alone is not None or (divided and self.engine.searches_on_device)
+        divided = alone is not None or (divided and on_device)
         if alone is None:
             ahead = max(ahead, 2 * processes)  # each takes a whole window
 

@@ -8,6 +8,7 @@ never sees the vocabulary. `k=None` gives all log-probabilities. `also` names fu
 each row whose log-probabilities are wanted, whether they are among the best or not.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -150,6 +151,12 @@ class Inspector(Protocol):
     def position_vectors(self, length: int) -> np.ndarray | None:
         """What the model adds to the words at so many positions (length, D); None: nothing."""
         ...
+
+
+def usable_cores() -> int:
+    """Those that this process may run on: `taskset` and containers allow fewer than there are."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def alignment_layer(layers: int) -> int:

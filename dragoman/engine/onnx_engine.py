@@ -23,7 +23,7 @@ from dragoman.bundle.int8 import all_in_bytes
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
-from dragoman.engine.interface import Engine, Forbidden, Step
+from dragoman.engine.interface import Engine, Forbidden, Step, usable_cores
 from dragoman.engine.listed import LANES, Lists, OneList
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
@@ -490,12 +490,6 @@ class Sharing(NamedTuple):
 def onnx_version() -> tuple[int, ...]:
     """Of ONNX Runtime."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
-
-
-def usable_cores() -> int:
-    """Those that this process may run on: `taskset` and containers allow fewer than there are."""
-    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _in_lanes(length: int) -> int:

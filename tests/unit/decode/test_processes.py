@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -77,6 +77,23 @@ def test_processes_ask_for_searches_where_the_engine_stays(as_on_a_gpu) -> None:
     found = as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)
     assert [*found] == [expected] * 5
     assert multiprocessing.active_children() == []
+
+
+def test_so_it_is_without_being_asked(as_on_a_gpu, monkeypatch) -> None:
+    started = []
+    forks = processes.Forks.started
+
+    def watched(translate, count, *rest) -> AbstractContextManager[processes.Forks]:
+        started.append(count)
+        return forks(translate, count, *rest)
+
+    monkeypatch.setattr(processes.Forks, "started", watched)
+    monkeypatch.setattr(translating, "usable_cores", lambda: 3)
+    # Here a neighbour in a batch may change the last bits, so only texts are compared.
+    expected = [one.text for one in as_on_a_gpu(LINES, TO_ENGLISH)]
+    found = as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, lambda one: one.text)
+    assert [*found] == [expected] * 5
+    assert started == [6]
 
 
 def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypatch) -> None:
