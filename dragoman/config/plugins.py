@@ -10,7 +10,6 @@ takes time that hardly anybody needs, so they are imported at the first name tha
 import importlib
 import sys
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from dragoman.errors import ConfigError
@@ -45,6 +44,8 @@ def named_plugins() -> tuple[str, ...]:
 def import_plugins() -> None:
     """Once in a process. What stands in a model or a config file cannot name a module: only who
     installs packages decides which these are."""
+    from importlib.metadata import entry_points  # with it come parsers of mail, at every start
+
     for plugin in entry_points(group=GROUP):
         try:
             plugin.load()
