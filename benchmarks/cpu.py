@@ -53,8 +53,8 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
 from dragoman.decode.translator import WINDOW_LINES, Translator
-from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.interface import usable_cores
+from dragoman.engine.onnx.kernels import describe_kernels
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages

@@ -1,13 +1,14 @@
 """Back-translates single sentences of one language.
 
     python pretraining/back.py corpora runs/first
-    python pretraining/back.py corpora runs/second --more --jobs 4
+    python pretraining/back.py corpora runs/second --more --jobs 6
 
 reads corpora/real/commonvoice.XX.txt.bz2 and leaves corpora/pretraining/back.XX-YY.{XX,YY}.gz for
 every direction with English: real targets, and sources that the model made of them, marked as made.
 Parliament speaks of few things; these sentences bring names, places and science, on the side
 where real text counts. With --more they come from corpora/new/*.XX.txt.bz2 too (Wikipedia,
-textbooks), and where there is much of it, sources are made in all languages.
+textbooks) and from corpora/treebanks/XX_*.conllu (the sentences of Universal Dependencies), and
+sources are made in all languages.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from data import LANGUAGES, MUCH_TEXT, Pair, write
+from data import LANGUAGES, Pair, write
 
 from dragoman.config import make_config
 from dragoman.config.schema import DecodingConfig
@@ -35,6 +36,7 @@ WORDS = range(3, 61)  # of a sentence
 # Sentences at most: of a direction with English, and of one between two other languages.
 MOST = 400_000, 40_000
 MOST_FROM_ENGLISH = 130_000  # four directions share them
+TEXT = "# text = "  # before a sentence of a treebank
 AT_ONCE = 20_000  # sentences of a task
 
 
@@ -46,9 +48,7 @@ class Task(NamedTuple):
 
 
 def main(corpora: Path, model: str, more: bool, jobs: int) -> None:
-    directions = [
-        (a, b) for a, b in permutations(LANGUAGES, 2) if "en" in (a, b) or (more and b in MUCH_TEXT)
-    ]
+    directions = [(a, b) for a, b in permutations(LANGUAGES, 2) if more or "en" in (a, b)]
     tasks = [
         Task(model, a, b, some)
         for a, b in directions
@@ -105,6 +105,12 @@ def sentences(corpora: Path, language: str, more: bool) -> list[str]:
     for path in paths:
         with bz2.open(path, "rt", encoding="utf-8") as file:
             found |= dict.fromkeys(line.strip() for line in file)
+    if more:
+        for path in sorted((corpora / "treebanks").glob(f"{language}_*.conllu")):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            found |= dict.fromkeys(
+                line.removeprefix(TEXT).strip() for line in lines if line.startswith(TEXT)
+            )
     kept = [text for text in found if len(text.split()) in WORDS]
     random.Random(1).shuffle(kept)
     return kept

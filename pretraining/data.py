@@ -10,13 +10,14 @@ reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
 - odd.XX-en: pairs as people type them: shouted, in small letters, without the final mark, with an
   emoji, with other numbers and names;
 - general.XX-en: news, courses, textbooks, pages of organisations;
-- short.XX-en: menu entries, headings and single words, with their capitals;
-- train.XX-YY, general.XX-YY: sentences of two languages that translate one English sentence;
+- short.XX-en: menu entries, headings, greetings and single words, with their capitals;
+- train.XX-YY, general.XX-YY, short.XX-YY: lines of two languages that translate one English line;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml, second.toml, third.toml: pretraining/config.toml with these corpora, in all
-  directions, once for each stage of training. The second stage gives everyday sentences and
-  encyclopaedia text more weight, and adds what back.py made; the third adds general prose and short
-  lines, and back-translations of more text.
+- first.toml to fourth.toml: pretraining/config.toml with these corpora, in all directions, once for
+  each stage of training. The second stage gives everyday sentences and encyclopaedia text more
+  weight, and adds what back.py made; the third adds general prose and short lines, and
+  back-translations of more text; the fourth has short lines between all languages, and more weight
+  on the little text that there is in French, Spanish and Portuguese alone.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
@@ -28,7 +29,7 @@ import bz2
 import gzip
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations
 from pathlib import Path
@@ -69,6 +70,7 @@ SECOND = {
     "prose": (4.0, 0.0),
     "odd": (1.0, 0.0),
     "back": (3.0, 0.0),
+    "scarce": (3.0, 0.0),  # back-translations of the languages that have little text
 }
 THIRD = {
     "europarl": (0.4, 0.12),
@@ -80,9 +82,12 @@ THIRD = {
     "general": (1.5, 0.5),
     "short": (1.0, 0.0),
     "back": (1.5, 1.0),
+    "scarce": (1.5, 0.0),
 }
+FOURTH = THIRD | {"short": (1.5, 1.0), "scarce": (3.0, 1.0)}
+STAGES = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
 DOC_PAIRS = 120_000  # of each pair of languages
-ODD_PAIRS, RENAMED_PAIRS = 2500, 25_000  # of each pair of languages
+ODD_PAIRS, RENAMED_PAIRS = 2500, 50_000  # of each pair of languages
 SHORT_PAIRS, SHORT_WORDS = 40_000, 4  # of each pair of languages; of a line, at most
 VALID_PAIRS = 125  # of each set
 EMOJI = [
@@ -91,7 +96,8 @@ EMOJI = [
 ]  # fmt: skip
 SIGNS = [*"©®§°±µ¶†‡•–—…→≤≥≠×÷#%&=+/|£$¥€¿¡«»"]
 ACCENTS = [
-    "aä", "aã", "aá", "cç", "eé", "eè", "ií", "nñ", "oö", "oô", "oó", "uü", "uú", ("ss", "ß"),
+    "aä", "aã", "aá", "aå", "cç", "cč", "eé", "eè", "eę", "ií", "lł", "nñ", "nň", "oö", "oô",
+    "oó", "oø", "rř", "sš", "uü", "uú", "uů", "zž", ("ss", "ß"),
 ]  # fmt: skip
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
@@ -135,20 +141,17 @@ def main(corpora: Path) -> None:
             pairs_of(out / f"general.{x}-en.{x}.gz", out / f"general.{x}-en.en.gz") for x in (a, b)
         )
         write(out, f"general.{a}-{b}", joined(*sides))
+        write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
-    for stage, weights in {"first": FIRST, "second": SECOND, "third": THIRD}.items():
+    for stage, weights in STAGES.items():
         tables = [*training_tables(corpora, weights), *held_out_tables(corpora)]
         text = settings + "\n" + "\n".join(tables)
         (out / f"{stage}.toml").write_text(text, encoding="utf-8")
 
 
 def tatoeba(corpora: Path, part: str, language: str) -> list[Pair]:
-    return pairs_of(*tatoeba_files(corpora, part, language, "en"))
-
-
-def tatoeba_files(corpora: Path, part: str, a: str, b: str) -> tuple[Path, Path]:
-    folder = corpora / "tatoeba" / f"{b if a == 'en' else a}-en"
-    return folder / f"{part}.{a}.gz", folder / f"{part}.{b}.gz"
+    folder = corpora / "tatoeba" / f"{language}-en"
+    return pairs_of(folder / f"{part}.{language}.gz", folder / f"{part}.en.gz")
 
 
 def flores(corpora: Path, part: str, language: str) -> list[Pair]:
@@ -193,23 +196,63 @@ def extra(corpora: Path, language: str) -> Iterator[Pair]:
 
 
 def short(corpora: Path, language: str, rng: random.Random) -> list[Pair]:
-    """Lines of a few words that both begin with a capital, as in a menu, or that consist of one
-    word; most single words of a dictionary stand in such lines with a capital, too."""
-    lines = [
-        *pairs_with_english(corpora, MENUS, language),
-        *pairs_with_english(corpora, ("libreoffice",), language),
-        *extra(corpora, language),
-    ]
-    found = dict.fromkeys(pair for pair in lines if all(map(is_short, pair)) and pair[0] != pair[1])
-    words = [
-        (capitalised(a), capitalised(b))
-        for a, b in pairs_with_english(corpora, ("wiktdict",), language)
-        if all(map(is_short, (a, b)))
-    ]
+    """Lines of menus, everyday lines without their final mark, and words of a dictionary, which
+    stand in such lines with a capital, too."""
+    lines = dict.fromkeys(short_lines(corpora, language))
+    sayings = dict.fromkeys(short_sayings(corpora, language))
+    words = [(capitalised(a), capitalised(b)) for a, b in short_words(corpora, language)]
     return [
-        *rng.sample([*found], min(SHORT_PAIRS, len(found))),
-        *rng.sample(words, min(SHORT_PAIRS, len(words))),
+        pair
+        for pairs in ([*lines], [*sayings], words)
+        for pair in rng.sample(pairs, min(SHORT_PAIRS, len(pairs)))
     ]
+
+
+def known_short(corpora: Path, language: str) -> Iterator[Pair]:
+    for pairs in (short_lines, short_sayings, short_words):
+        yield from pairs(corpora, language)
+
+
+def short_lines(corpora: Path, language: str) -> Iterator[Pair]:
+    lines = (*pairs_with_english(corpora, MENUS, language), *extra(corpora, language))
+    return (pair for pair in lines if all(map(is_short, pair)) and pair[0] != pair[1])
+
+
+def short_sayings(corpora: Path, language: str) -> Iterator[Pair]:
+    for pair in tatoeba(corpora, "train", language):
+        if all(text.endswith((".", "!")) for text in pair):
+            a, b = (text[:-1] for text in pair)
+            if is_short(a) and is_short(b):
+                yield a, b
+
+
+def short_words(corpora: Path, language: str) -> Iterator[Pair]:
+    words = pairs_with_english(corpora, ("wiktdict",), language)
+    return (pair for pair in words if all(map(is_short, pair)))
+
+
+def prevailing(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
+    """Translations of the same English line, where most agree on one: short lines that do not may
+    mean different things.
+
+    >>> french = [("chien", "dog"), ("rive", "bank"), ("banque", "bank")]
+    >>> prevailing([("Bank", "bank"), ("Hund", "dog")], french)
+    [('Hund', 'chien')]
+    """
+    usual = []
+    for pairs in (one, other):
+        of_english: dict[str, Counter[str]] = defaultdict(Counter)
+        for text, english in pairs:
+            of_english[english][text] += 1
+        usual.append(
+            {
+                english: best
+                for english, texts in of_english.items()
+                for best, times in texts.most_common(1)
+                if times > texts.total() / 2
+            }
+        )
+    return [(text, usual[1][english]) for english, text in usual[0].items() if english in usual[1]]
 
 
 def is_short(text: str) -> bool:
@@ -326,78 +369,63 @@ def same_names(a: str, b: str) -> list[str]:
 
 def renamed(pair: Pair, found: list[str], names: list[str], rng: random.Random) -> Pair:
     """Other names, the same on both sides: one seen elsewhere, or one that nobody bears, made of
-    two."""
+    two or more; or two of them."""
     a, b = pair
     for name in found:
-        one, other = rng.choice(names), rng.choice(names)
-        mixed = one[: rng.randint(2, 5)] + other[rng.randint(1, 3) :].lower()
-        plain, accented = rng.choice(ACCENTS)
-        new = rng.choice([one, mixed, mixed.replace(plain, accented, 1)])
+        new = " ".join(a_name(names, rng) for _ in range(rng.choice((1, 1, 2))))
         a, b = (re.sub(rf"\b{name}\b", new, text) for text in (a, b))
     return a, b
+
+
+def a_name(names: list[str], rng: random.Random) -> str:
+    one, *others = rng.choices(names, k=4)
+    mixed = one[: rng.randint(2, 5)] + others[0][rng.randint(1, 3) :].lower()
+    parts = (other[(at := rng.randint(1, 3)) : at + rng.randint(2, 3)] for other in others)
+    strange = one[: rng.randint(1, 4)] + "".join(parts).lower()
+    plain, accented = rng.choice(ACCENTS)
+    made = rng.choice([mixed, strange])
+    return rng.choice([one, made, made.replace(plain, accented, 1)])
 
 
 def training_tables(corpora: Path, weights: Weights) -> Iterator[str]:
     """[[data.corpora]] of every direction, and [[data.valid]]."""
     made = corpora / "pretraining"
     for a, b in permutations(LANGUAGES, 2):
-        through_english = "en" in (a, b)
-        weight = {name: both[not through_english] for name, both in weights.items()}
-        real_files = (
-            corpora / "real" / f"europarl.{a}.bz2",
-            corpora / "real" / f"europarl.{b}.bz2",
-        )
-        yield table("data.corpora", *real_files, a, b, weight["europarl"])
-        if not through_english:
-            stem = f"train.{'-'.join(sorted((a, b)))}"
-            yield table(
-                "data.corpora",
-                made / f"{stem}.{a}.gz",
-                made / f"{stem}.{b}.gz",
-                a,
-                b,
-                weight["tatoeba"],
-            )
-            if weight.get("general"):
-                stem = f"general.{'-'.join(sorted((a, b)))}"
-                sides = [made / f"{stem}.{language}.gz" for language in (a, b)]
-                yield table("data.corpora", sides[0], sides[1], a, b, weight["general"])
-            if weight.get("back") and b in MUCH_TEXT:
-                sides = [made / f"back.{a}-{b}.{language}.gz" for language in (a, b)]
-                yield table("data.corpora", sides[0], sides[1], a, b, weight["back"])
-            continue
-        yield table("data.corpora", *tatoeba_files(corpora, "train", a, b), a, b, weight["tatoeba"])
-        other = b if a == "en" else a
-        for name in set(weights) - {"europarl", "tatoeba", "back"}:
-            stem = f"{name}.{other}-en"
-            yield table(
-                "data.corpora", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b, weight[name]
-            )
-        if "back" in weight:
-            sides = [made / f"back.{a}-{b}.{language}.gz" for language in (a, b)]
-            yield table("data.corpora", sides[0], sides[1], a, b, weight["back"])
-        for name in ("valid.flores", "valid.tatoeba"):
-            stem = f"{name}.{other}-en"
-            yield table("data.valid", made / f"{stem}.{a}.gz", made / f"{stem}.{b}.gz", a, b)
+        with_english = "en" in (a, b)
+        weight = {name: both[not with_english] for name, both in weights.items()}
+        pair = "-".join(sorted((a, b), key=lambda language: (language == "en", language)))
+
+        back = "back" if b in MUCH_TEXT else "scarce"
+        stems = {name: f"{made}/{name}.{pair}." for name in sorted(weight)}
+        stems["europarl"] = f"{corpora}/real/europarl."
+        stems["tatoeba"] = f"{made}/train.{pair}."
+        if with_english:
+            stems["tatoeba"] = f"{corpora}/tatoeba/{pair}/train."
+        stems |= {"back": "", "scarce": "", back: f"{made}/back.{a}-{b}."}
+        for name, stem in stems.items():
+            if stem and weight.get(name):
+                yield table("data.corpora", stem, a, b, weight[name])
+        if with_english:
+            for name in ("valid.flores", "valid.tatoeba"):
+                yield table("data.valid", f"{made}/{name}.{pair}.", a, b)
 
 
 def held_out_tables(corpora: Path) -> Iterator[str]:
     """[[data.exclude]]: every validation and test set."""
     for language in OTHERS:
         for part in ("valid", "test"):
-            yield table(
-                "data.exclude", *tatoeba_files(corpora, part, language, "en"), language, "en"
-            )
+            yield table("data.exclude", f"{corpora}/tatoeba/{language}-en/{part}.", language, "en")
         for part in ("dev", "devtest"):
-            files = [corpora / "flores" / f"{part}.{x}.gz" for x in (language, "en")]
-            yield table("data.exclude", files[0], files[1], language, "en")
+            yield table("data.exclude", f"{corpora}/flores/{part}.", language, "en")
 
 
-def table(name: str, source: Path, target: Path, from_: str, to: str, weight: float = 1.0) -> str:
+def table(name: str, stem: str, from_: str, to: str, weight: float = 1.0) -> str:
+    """`stem`: what stands before the languages in the names of both files."""
+    end = "bz2" if "/europarl." in stem else "gz"
     lines = [
         f"[[{name}]]",
-        f'source = "{source}"',
-        f'target = "{target}"',
+        f'source = "{stem}{from_}.{end}"',
+        f'target = "{stem}{to}.{end}"',
         f'from = "{from_}"',
         f'to = "{to}"',
     ]

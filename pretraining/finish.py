@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
-from data import LANGUAGES, tatoeba_files
+from data import LANGUAGES
 
 from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import make_config
@@ -103,8 +103,9 @@ def test_sets(corpora: Path) -> Iterator[tuple[str, str, str, tuple[Path, Path]]
         yield f"FLORES {source}→{target}", source, target, (files[0], files[1])
     for source, target in permutations(LANGUAGES, 2):
         if "en" in (source, target):
-            files = tatoeba_files(corpora, "test", source, target)
-            yield f"Tatoeba {source}→{target}", source, target, files
+            folder = corpora / "tatoeba" / f"{target if source == 'en' else source}-en"
+            files = tuple(folder / f"test.{x}.gz" for x in (source, target))
+            yield f"Tatoeba {source}→{target}", source, target, (files[0], files[1])
 
 
 def with_search_settings(model: Path) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from dragoman.bundle.int8 import quantise
 from dragoman.bundle.plain_weights import plain_weights
+from dragoman.engine.interface import usable_cores
 from dragoman.engine.onnx import blocks, kernels
 from dragoman.engine.onnx.graph import Graph
 from dragoman.engine.onnx.graphs import step_graph
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx.protobuf import FLOAT, UINT8
-from dragoman.engine.interface import usable_cores
 from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, Sharing
 from tests.conftest import small_config, vocabulary
 
