@@ -33,6 +33,16 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     # Each counts as a sentence, so they come back in the order in which they were given.
     limits = Limits(engine, [sources[row] for row in sentences], task.settings, None)
     finished = Finished(len(said), limits, task.settings, 1, 1)
+    if engine.searches_on_device and not task.looks:
+        # One pass over all: launched step by step, it would take the GPU as long for each step.
+        of_rows = [sources[row] for row in sentences]
+        bare = [tokens[:most] for of_one in given for tokens in of_one]
+        scored = engine.score(of_rows, bare)
+        for number, (tokens, log_probs) in enumerate(zip(said, scored, strict=True)):
+            # The engine may think that a language's name never comes.
+            known = np.where(np.isfinite(log_probs), log_probs, CERTAIN)[: len(tokens)]
+            finished.take(number, tokens, known.tolist(), float(known.sum()), complete=task.ends)
+        return _in_order(finished, given)
     state = engine.start(sources)
     # The numbers of the translations that begin with what a row says.
     sharing = [[n for n, of in enumerate(sentences) if of == row] for row in range(len(sources))]
@@ -65,6 +75,10 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
         alive = np.array([bool(numbers) for numbers in sharing])
         sharing = [numbers for numbers in sharing if numbers]
         parents, last, rows = origins[alive], tokens[alive], rows.only(alive)
+    return _in_order(finished, given)
+
+
+def _in_order(finished: Finished, given: Sequence[Sequence[object]]) -> list[list[Hypothesis]]:
     hypotheses = iter(finished.best())
     return [[next(hypotheses)[0] for _ in of_one] for of_one in given]
 

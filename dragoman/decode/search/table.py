@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dragoman.decode.search.device import DeviceSearch
 
 
+_KEPT = 3  # recorded searches of an engine
+
+
 class Search(Protocol):
     def fits(self, engine: Engine, task: Task) -> bool: ...
 
@@ -75,17 +78,20 @@ class RecordedSearch:
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
         key = engine, task.settings, task.nbest
-        if key not in self._kept:
+        search = self._kept.pop(key, None)
+        if search is None:
             from dragoman.decode.search.device import DeviceSearch
             from dragoman.engine.torch_engine import TorchEngine
 
-            # A recording takes seconds and much memory. Two of an engine are kept: training goes
-            # back and forth between the settings of validation and those of translation.
-            of_engine = [other for other in self._kept if other[0] is engine]
-            for other in of_engine[:-1]:
-                del self._kept[other]
-            self._kept[key] = DeviceSearch(cast(TorchEngine, engine), task.settings, task.nbest)
-        return self._kept[key](sources, task.on_step)
+            search = DeviceSearch(cast(TorchEngine, engine), task.settings, task.nbest)
+        # A recording takes seconds and much memory. The last of an engine are kept: training goes
+        # back and forth between the settings of validation and those of translation, and a
+        # translation between those of a first search and of a second, wider one.
+        of_engine = [other for other in self._kept if other[0] is engine]
+        for other in of_engine[: -(_KEPT - 1)]:
+            del self._kept[other]
+        self._kept[key] = search
+        return search(sources, task.on_step)
 
 
 class BeamSearch:

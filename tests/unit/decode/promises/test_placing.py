@@ -86,6 +86,23 @@ def test_what_translations_share_is_scored_as_each_alone() -> None:
                 )
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_gpu_scores_what_is_given_in_one_pass(monkeypatch, ends: bool) -> None:
+    engine = small_engine(end=8.0)
+    sources = [[4, 5, 6, 3], [7, 8, 3]]
+    given = [[[5, 6, 7, 8], [5, 6, 9]], [[4], [9, 9]]]
+    task = Task(DecodingConfig(beam=1), given=given, ends=ends)
+    step_by_step = score_given(engine, sources, task)
+    monkeypatch.setattr(type(engine), "searches_on_device", True)
+    monkeypatch.setattr(type(engine), "step", None)
+    at_once = score_given(engine, sources, task)
+    for found, expected in zip(at_once, step_by_step, strict=True):
+        for one, other in zip(found, expected, strict=True):
+            assert (one.tokens, one.complete) == (other.tokens, other.complete)
+            assert one.score == pytest.approx(other.score, abs=1e-5)
+            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+
+
 def rounds(translator: dragoman.Translator, text: str, terms: dict[str, str], to: str) -> int:
     """How often a translation asks for searches."""
     request = translator.check(
