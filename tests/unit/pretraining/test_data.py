@@ -8,6 +8,7 @@ import re
 from itertools import permutations
 from pathlib import Path
 
+import back
 import data
 import pytest
 
@@ -87,3 +88,29 @@ def test_the_config_has_all_twenty_directions_and_keeps_every_held_out_set_out(c
         ):
             assert f".{language}." in side
             assert "europarl" in side or "back" in side or Path(side).exists()
+
+
+def test_short_lines_of_two_languages_are_joined_where_most_agree() -> None:
+    german = [("Bank", "bank"), ("Hund", "dog"), ("Köter", "dog"), ("Hund", "dog")]
+    french = [("chien", "dog"), ("rive", "bank"), ("banque", "bank"), ("chat", "cat")]
+    assert data.prevailing(german, french) == [("Hund", "chien")]
+
+
+def test_only_the_fourth_stage_has_short_lines_without_english(corpora) -> None:
+    data.main(corpora)
+    for stage, expected in {"third": False, "fourth": True}.items():
+        config = make_config(file=corpora / "pretraining" / f"{stage}.toml")
+        assert any("short.de-fr" in corpus.source for corpus in config.data.corpora) is expected
+
+
+def test_treebanks_are_text_of_one_language(tmp_path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "commonvoice.es.txt.bz2").write_bytes(bz2.compress(b"Hace mucho sol.\n"))
+    (tmp_path / "treebanks").mkdir()
+    rows = "# sent_id = 1\n# text = Este es el texto.\n1\tEste\teste\tDET\n"
+    (tmp_path / "treebanks" / "es_gsd-ud-dev.conllu").write_text(rows)
+    assert back.sentences(tmp_path, "es", more=False) == ["Hace mucho sol."]
+    assert sorted(back.sentences(tmp_path, "es", more=True)) == [
+        "Este es el texto.",
+        "Hace mucho sol.",
+    ]
