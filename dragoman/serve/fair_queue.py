@@ -53,25 +53,23 @@ class _Clocks:
     def correct(self, who: Hashable, work: int) -> None:
         """Work that turned out to be more than was charged, or less. Nobody falls behind those who
         are served now."""
-        for clocks in (self._waiting, self._gone):
-            if who in clocks:
-                clocks[who] = max(self._now, clocks[who] + work)
+        clocks = self._waiting if who in self._waiting else self._gone
+        clocks[who] = max(self._now, clocks.get(who, self._now) + work)
+        self._forget()
 
     def remove(self, who: Hashable) -> None:
         """Remember a clock that is ahead.
 
-        Otherwise each of many large jobs would pass for the first.
+        Otherwise each of many large jobs would pass for the first. Also if nobody waits any more:
+        what was taken out last is still worked at, and others may come before it is done.
         """
         self._gone[who] = self._waiting.pop(who)
-        if not self._waiting:
-            # Nobody is kept waiting, so nobody has had too much: all start level again.
-            self._now = max(self._now, *self._gone.values())
-            self._gone.clear()
-        elif len(self._gone) > _REMEMBERED:
-            self._forget()
+        self._forget()
 
     def _forget(self) -> None:
         """Keep the half that is furthest ahead: so this is done once for many that go."""
+        if len(self._gone) <= _REMEMBERED:
+            return
         ahead = sorted(self._gone.items(), key=lambda entry: entry[1], reverse=True)
         self._gone = {who: clock for who, clock in ahead[: _REMEMBERED // 2] if clock > self._now}
 

@@ -50,6 +50,17 @@ def test_work_that_took_more_than_was_expected_counts_for_what_it_took() -> None
     assert served(queue, 20).count("slow") <= 12
 
 
+def test_it_counts_too_if_meanwhile_nobody_waited() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    queue.push("slow", 0, Job("slow", 10))
+    served(queue, 1)
+    queue.correct("slow", 300)
+    for _ in range(40):
+        queue.push("slow", 1, Job("slow", 10))
+        queue.push("quick", 2, Job("quick", 10))
+    assert served(queue, 30).count("slow") <= 1
+
+
 def test_who_comes_late_is_neither_behind_nor_ahead() -> None:
     queue: FairQueue[Job] = FairQueue()
     for _ in range(20):
@@ -98,7 +109,8 @@ def test_clients_that_come_once_are_forgotten() -> None:
     for client in range(3000):
         queue.push(client, 0, Job("only", 10))
         queue.pop()
-    assert not queue._clocks._gone
+        queue.correct(client, 10)
+    assert len(queue._clocks._gone) <= fair_queue._REMEMBERED
 
 
 def test_a_bounded_number_is_remembered_while_somebody_waits(monkeypatch) -> None:
