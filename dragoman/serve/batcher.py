@@ -10,6 +10,9 @@ is answered as soon as it is done. Before each step of a search a hook notes tha
 and ends the search if nobody waits for any of its queries any more: their time limit has passed,
 their clients have left, or the service stops.
 
+A search cannot be interrupted for another. So while several clients use the service, none of them
+has more than half of the workers to itself: the others find one that is free, or soon will be.
+
 An engine with one worker always has the same thread, where its model should be loaded too: torch
 keeps a pool of workers for each thread that ever computed, and an idle pool slows the other one
 down (by 7% on two cores).
@@ -18,7 +21,7 @@ down (by 7% on two cores).
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
@@ -35,6 +38,7 @@ _SLICE_WORK = 12_000
 _REMEMBERED = 1000  # clients
 _MOST_TIMES = 20.0  # the work expected of a job that it is charged for
 _ALIKE = 4  # times the work of the least in a batch: from sentences of 4 words to those of 25
+_COURTESY_S = 0.5  # for which a worker is kept free for those who were here just now
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -99,6 +103,7 @@ class _Worker:
 
     progress: float = field(default_factory=time.monotonic)  # of the last step of its search
     cpu_s: float = 0.0
+    only_client: str | None = None  # if the slice is of one client alone
     task: "asyncio.Task[None] | None" = None
 
 
@@ -118,6 +123,7 @@ class Batcher:
         self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
         self._jobs: set[_Job] = set()  # likewise
         self._requests = 0
+        self._came: dict[str, float] = {}  # the last two clients, and when
         self._arrived = asyncio.Event()
         self._last_batch_s = 0.0
         self._seconds_per_line, self._seconds_per_work = 0.05, 1e-4  # running means
@@ -197,6 +203,10 @@ class Batcher:
         for job in jobs:
             self._queue.push(client, batch, job)
         self._requests += 1
+        self._came.pop(client, None)
+        self._came[client] = time.monotonic()
+        if len(self._came) > 2:
+            del self._came[next(iter(self._came))]
         self._arrived.set()
         try:
             return list(await asyncio.gather(*(job.done for job in jobs)))
@@ -227,17 +237,33 @@ class Batcher:
             self._arrived.clear()
             while self._queue and len(self._busy) < self.workers and not self._stopped:
                 await self._gather()
-                worker = _Worker()
+                if self._kept_free():
+                    asyncio.get_running_loop().call_later(_COURTESY_S, self._arrived.set)
+                    break
                 alone = not self._busy
+                worker = _Worker()
                 self._busy.add(worker)
-                worker.task = asyncio.create_task(self._work(worker, self._slice(), alone))
+                slice_ = self._slice()
+                worker.only_client = _only_client(slice_)
+                worker.task = asyncio.create_task(self._work(worker, slice_, alone))
+
+    def _kept_free(self) -> bool:
+        """Whether those who wait have enough workers already, as others may come any moment."""
+        client = self._queue.only_client
+        theirs = sum(worker.only_client == client for worker in self._busy)
+        if client is None or theirs < max(1, self.workers // 2):
+            return False
+        earliest = time.monotonic() - _COURTESY_S
+        return any(other != client and came > earliest for other, came in self._came.items())
 
     async def _work(self, worker: _Worker, slice_: list[_Job], alone: bool) -> None:
         """A slice in batches. What is alone in the service gets all cores."""
         try:
             at_once = 0 if alone and len(slice_) == 1 and not self._queue else 1
-            for batch in _batches(slice_):
-                await self._search(worker, batch, at_once)
+            batches = _batches(slice_)
+            while batches:
+                worker.only_client = _only_client(job for batch in batches for job in batch)
+                await self._search(worker, batches.pop(0), at_once)
         finally:
             self._busy.discard(worker)
             self._arrived.set()
@@ -335,6 +361,11 @@ class Batcher:
             return searches[0].searcher([job.query for job in searches], on_step, at_once=at_once)
         finally:
             worker.cpu_s += time.thread_time() - began
+
+
+def _only_client(jobs: Iterable[_Job]) -> str | None:
+    clients = {job.round.client for job in jobs}
+    return clients.pop() if len(clients) == 1 else None
 
 
 def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:

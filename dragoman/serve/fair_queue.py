@@ -92,6 +92,11 @@ class FairQueue(Generic[J]):
         return bool(self._clients)
 
     @property
+    def only_client(self) -> Hashable:
+        """Who waits, if it is one client alone; None otherwise."""
+        return next(iter(self._clients)) if len(self._clients) == 1 else None
+
+    @property
     def first_work(self) -> int:
         """Work of the first job of every request: what comes before any second job."""
         return sum(jobs[0].work for mine in self._clients.values() for jobs in mine.jobs.values())

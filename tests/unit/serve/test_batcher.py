@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.query import Manner, Query
+from dragoman.serve import batcher as batcher_module
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 
 WORK = 10  # of a query
@@ -148,6 +149,27 @@ def test_who_is_alone_gets_all_cores_and_who_has_company_one() -> None:
 
     with_batcher(story, workers=2)
     assert shouter.at_once == [0, 1, 1]
+
+
+def test_one_client_of_several_leaves_a_worker_to_the_others(monkeypatch) -> None:
+    monkeypatch.setattr(batcher_module, "_COURTESY_S", 0.3)
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        await ask(batcher, shouter, "a", client="other")
+        hogs = [
+            asyncio.create_task(ask(batcher, shouter, "endless", client="hog")) for _ in range(2)
+        ]
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        assert len(batcher._busy) == 1
+        assert await ask(batcher, shouter, "b", client="other") == ["B"]
+        while len(batcher._busy) < 2:  # nobody else came for a while
+            await asyncio.sleep(0.01)
+        for hog in hogs:
+            hog.cancel()
+
+    with_batcher(story, workers=2, slice_work=2 * WORK)
 
 
 def test_short_texts_of_a_slice_do_not_wait_for_long_ones() -> None:
