@@ -16,7 +16,14 @@ import numpy as np
 
 from dragoman.decode.promises.glossary import Demand, lacking
 from dragoman.text.agreement import gender_of, german_cases, lead_of, leads, tail_of, tails
-from dragoman.text.forms import ADJECTIVE, CASES, Form, is_german_adjective, term_forms
+from dragoman.text.forms import (
+    ADJECTIVE,
+    CASES,
+    Form,
+    english_number,
+    is_german_adjective,
+    term_forms,
+)
 
 MOST_TEXTS = 16  # of a part that are compared
 _BESIDE, _LOOKS_ASIDE = 2, 0.15  # source words; share of what a word looks at
@@ -195,6 +202,8 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     for target in place.demand.targets:
         own, forms = _forms(target, place.demand, language)
         forms = _of_cases(forms, cases, bool(lead or own))
+        if language == "en":
+            forms = _as_many(forms, noun)
         for form in _likely(forms, noun, lead, describes):
             # Beside a verb or an adjective nothing changes.
             agree = form.number or not place.demand.inflection
@@ -244,6 +253,12 @@ def _of_cases(forms: Sequence[Form], cases: Container[str], led: bool) -> list[F
     # *Vertrags* and *Vertrages*: one will do.
     genitives = [form for form in fitting if form.cases == ("genitive",)]
     return [form for form in fitting if form not in genitives[1:]] or [*forms]
+
+
+def _as_many(forms: Sequence[Form], replaced: str) -> Sequence[Form]:
+    """English forms in the number of the noun whose place they take: its verb agrees with that."""
+    fitting = [form for form in forms if form.number in ("", english_number(replaced))]
+    return fitting or forms
 
 
 def _likely(forms: Sequence[Form], replaced: str, lead: str, describes: bool) -> list[Form]:

@@ -39,12 +39,21 @@ def test_plurals(language: str, one: str, many: str) -> None:
         ("pt", "ordem de serviço", "ordens de serviço"),
         ("de", "Datum der Rechnung", "Daten der Rechnung"),
         ("en", "point of sale", "points of sale"),
+        ("pt", "palavra-passe", "palavras-passe"),
+        ("pt", "guarda-chuva", "guarda-chuvas"),
+        ("fr", "mot-clé", "mots-clés"),
+        ("fr", "sous-titre", "sous-titres"),
     ],
 )
 def test_of_several_words_the_noun_is_inflected_that_the_others_belong_to(
     language: str, term: str, many: str
 ) -> None:
     assert many in [form.text for form in term_forms(term, language)]
+
+
+def test_the_first_part_of_a_word_with_a_hyphen_tells_its_gender() -> None:
+    assert {form.gender for form in term_forms("palavra-passe", "pt")} == {"f"}
+    assert {form.gender for form in term_forms("mot-clé", "fr")} == {"m"}
 
 
 def test_a_german_genitive_and_dative_are_forms() -> None:
