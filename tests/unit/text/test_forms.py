@@ -128,6 +128,21 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
         ("las dos últimas ", Form("recibos", MANY, "m", (), True), "es", "los dos últimos "),
         ("vários ", Form("falhas", MANY, "f", (), True), "pt", "várias "),
         ("os dois últimos ", Form("falhas", MANY, "f", (), True), "pt", "as duas últimas "),
+        ("o seu ", Form("casa", ONE, "f", (), True), "pt", "a sua "),
+        ("dos nossos ", Form("casas", MANY, "f", (), True), "pt", "das nossas "),
+        ("todos os ", Form("casas", MANY, "f", (), True), "pt", "todas as "),
+        ("o bom ", Form("casa", ONE, "f", (), True), "pt", "a boa "),
+        ("tous les ", Form("vis", MANY, "f", (), True), "fr", "toutes les "),
+        ("le plus grand ", Form("vis", ONE, "f", (), True), "fr", "la plus grande "),
+        ("l'ancienne ", Form("atelier", ONE, "m", (), True), "fr", "l'ancien "),
+        ("l'ancienne ", Form("garage", ONE, "m", (), True), "fr", "l'ancien "),
+        ("le petit ", Form("usine", ONE, "f", (), True), "fr", "la petite "),
+        ("sa première ", Form("discours", ONE, "m", (), True), "fr", "son premier "),
+        ("la primera ", Form("recibo", ONE, "m", (), True), "es", "el primer "),
+        ("el primer ", Form("nota", ONE, "f", (), True), "es", "la primera "),
+        ("una gran ", Form("sobre", ONE, "m", (), True), "es", "un gran "),
+        ("el ", Form("área", ONE, "f", (), True), "es", "el "),
+        ("del ", Form("arma", ONE, "f", (), True), "es", "del "),
     ],
 )
 def test_a_romance_lead_has_prepositions_and_numbers(lead, form, language, way) -> None:
@@ -151,6 +166,33 @@ def test_a_tail_has_negations_and_superlatives(language: str, tail: str, agreed:
     start, end = tail_of(f"x{tail}.", 1, language)
     assert f"x{tail}."[start:end] == tail
     assert tails(tail, "f", Form("x", MANY, "m"), language)["m"] == agreed
+
+
+@pytest.mark.parametrize(
+    ("language", "tail"),
+    [("es", " cuesta"), ("es", " ahora"), ("fr", " roule"), ("fr", " encore"), ("pt", " custa")],
+)
+def test_a_verb_behind_a_noun_does_not_agree_with_it(language: str, tail: str) -> None:
+    assert tails(tail, "f", Form("x", ONE, "m", (), True), language)["m"] == tail
+
+
+@pytest.mark.parametrize(
+    ("language", "tail", "agreed"),
+    [
+        ("es", " eléctrica", " eléctrico"),
+        ("es", " vacía está abierta", " vacío está abierto"),
+        ("es", " estaban heladas y mojadas", " estaban helados y mojados"),
+        ("fr", " fermée", " fermé"),
+        ("fr", " nationale", " national"),
+        ("pt", " pequena", " pequeno"),
+        ("pt", " é muito bonita", " é muito bonito"),
+    ],
+)
+def test_adjectives_and_predicates_behind_a_noun_agree(language, tail, agreed) -> None:
+    start, end = tail_of(f"x{tail}.", 1, language)
+    assert f"x{tail}."[start:end] == tail
+    number = MANY if tail.endswith("s") else ONE
+    assert tails(tail, "f", Form("x", number, "m", (), True), language)["m"] == agreed
 
 
 def test_what_is_no_adjective_ends_a_lead() -> None:
