@@ -24,28 +24,27 @@ def leads(
     """What may stand before a form of a noun in the place of a lead, what changes least first; and
     the gender that it goes with, where that matters. `cases`: those that a German noun may have.
 
-    >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",), True), "de")
+    >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",)), "de")
     [('der neue ', '')]
     >>> leads("la ", Form("eau", "singular", "f"), "fr")
-    [("l'", 'f'), ("l'", 'm')]
+    [("l'", 'f')]
     """
     if language == "de":
-        ways = [(way, "", gender) for way, gender in _german(lead, form, cases)]
+        ways = [(way, "") for way in _german(lead, form, cases)]
     elif language in _ROWS:
-        ways = [(way, gender, gender) for way, gender in _romance(lead, form, language)]
+        ways = [*_romance(lead, form, language)]
     elif language == "en":
         article = r"\1n " if _VOWEL.match(form.text) else r"\1 "
-        ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "", "")]
+        ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "")]
     else:
         ways = []
     words = lead.lower().split()
 
-    def changes(way: tuple[str, str, str]) -> int:
+    def changes(way: tuple[str, str]) -> int:
         return sum(a != b for a, b in zip(words, way[0].lower().split(), strict=False))
 
-    # The gender that the noun's ending tells comes first, the others only if that is not sure.
-    ways.sort(key=lambda way: (bool(form.gender) and way[2] != form.gender, changes(way)))
-    same_case = [(_with_case_of(lead, way), kind) for way, kind, _ in ways]
+    ways.sort(key=changes)
+    same_case = [(_with_case_of(lead, way), kind) for way, kind in ways]
     return [*dict.fromkeys(same_case)] or [(lead, "")]
 
 
@@ -103,27 +102,27 @@ def _german_determiners() -> dict[str, tuple[str, dict[str, list[str]], dict[str
     return known
 
 
-def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[tuple[str, str]]:
+def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
     preposition, determiner, words = _german_parts(lead)
     stem, endings, of_adjectives = "", None, _ALONE
     if determiner:
         stem, endings, of_adjectives = _german_determiners()[determiner]
     if form.number == MANY and stem == "ein":
         endings, of_adjectives = None, _ALONE
-    genders = [form.gender] if form.sure and form.gender else ["m", "f", "n"]
-    if form.cases == ("genitive",):
-        genders = [gender for gender in genders if gender != "f"]
-    if form.gender in genders:
-        genders.sort(key=lambda gender: gender != form.gender)
-    columns = [(_GENDERS[gender], gender) for gender in genders] if form.number != MANY else []
-    columns += [(3, form.gender)] * (form.number != ONE)
-    for column, gender in columns:
+    # The table is right more often than the model, which prefers the gender of the noun that it
+    # would have said.
+    genders = [form.gender] if form.gender else ["m", "f", "n"]
+    if form.cases == ("genitive",) and not form.gender:
+        genders = ["m", "n"]
+    columns = [_GENDERS[gender] for gender in genders] if form.number != MANY else []
+    columns += [3] * (form.number != ONE)
+    for column in columns:
         for case in form.cases or CASES:
             if case not in cases:
                 continue
             article = "" if endings is None else stem + endings[case][column]
             adjectives = [german_adjective(word) + of_adjectives[case][column] for word in words]
-            yield _joined([preposition, article, *adjectives]), gender
+            yield _joined([preposition, article, *adjectives])
 
 
 def _german_parts(lead: str) -> tuple[str, str, list[str]]:
@@ -159,7 +158,46 @@ _COPULA = re.compile(
     r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war(?:en|st)?|wäre?n?|wird|werden?|wurden?|würden?|"
     r"worden|geworden|gewesen|sein|sei|bleib\w*|blieb\w*|heiß\w*|als|wie)(?!\w)"
 )
-_CLAUSE_END = re.compile(r"[.,;:!?–„“\"()]")
+_CLAUSE_END = re.compile(r"[.,;:!?–„“»«\"()]")
+# Directly before a predicate, which is no accusative: *Das ist nicht der Hund*, *wie ein Hund*.
+_BEFORE_PREDICATE = re.compile(
+    r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war|waren|wäre|wären|sei|wie|als)"
+    r"(?: (?:nicht|nur|auch|noch|doch|schon|immer|wirklich))?$"
+)
+_PARTICIPLE = re.compile(r"(?<!\w)(?:\w{2,4})?ge[a-zäöüß]+(?:t|en) *$")
+_OF_SUBJECTS = (
+    "der|die|das|dieser|diese|dieses|jeder|jede|jedes|alle|viele|k?eine?|meine?|deine?|seine?|"
+    "ihre?|unsere?|zwei|drei"
+)
+_DETERMINER = rf"(?:(?i:{_OF_SUBJECTS}) (?:[a-zäöüß]+e[nrs]? )?)?"
+_NAME = r"[A-ZÄÖÜ][\w-]+"
+# What a clause begins with if it is its subject, and the finite verb behind it.
+_FIRST_NOUN = re.compile(rf"({_DETERMINER}{_NAME}(?: {_NAME}| und {_NAME})?) [a-zäöüß]{{2,}}(?!\w)")
+_CONJUNCTION = "dass|weil|wenn|ob|als|nachdem|bevor|damit|obwohl|während|da|bis"
+_SECOND_NOUN = re.compile(rf"(?:{_CONJUNCTION}) {_DETERMINER}{_NAME}(?!\w)")
+_NO_SUBJECTS_LISTED = (
+    "ab als am an auch auf aus außerdem bald bei beim bis da dabei dadurch dafür daher damals "
+    "damit danach dann daran darauf darin darum davon dazu deshalb dich dir doch dort durch "
+    "eben einmal endlich euch früher für gegen gern gestern gibt hat hast hatte haben heute "
+    "hier hin hinter ihm ihn ihnen im immer in ins ist ja jetzt kann leider manchmal mich mir "
+    "mit mithilfe morgen muss nach nachdem natürlich neben nie niemals noch nun nur ob oben oft "
+    "ohne plötzlich schließlich schon seit sich sind so sogar soll sollte später trotz trotzdem "
+    "um unten uns unter vielleicht vom von vor wahrscheinlich wann war warum was weil welche "
+    "welchen welches wem wen wenn wer wie wieder will wird wo wurde während zu zuerst zum zur "
+    "zwischen über übrigens"
+)
+_NO_SUBJECTS = frozenset(_NO_SUBJECTS_LISTED.split())
+
+
+def _has_subject(before: str, behind: str) -> bool:
+    """Whether there is a subject in a clause beside a noun between these."""
+    first = before.strip(" \t-'’‚‘")
+    if _SUBJECT.search(f"{before} {behind}") or first in ("der", "wer", "jemand", "niemand"):
+        return True
+    if _SECOND_NOUN.match(first):
+        return True
+    begins = _FIRST_NOUN.match(first)
+    return begins is not None and first.split()[0].lower() not in _NO_SUBJECTS
 
 
 def german_cases(
@@ -188,10 +226,21 @@ def german_cases(
     told = _told_cases(determiner, adjectives, columns)
     told = told or _told_cases(determiner, adjectives, [0, 1, 2, 3])
     cases = tuple(case for case in told if case in governed) or told or governed
-    clause = f"{_CLAUSE_END.split(before)[-1]} {_CLAUSE_END.split(behind)[0]}"
-    if "accusative" in cases and _SUBJECT.search(clause) and not _COPULA.search(clause):
-        cases = tuple(case for case in cases if case != "nominative")
-    return cases
+    return tuple(case for case in cases if case not in _excluded(cases, before, behind)) or cases
+
+
+def _excluded(cases: Container[str], before: str, behind: str) -> tuple[str, ...]:
+    """Nominative or accusative, if what stands around a noun tells that it is the other."""
+    if "nominative" not in cases or "accusative" not in cases:
+        return ()
+    before, behind = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(behind)[0]
+    # *ist die Straße gegangen* may be anything.
+    if _BEFORE_PREDICATE.search(before.rstrip()) and not _PARTICIPLE.search(behind):
+        return ("accusative",)
+    if _has_subject(before, behind):
+        return () if _COPULA.search(f"{before} {behind}") else ("nominative",)
+    # What a clause begins with is its subject, if nothing else is.
+    return ("accusative",) if behind.strip() and not before.strip() else ()
 
 
 def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> tuple[str, ...]:
@@ -298,8 +347,7 @@ def _romance(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
 def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
     article, adjectives = _article(lead, language)
     row = _rows(language).get(article)
-    genders = [form.gender] if form.sure else ["m", "f"]
-    genders.sort(key=lambda gender: gender != form.gender)
+    genders = [form.gender] if form.gender else ["m", "f"]
     numbers = [form.number] if form.number else [ONE, MANY]
     for number, gender in itertools.product(numbers, genders):
         column = (gender == "f") + 2 * (number == MANY)

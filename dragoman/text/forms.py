@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dragoman.text import verbs
-from dragoman.text.inflection import LANGUAGES, Noun, applied, classified
+from dragoman.text.inflection import LANGUAGES, Noun, applied, classified, known_letters
 from dragoman.text.verbs import ADJECTIVE_ENDINGS, english_verb, looks_like_a_verb, verb_forms
 
 ONE, MANY = "singular", "plural"
@@ -22,14 +22,13 @@ CASES = ("nominative", "genitive", "dative", "accusative")
 class Form(NamedTuple):
     """A form of a term. What is empty is not known, or does not matter.
 
-    `cases`: which a German noun may stand in; `sure`: whether its gender is beyond doubt.
+    `cases`: which a German noun may stand in.
     """
 
     text: str
     number: str = ""
     gender: str = ""
     cases: tuple[str, ...] = ()
-    sure: bool = False
 
 
 @lru_cache(20_000)
@@ -140,13 +139,13 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
     one = singular(words[head], language)
     if one == words[head]:
         return (Form(term),)
-    kind, sure = classified(one, language)
+    kind, _ = classified(one, language)
     gender = kind.gender if kind else ""
     texts: list[tuple[str, tuple[str, ...]]] = [(words[head], ())]
     if language == "de":
         texts = [(text, cases) for _, cases, text in _german_plurals(words[head])]
     return tuple(
-        Form(" ".join([*words[:head], text, *words[head + 1 :]]), MANY, gender, cases, sure)
+        Form(" ".join([*words[:head], text, *words[head + 1 :]]), MANY, gender, cases)
         for text, cases in texts
     )
 
@@ -162,9 +161,21 @@ def singular(word: str, language: str) -> str:
     for ending, one in _SINGULARS.get(language, ()):
         stem = word[: len(word) - len(ending)] if word.endswith(ending) else ""
         for candidate in (stem + one, stem.translate(_NO_UMLAUTS) + one) if stem else ():
-            if plural(candidate, language) == word != candidate:
+            if plural(candidate, language) == word != candidate and (
+                language != "de" or _is_german_plural(word, candidate)
+            ):
                 return candidate
     return word
+
+
+def _is_german_plural(word: str, one: str) -> bool:
+    """Whether this is the plural of a known noun. *Analyse* only looks like that of *Analys*."""
+    if re.search(r"(?:ung|heit|keit|ion|schaft|tät|ei|inn)en$", word):
+        return True
+    return known_letters(one, "de") >= _KNOWN
+
+
+_KNOWN = 3  # letters that tell what a German noun is
 
 
 # How plurals end, and their singulars.
@@ -236,9 +247,7 @@ def _german(words: list[str], head: int) -> list[Form]:
                 for one in words[:head]
             ]
             whole = " ".join([*adjectives, before + text, *words[head + 1 :]])
-            forms.append(Form(whole, number, noun.gender, of_ending, sure))
-            if not sure and number == ONE and text == last and noun.gender != "f":
-                forms.append(Form(whole, number, "f", CASES, True))  # without a genitive
+            forms.append(Form(whole, number, noun.gender, of_ending))
     return forms
 
 
@@ -313,7 +322,7 @@ def _led_by_first(word: str) -> bool:
 
 def _romance(words: list[str], head: int, language: str) -> list[Form]:
     led = _led_by_first(words[head])
-    noun, sure = classified(words[head].split("-")[0] if led else words[head], language)
+    noun, _ = classified(words[head].split("-")[0] if led else words[head], language)
     if noun is None:
         return []
     behind = {*_BEHIND_HEAD[language].split()}
@@ -324,8 +333,8 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     for inflected in _many(words[head], language) if led else [plural(words[head], language)]:
         others = [plural(word, language) for word in words[head + 1 : last]]
         many.append(" ".join([*words[:head], inflected, *others, *words[last:]]))
-    forms = [Form(" ".join(words), ONE, noun.gender, (), sure)]
-    forms += [Form(text, MANY, noun.gender, (), sure) for text in many]
+    forms = [Form(" ".join(words), ONE, noun.gender)]
+    forms += [Form(text, MANY, noun.gender) for text in many]
     if len(words) == 1 and re.search(r"[^ã]o$", words[0]) and language != "fr":
         # It may be an adjective, for all that anybody can see.
         forms += [
@@ -437,4 +446,9 @@ def english_number(noun: str) -> str:
     """
     last = noun.lower().split()[-1] if noun.split() else ""
     ends = re.search(r"[^sui]s$|(?<!i)men$", last) or last in _IRREGULAR.values()
-    return MANY if ends else ONE
+    return MANY if ends and last not in _SINGULARS_IN_S else ONE
+
+
+_SINGULARS_IN_S = frozenset(
+    ["alias", "atlas", "bias", "canvas", "chaos", "cosmos", "gas", "lens", "news", "physics"]
+)

@@ -11,8 +11,10 @@ from unicodedata import combining, normalize
 
 from dragoman.errors import ConfigError
 from dragoman.text.forms import (
+    MANY,
     ONE,
     Form,
+    english_number,
     number_in_source,
     plural_forms,
     same_word,
@@ -352,7 +354,7 @@ def _of_entry(word: str, source: str) -> str:
     """The number that the last word of an English entry tells."""
     if source != "en" or not word[-1:].isalpha():
         return ""
-    return AS_GIVEN if re.search(r"[^su]s$", word) else ONE
+    return AS_GIVEN if english_number(word) == MANY else ONE
 
 
 def _demand(

@@ -70,7 +70,7 @@ def filled_in(
     `looked`: how much each of its words looked at each source word. (T, S)
 
     >>> filled_in("Das Haus steht.", np.eye(3), [Demand(("Bude",), words=(1, 2))], "de")
-    ['Das Bude steht.', 'Der Bude steht.', 'Den Bude steht.', 'Die Bude steht.']
+    ['Das Bude steht.', 'Der Bude steht.', 'Die Bude steht.']
     """
     choices: list[list[str]] = []
     at = 0
@@ -217,7 +217,7 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
                     ways.append(
                         way + text[place.end : tail.start] + agreed + text[tail.stop : limit]
                     )
-                if agreed == text[tail] or not form.sure:
+                if agreed == text[tail] or not form.gender:
                     ways.append(way + text[place.end : limit])
     return [*dict.fromkeys(ways)]
 
