@@ -1,20 +1,17 @@
 """Glossaries on real text: how many terms appear, what they do to BLEU, and what they cost.
 
-python benchmarks/glossary.py --corpora corpora --write terms.jsonl
-python benchmarks/glossary.py --terms terms.jsonl
-python benchmarks/glossary.py --corpora corpora --write unlikely.jsonl --unlikely
-python benchmarks/glossary.py --terms unlikely.jsonl --unlikely
+python benchmarks/glossary.py --corpora corpora
+python benchmarks/glossary.py --corpora corpora --unlikely --sentences 15
+python benchmarks/glossary.py --corpora corpora --dictionary
 python benchmarks/glossary.py --inflected benchmarks/inflected.tsv
 python benchmarks/glossary.py --wmt wmt25-terminology/ranking/references/track1
-python benchmarks/glossary.py --corpora corpora --write build/listed --dictionary
-python benchmarks/glossary.py --wmt build/listed --show
 
-The first command chooses sentences and their terms, which are taken from the references: a source
-word and the reference word that translates it, where IBM model 1, learned from training text in
-both directions, is sure of the pair. A sentence has up to two. The second command translates the
-sentences without and with their terms, and with a glossary that has none of their words. These
-terms are forms that stand in a reference, so they are exact. Time is CPU time of one thread, so
-other processes matter little.
+The first command takes terms from references: a source word and the reference word that translates
+it, where IBM model 1, learned from training text in both directions, is sure of the pair. A
+sentence has up to two. They are translated without and with their terms, and with a glossary that
+has none of their words. These terms are forms that stand in a reference, so they are exact. Time is
+CPU time of one thread, so other processes matter little. `--write FILE` keeps what was chosen, and
+`--terms FILE` scores it.
 
 With `--unlikely`, the terms are synonyms that the model would not say (`unlikely.tsv`), one in a
 sentence of Tatoeba whose translation has the usual word once. A term that is tacked on to a
@@ -30,9 +27,9 @@ lemmas hold it, upper and lower case aside; lemmas are those of simplemma and, f
 german-nouns (both from PyPI), not of stanza. Only totals are printed.
 
 With `--dictionary`, sentences of Tatoeba's validation sets, the first half of FLORES dev and, if
-`newsdev` is among the corpora, news of 2013 are written in the form of that task: terms are entries
-of Wiktionary's dictionary whose lemmas stand in the sentence and in its reference. With `--show`,
-what is missed is printed: this is text to find mistakes in.
+`newsdev` is among the corpora, news of 2013 take the form of that task: terms are entries of
+Wiktionary's dictionary whose lemmas stand in the sentence and in its reference. With `--show`, what
+is missed is printed: this is text to find mistakes in. `--write FOLDER` keeps it for `--wmt`.
 
 Settings were chosen on the first half of FLORES dev and on Tatoeba's validation sets, in other
 directions than those scored here: on the second half, and on Tatoeba's test sets.
@@ -50,6 +47,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -213,8 +211,10 @@ def choose_unlikely(
         yield direction, chosen
 
 
-def score_unlikely(translator: Translator, direction: str, chosen: list[tuple[str, str]]) -> None:
-    """Prints how many terms stand where they should."""
+def score_unlikely(
+    translator: Translator, direction: str, chosen: list[tuple[str, str]], show: bool = False
+) -> None:
+    """Prints how many terms stand where they should, and what is wrong; `show`: all."""
     source, target = direction.split("-")
     terms = {term.source: term for term in unlikely_terms() if term.direction == direction}
     plain = Request(to=target, source_language=source)
@@ -248,7 +248,8 @@ def score_unlikely(translator: Translator, direction: str, chosen: list[tuple[st
         brief += is_brief
         good += is_there and is_gone and is_once and is_brief
         mark = "ok " if is_there and is_gone and is_once and is_brief else "BAD"
-        print(f"   {mark} {text} [{term.target}] {was} -> {now}")
+        if show or mark == "BAD":
+            print(f"   {mark} {text} [{term.target}] {was} -> {now}")
     ratio = sum(len(now.split()) for now in after) / sum(len(was.split()) for was in said)
     bleu = sacrebleu.corpus_bleu(after, [put_in]).score
     count = len(rows)
@@ -372,6 +373,15 @@ def choose_listed(corpora: Path, to: str, sentences: int) -> Iterator[dict]:
             yield {"en": english, to: reference, "proper": found}
 
 
+def write_listed(corpora: Path, folder: Path, sentences: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for to in ("de", "es", "fr", "pt"):
+        rows = [
+            json.dumps(row, ensure_ascii=False) for row in choose_listed(corpora, to, sentences)
+        ]
+        (folder / f"full_data.en{to}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
 def listed_terms(
     english: str, reference: str, to: str, entries: dict[str, dict[str, list[tuple[str, str]]]]
 ) -> dict[str, str]:
@@ -411,7 +421,7 @@ def score_wmt(translator: Translator, folder: Path, sentences: int | None, show:
             chrf = sacrebleu.corpus_chrf(said, [references], word_order=2).score
             bleu = sacrebleu.corpus_bleu(said, [references]).score
             print(
-                f"WMT25 en-{to} {name} terms: {count} terms, surface {surface / count:.1%}, "
+                f"en-{to} {name} terms: {count} terms, surface {surface / count:.1%}, "
                 f"surface or lemma {either / count:.1%}, chrF++ {chrf:.1f}, BLEU {bleu:.1f}, "
                 f"{seconds:.1f} s",
                 flush=True,
@@ -497,28 +507,28 @@ def main() -> None:
     parser.add_argument("--inflected", type=Path, help="Sentences that need terms in other forms.")
     parser.add_argument("--wmt", type=Path, help="WMT25's sentences, a folder of jsonl files.")
     parser.add_argument("--dictionary", action="store_true", help="Terms from a dictionary.")
-    parser.add_argument("--show", action="store_true", help="Print what --wmt's sentences lack.")
+    parser.add_argument("--show", action="store_true", help="Print what is missed.")
     parser.add_argument(
         "--stem", default="test", help="Tatoeba's set to take synonyms' words from."
     )
     arguments = parser.parse_args()
     most = arguments.sentences or (None if arguments.wmt else 250)
-    if arguments.dictionary:
-        arguments.write.mkdir(parents=True, exist_ok=True)
-        for to in ("de", "es", "fr", "pt"):
-            with (arguments.write / f"full_data.en{to}.jsonl").open("w", encoding="utf-8") as file:
-                for row in choose_listed(arguments.corpora, to, most):
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    if arguments.dictionary and arguments.write:
+        write_listed(arguments.corpora, arguments.write, most)
         return
-    if arguments.write:
-        pairs = (
+    if arguments.terms:
+        lines = arguments.terms.read_text(encoding="utf-8").splitlines()
+    elif arguments.dictionary or arguments.inflected or arguments.wmt:
+        lines = []
+    else:
+        sets = (
             choose_unlikely(arguments.corpora, most, arguments.stem)
             if arguments.unlikely
             else choose(arguments.corpora, most)
         )
-        with arguments.write.open("w", encoding="utf-8") as file:
-            for name, chosen in pairs:
-                file.write(json.dumps([name, chosen], ensure_ascii=False) + "\n")
+        lines = [json.dumps([name, chosen], ensure_ascii=False) for name, chosen in sets]
+    if arguments.write:
+        arguments.write.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return
     translator = dragoman.load(arguments.model)
     engine = translator.engine.on_one_core or translator.engine
@@ -529,13 +539,18 @@ def main() -> None:
     if arguments.wmt:
         score_wmt(translator, arguments.wmt, most, arguments.show)
         return
+    if arguments.dictionary:
+        with TemporaryDirectory() as folder:
+            write_listed(arguments.corpora, Path(folder), most)
+            score_wmt(translator, Path(folder), None, arguments.show)
+        return
     if arguments.unlikely:
-        for line in arguments.terms.read_text(encoding="utf-8").splitlines():
-            score_unlikely(translator, *json.loads(line))
+        for line in lines:
+            score_unlikely(translator, *json.loads(line), arguments.show)
         return
     scores: dict[str, list[Score]] = {"Tatoeba test": [], "FLORES dev": []}
     counts = dict.fromkeys(scores, 0)
-    for line in arguments.terms.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         name, rows = json.loads(line)
         chosen = [Chosen(*row) for row in rows][:most]
         direction, corpus = name.split(" ", 1)

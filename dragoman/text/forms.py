@@ -44,6 +44,8 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     head = _head(words, language)
     if _is_phrase(words, head, language):
         forms = []
+    elif _is_plural(words[head], language):
+        return plural_forms(term, language)
     elif language == "en":
         forms = [_with_head(words, head, text, number) for text, number in _english(words[head])]
     elif language not in LANGUAGES or not words[head][-1:].isalpha():
@@ -148,6 +150,19 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
         Form(" ".join([*words[:head], text, *words[head + 1 :]]), MANY, gender, cases)
         for text, cases in texts
     )
+
+
+_PLURAL_ENDINGS = {
+    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät)en"),
+    "es": re.compile(r"\w{2,}(?:[oa]s|iones|dades)"),
+    "pt": re.compile(r"\w{2,}(?:[oa]s|ões|dades)"),
+}
+
+
+def _is_plural(word: str, language: str) -> bool:
+    """Whether a term's noun is a plural, for all that its source tells: *noticias* for *news*."""
+    ending = _PLURAL_ENDINGS.get(language)
+    return bool(ending and ending.fullmatch(word)) and singular(word, language) != word
 
 
 def singular(word: str, language: str) -> str:

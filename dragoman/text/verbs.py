@@ -11,17 +11,34 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+# French nouns end in -re and -ier as often as verbs do, so these say more.
+_FRENCH_RE = (
+    "endre|andre|ondre|erdre|mordre|tordre|indre|soudre|ettre|battre|faire|plaire|taire|traire|"
+    "[dl]ire|crire|rire|uire|croire|boire|suivre|vivre|aître|ompre|vaincre|être|clure"
+)
+_FRENCH_IER = r"(?:fi|copi|publi|oubli|pli|reli|étudi|pédi|vari|\b(?:tri|li|pri|cri))er"
 INFINITIVES = {
     "de": re.compile(r"[a-zäöüß]{2,}(?:en|eln|ern)|tun"),
-    "fr": re.compile(r"[a-zà-ÿœ]{2,}(?:er|[iï]r|re)"),
+    "fr": re.compile(
+        rf"[a-zà-ÿœ]+(?<!i)er|[a-zà-ÿœ]*{_FRENCH_IER}|[a-zà-ÿœ]{{2,}}[iï]r|[a-zà-ÿœ]*(?:{_FRENCH_RE})"
+    ),
     "es": re.compile(r"[a-zà-ÿ]{2,}(?:[aei]r|ír)(?:se)?"),
     "pt": re.compile(r"(?:[a-zà-ÿ]{2,}[aei]r|pôr|(?:com|dis|ex|im|pro|re|su|trans)por)(?:-se)?"),
 }
-_NO_VERBS_LISTED = (
-    "offen eigen selten trocken verschieden golden eben außen innen oben unten hinten gegen "
-    "neben zwischen extern intern modern bisschen wegen"
-)
-_NO_VERBS = frozenset(_NO_VERBS_LISTED.split())
+_NO_VERBS_LISTED = {
+    "de": "offen eigen selten trocken verschieden golden eben außen innen oben unten hinten gegen "
+    "neben zwischen extern intern modern bisschen wegen vollkommen angemessen gelassen erwachsen "
+    "bescheiden zufrieden betrunken besonnen entschlossen verlegen morgen gestern sondern "
+    "inzwischen willkommen ihnen deren denen ihren seinen allen vielen",
+    "fr": "hier cher fier amer hiver enfer fer mer ver atelier soir noir avenir plaisir loisir "
+    "désir souvenir tir cuir air clair chair pair éclair",
+    "es": "lugar hogar taller alquiler mujer placer militar celular popular familiar similar "
+    "particular nuclear escolar titular pilar collar dólar azúcar ayer cualquier líder carácter "
+    "chófer néctar",
+    "pt": "lugar mulher prazer celular popular familiar similar particular nuclear escolar titular "
+    "pilar colar dólar açúcar talher qualquer líder caráter militar sequer",
+}
+_NO_VERBS = {language: frozenset(words.split()) for language, words in _NO_VERBS_LISTED.items()}
 
 
 def looks_like_a_verb(term: str, language: str) -> bool:
@@ -34,7 +51,7 @@ def looks_like_a_verb(term: str, language: str) -> bool:
     pattern = INFINITIVES.get(language)
     if pattern is None or pattern.fullmatch(word) is None:
         return False
-    return word not in _NO_VERBS and not (language != "de" and " " in term)
+    return word not in _NO_VERBS[language] and not (language != "de" and " " in term)
 
 
 @lru_cache(5_000)
@@ -147,18 +164,19 @@ def separable(verb: str) -> tuple[str, str]:
 
 
 def finite_forms(verb: str) -> list[str]:
-    """The forms of a German verb without separable prefix that stand by themselves.
+    """The forms of a German verb without separable prefix that stand by themselves; of a strong
+    one not those of the second person.
 
     >>> [form for form in finite_forms("schreiben") if form.startswith("schrie")]
-    ['schrieb', 'schrieben', 'schriebst', 'schriebt', 'schriebet']
+    ['schrieb', 'schrieben']
     """
     stem, e = _weak_stem(verb)
-    forms = [verb, *(stem + ending for ending in ("e", f"{e}t", f"{e}st"))]
-    weak = [stem + e + ending for ending in ("te", "ten", "test", "tet")]
+    forms = [verb, *(stem + ending for ending in ("e", f"{e}t"))]
+    weak = [f"{stem}{e}st", *(stem + e + ending for ending in ("te", "ten", "test", "tet"))]
     for prefix, base in _without_prefix(verb):
         present, past, _ = _strong()[base]
-        endings = ("", "n", "st", "t") if past.endswith("e") else ("", "en", "st", "t", "et")
-        forms += [prefix + present, *(prefix + past + ending for ending in endings)]
+        plural = past + ("n" if past.endswith("e") else "en")
+        forms += [prefix + present, prefix + past, prefix + plural]
         return [*forms, *weak] if base in _ALSO_WEAK else forms
     return [*forms, *weak]
 
@@ -213,13 +231,13 @@ _ENDINGS = {
     "es": {
         "ar": "o as a an e es en|ar amos áis é aste ó asteis aron aba abas ábamos abais aban aré "
         "arás ará aremos aréis arán aría arías aríamos aríais arían emos éis ara aras áramos arais "
-        "aran ado ada ados adas ando ad",
+        "aran ase asen ado ada ados adas ando ad",
         "er": "o es e en a as an|er emos éis í iste ió imos isteis ieron ía ías íamos íais ían eré "
         "erás erá eremos eréis erán ería erías eríamos eríais erían amos áis iera ieras iéramos "
-        "ierais ieran ido ida idos idas iendo ed",
+        "ierais ieran iese iesen ido ida idos idas iendo ed",
         "ir": "o es e en a as an|ir imos ís í iste ió isteis ieron ía ías íamos íais ían iré irás "
         "irá iremos iréis irán iría irías iríamos iríais irían amos áis iera ieras iéramos ierais "
-        "ieran ido ida idos idas iendo id",
+        "ieran iese iesen ido ida idos idas iendo id",
     },
     "pt": {
         "ar": "o as a am e es em|ar amos ais ei aste ou aram ava avas ávamos avam arei arás ará "
@@ -258,6 +276,7 @@ _GROUPS = {
         "E": "es e em",
         "P": "e este emos eram esse essem er erem",  # tive
         "F": "ei ás á emos ão ia ias íamos iam",
+        "B": "a as amos am",  # queira
         "S": "o a as amos am",
         "O": "o a os as",
     },
@@ -299,8 +318,9 @@ _IRREGULAR = {
         "decir dig:A dic:E dij:J dir:F dich:O diciendo di,salir salg:A saldr:F sal,"
         "valer valg:A valdr:F,poder pued:S pud:P podr:F pudiendo,saber sep:A sup:P sabr:F sé,"
         "traer traig:A traj:J trayendo,caer caig:A,ducir duzc:A duj:J,oír oig:A oy:E oyó oyendo,"
-        "escribir escrit:O,abrir abiert:O,cubrir cubiert:O,romper rot:O,ver ve:A vist:O vio vi,"
-        "imprimir impres:O,dar doy dio di dé den diera dieron,andar anduv:P,"
+        "escribir escrit:O,abrir abiert:O,cubrir cubiert:O,romper rot:O,"
+        "ver ve:A vist:O vio vi veía veían,imprimir impres:O,dar doy dio di dé den diera dieron,"
+        "andar anduv:P,"
         "estar estoy está estás están estuv:P esté estén,"
         "ser soy eres es somos son fue fueron era eran sea sean sido siendo fuera fueran será serán"
     ),
@@ -310,19 +330,19 @@ _IRREGULAR = {
         "pôr ponh:A põe põem pus:P pôs post:O punha punham pondo,"
         "fazer faç:A faz fiz:P fez far:F feit:O,dizer dig:A diz diss:P disse dir:F dit:O,"
         "trazer trag:A traz troux:P trouxe trar:F,poder poss:A pod:E pud:P pôde,"
-        "querer quer quis:P quis queir:A,saber saib:A sei soub:P soube,ver vej:A vê veem vist:O "
+        "querer quer quis:P quis queir:B,saber saib:B sei soub:P soube,ver vej:A vê veem vist:O "
         "viu viram,ler lei:A lê leem,crer crei:A crê creem,dar dou dá dão deu deram dê deem,"
         "perder perc:A,medir meç:A,pedir peç:A,ouvir ouç:A,dormir durm:A,cobrir cubr:A cobert:O,"
         "abrir abert:O,escrever escrit:O,servir sirv:A,seguir sig:A,sentir sint:A,ferir fir:A,"
         "gerir gir:A,mentir mint:A,vestir vist:A,petir pit:A,vertir virt:A,preferir prefir:A,"
-        "subir sob:E,consumir som:E,fugir fog:E fuj:A,sair sai:A sai sais saem saí saiu saíram,"
+        "subir sob:E,consumir consom:E,fugir fog:E fuj:A,sair sai:A sai sais saem saí saiu saíram,"
         "cair cai:A cai cais caem caí caiu caíram,trair trai:A trai traem traiu,"
         "duzir duz,construir constrói constroem,destruir destrói destroem,"
-        "estar estou está estão estav:O estev:P esteve esteja estejam,"
+        "estar estou está estão estava estavam estiv:P esteve esteja estejam,"
         "ser sou é são era eram foi foram seja sejam sido sendo será serão fosse fossem,"
         "haver há hav:E houv:P houve haja,ir vou vai vamos vão foi foram vá ido indo,"
         "ganhar ganh:O,gastar gast:O,pagar pag:O,aceitar aceit:O,"
-        "odiar odei:S"
+        "odiar odei:E odei:A"
     ),
     "fr": (
         "venir vien:S ven:P vienn:E viendr:F venu:O,tenir tien:S ten:P tienn:E tiendr:F tenu:O,"
@@ -371,7 +391,8 @@ def _romance(verb: str, language: str) -> Iterator[str]:
     listed = [*_listed(base, language)]
     yield from listed
     if listed and language == "fr":
-        yield from (base.removesuffix("e") + ending for ending in _GROUPS["fr"]["F"].split())
+        if all(group != "F" for _, group in _entry(base, language)[1]):
+            yield from (base.removesuffix("e") + ending for ending in _GROUPS["fr"]["F"].split())
         return
     stem, endings = base[:-2], _ENDINGS[language].get(kind, "|")
     taken = _taken(base, kind, language)
@@ -464,8 +485,13 @@ def _entry(verb: str, language: str) -> tuple[str, list[tuple[str, str]]]:
 def _listed(verb: str, language: str) -> Iterator[str]:
     before, stems = _entry(verb, language)
     for stem, group in stems:
-        endings = _GROUPS[language][group].split(" ") if group else [""]
-        yield from (before + stem + ending for ending in endings)
+        if not group:
+            yield before + stem
+            continue
+        for ending in _GROUPS[language][group].split(" "):
+            # *cuelgue*, *fuerce*; others are spelled as they are listed.
+            kind = "ar" if group == "S" and verb.endswith("ar") else ""
+            yield _before(before + stem, ending, kind, language) if kind else before + stem + ending
 
 
 def _taken(verb: str, kind: str, language: str) -> set[str]:

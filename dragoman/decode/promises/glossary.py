@@ -11,6 +11,7 @@ from unicodedata import combining, normalize
 
 from dragoman.errors import ConfigError
 from dragoman.text.forms import (
+    ADJECTIVE,
     MANY,
     ONE,
     Form,
@@ -80,9 +81,9 @@ class Demand:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All that may be put in."""
-        forms = (form.text for target in self.targets for form in self.forms(target))
-        return tuple(dict.fromkeys(forms))
+        """All that may be put in, wherever that is."""
+        forms = [form for target in self.targets for form in self.forms(target)]
+        return tuple(dict.fromkeys(form.text for form in forms if form.cases != ADJECTIVE))
 
 
 def lacking(demands: Iterable[Demand], text: str, in_capitals: bool = False) -> list[Demand]:

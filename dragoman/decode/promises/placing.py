@@ -158,7 +158,12 @@ def _trimmed(text: str, start: int, end: int, demand: Demand, language: str) -> 
     if shown is not None:
         start, end = shown.span()
     start, end = _without_function_words(text, start, end, demand, language)
+    if language == "en" and (owner := _OWNER.search(text, start, end)):
+        end = owner.start()
     return Place(lead_of(text, start, language), start, end, demand)
+
+
+_OWNER = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])\Z")  # of an English genitive
 
 
 @cache

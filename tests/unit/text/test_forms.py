@@ -56,6 +56,12 @@ def test_the_first_part_of_a_word_with_a_hyphen_tells_its_gender() -> None:
     assert {form.gender for form in term_forms("mot-clé", "fr")} == {"m"}
 
 
+def test_a_term_in_the_plural_has_no_singular() -> None:
+    for term, language in (("Neuigkeiten", "de"), ("noticias", "es"), ("notícias", "pt")):
+        assert {form.number for form in term_forms(term, language)} == {MANY}
+    assert ONE in {form.number for form in term_forms("crisis", "es")}
+
+
 def test_a_german_genitive_and_dative_are_forms() -> None:
     forms = {form.text for form in term_forms("Vertrag", "de")}
     assert {"Vertrag", "Vertrags", "Vertrages", "Verträge", "Verträgen"} <= forms

@@ -49,6 +49,11 @@ def test_english_forms_double_letters_and_have_pasts_of_their_own() -> None:
 
 
 def test_nouns_are_not_taken_for_verbs() -> None:
+    for noun in ("votre", "livre", "fichier", "escalier", "histoire", "mer"):
+        assert not looks_like_a_verb(noun, "fr")
+    for verb in ("vendre", "publier", "gérer", "écrire", "lire", "finir", "mettre"):
+        assert looks_like_a_verb(verb, "fr")
+    assert not looks_like_a_verb("vollkommen", "de")
     assert not looks_like_a_verb("propulsor", "pt")
     assert looks_like_a_verb("propor", "pt")
     assert not looks_like_a_verb("offen", "de")

@@ -265,6 +265,7 @@ def test_a_noun_is_not_given_the_ending_of_an_adjective() -> None:
         ("A dog is asleep.", ["A hound is asleep."]),
         ("An animal is asleep.", ["A hound is asleep."]),
         ("The bus is here.", ["The hound is here."]),
+        ("The dog's tail.", ["The hound's tail."]),
     ],
 )
 def test_an_english_term_has_the_number_of_the_word_whose_place_it_takes(text, said) -> None:
