@@ -36,20 +36,12 @@ SURE = 0.8  # of the nouns with an ending have its gender: it is beyond doubt
 DOUBTFUL = " ?"  # behind the class of a noun that has several genders
 HEAD = 4  # letters of a noun that compounds may end with
 
-# Of tables the first column is read.
 FILES = {
     "de": ["real/commonvoice.de.txt.bz2", "tatoeba/de-en/train.de.gz"],
-    "fr": ["real/europarl.fr.bz2", "real/commonvoice.fr.txt.bz2", "tatoeba/fr-en/train.fr.gz",
-           "new/vikiwiki.fr.txt.bz2"],
-    "es": ["real/europarl.es.bz2", "real/commonvoice.es.txt.bz2", "tatoeba/es-en/train.es.gz",
-           "new/openstax.es-en.tsv.bz2"],
-    "pt": ["real/europarl.pt.bz2", "real/commonvoice.pt.txt.bz2", "tatoeba/pt-en/train.pt.gz",
-           "new/bosque.pt.txt.bz2", "new/libreoffice.pt-en.tsv.bz2"],
+    "fr": ["real/europarl.fr.bz2", "real/commonvoice.fr.txt.bz2", "tatoeba/fr-en/train.fr.gz"],
+    "es": ["real/europarl.es.bz2", "real/commonvoice.es.txt.bz2", "tatoeba/es-en/train.es.gz"],
+    "pt": ["real/europarl.pt.bz2", "real/commonvoice.pt.txt.bz2", "tatoeba/pt-en/train.pt.gz"],
 }  # fmt: skip
-# In all three.
-ALSO = ("new/cdda", "new/ethorg", "new/webwml", "new/fsfe", "real/gimphelp", "real/stories")
-for _language in ("fr", "es", "pt"):
-    FILES[_language] += [f"{_name}.{_language}-en.tsv.bz2" for _name in ALSO]
 # Articles before a singular, by gender.
 SINGULAR = {
     "fr": {"m": "un le du au ce", "f": "une la cette"},
@@ -87,7 +79,7 @@ def lines(corpora: Path, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         opened = bz2.open if name.endswith("bz2") else gzip.open
         with opened(corpora / name, "rt", encoding="utf-8") as file:
-            yield from (line.split("\t")[0] for line in file)
+            yield from file
 
 
 def neighbours(texts: Iterable[str], language: str) -> dict[str, Counter[str]]:
@@ -107,13 +99,10 @@ def total(counts: Mapping[str, Counter[str]], articles: str, word: str) -> int:
 
 
 def nouns(counts: Mapping[str, Counter[str]], language: str) -> Iterator[tuple[str, str, int]]:
-    """Singulars with their class, and how often they were seen. The plural of one that was not
-    seen in it is made as those of most nouns with its last letters are."""
+    """Singulars with their class, and how often they were seen."""
     words = {
         word for arts in SINGULAR[language].values() for a in arts.split() for word in counts[a]
     }
-    unseen: list[tuple[str, str, int]] = []
-    by_ending: dict[str, Counter[str]] = defaultdict(Counter)
     for word in sorted(words):
         seen = {g: total(counts, arts, word) for g, arts in SINGULAR[language].items()}
         gender = max(seen, key=lambda g: seen[g])
@@ -121,16 +110,8 @@ def nouns(counts: Mapping[str, Counter[str]], language: str) -> Iterator[tuple[s
         if often < LEAST or often < 0.9 * sum(seen.values()) or len(word) < 3:
             continue
         plural = plural_of(counts, word, language)
-        if plural is None:
-            unseen.append((word, gender, often))
-            continue
-        for length in range(3):
-            by_ending[word[len(word) - length :]][plural] += 1
-        yield word, f"{gender} {plural}", often
-    for word, gender, often in unseen:
-        endings = (word[len(word) - length :] for length in (2, 1, 0))
-        known = next(by_ending[ending] for ending in endings if ending in by_ending)
-        yield word, f"{gender} {known.most_common(1)[0][0]}", often
+        if plural is not None:
+            yield word, f"{gender} {plural}", often
 
 
 def plural_of(counts: Mapping[str, Counter[str]], word: str, language: str) -> str | None:
