@@ -1,18 +1,17 @@
 """Glossaries on real text: how many terms appear, what they do to BLEU, and what they cost.
 
-python benchmarks/glossary.py --corpora corpora --write terms.jsonl
-python benchmarks/glossary.py --terms terms.jsonl
-python benchmarks/glossary.py --corpora corpora --write unlikely.jsonl --unlikely
-python benchmarks/glossary.py --terms unlikely.jsonl --unlikely
+python benchmarks/glossary.py --corpora corpora
+python benchmarks/glossary.py --corpora corpora --unlikely --sentences 15
+python benchmarks/glossary.py --corpora corpora --dictionary
 python benchmarks/glossary.py --inflected benchmarks/inflected.tsv
 python benchmarks/glossary.py --wmt wmt25-terminology/ranking/references/track1
 
-The first command chooses sentences and their terms, which are taken from the references: a source
-word and the reference word that translates it, where IBM model 1, learned from training text in
-both directions, is sure of the pair. A sentence has up to two. The second command translates the
-sentences without and with their terms, and with a glossary that has none of their words. These
-terms are forms that stand in a reference, so they are exact. Time is CPU time of one thread, so
-other processes matter little.
+The first command takes terms from references: a source word and the reference word that translates
+it, where IBM model 1, learned from training text in both directions, is sure of the pair. A
+sentence has up to two. They are translated without and with their terms, and with a glossary that
+has none of their words. These terms are forms that stand in a reference, so they are exact. Time is
+CPU time of one thread, so other processes matter little. `--write FILE` keeps what was chosen, and
+`--terms FILE` scores it.
 
 With `--unlikely`, the terms are synonyms that the model would not say (`unlikely.tsv`), one in a
 sentence of Tatoeba whose translation has the usual word once. A term that is tacked on to a
@@ -27,11 +26,17 @@ with the glossary that it calls proper. A term counts as in the task's own scrip
 lemmas hold it, upper and lower case aside; lemmas are those of simplemma and, for German nouns, of
 german-nouns (both from PyPI), not of stanza. Only totals are printed.
 
+With `--dictionary`, sentences of Tatoeba's validation sets, the first half of FLORES dev and, if
+`newsdev` is among the corpora, news of 2013 take the form of that task: terms are entries of
+Wiktionary's dictionary whose lemmas stand in the sentence and in its reference. With `--show`, what
+is missed is printed: this is text to find mistakes in. `--write FOLDER` keeps it for `--wmt`.
+
 Settings were chosen on the first half of FLORES dev and on Tatoeba's validation sets, in other
 directions than those scored here: on the second half, and on Tatoeba's test sets.
 """
 
 import argparse
+import bz2
 import csv
 import json
 import random
@@ -42,6 +47,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -205,8 +211,10 @@ def choose_unlikely(
         yield direction, chosen
 
 
-def score_unlikely(translator: Translator, direction: str, chosen: list[tuple[str, str]]) -> None:
-    """Prints how many terms stand where they should."""
+def score_unlikely(
+    translator: Translator, direction: str, chosen: list[tuple[str, str]], show: bool = False
+) -> None:
+    """Prints how many terms stand where they should, and what is wrong; `show`: all."""
     source, target = direction.split("-")
     terms = {term.source: term for term in unlikely_terms() if term.direction == direction}
     plain = Request(to=target, source_language=source)
@@ -240,7 +248,8 @@ def score_unlikely(translator: Translator, direction: str, chosen: list[tuple[st
         brief += is_brief
         good += is_there and is_gone and is_once and is_brief
         mark = "ok " if is_there and is_gone and is_once and is_brief else "BAD"
-        print(f"   {mark} {text} [{term.target}] {was} -> {now}")
+        if show or mark == "BAD":
+            print(f"   {mark} {text} [{term.target}] {was} -> {now}")
     ratio = sum(len(now.split()) for now in after) / sum(len(was.split()) for was in said)
     bleu = sacrebleu.corpus_bleu(after, [put_in]).score
     count = len(rows)
@@ -330,10 +339,77 @@ def score_inflected(translator: Translator, file: Path) -> None:
     print(f"all: {fmean(good for some in right.values() for good in some):.1%} grammatical")
 
 
-def score_wmt(translator: Translator, folder: Path) -> None:
+def choose_listed(corpora: Path, to: str, sentences: int) -> Iterator[dict]:
+    """Sentences with up to three entries of a dictionary, longest ones first, that their reference
+    has; in the form of WMT25's task."""
+    entries: dict[str, dict[str, list[tuple[str, str]]]] = {}  # by first lemma and all lemmas
+    with bz2.open(corpora / "real" / f"wiktdict.{to}-en.tsv.bz2", "rt", encoding="utf-8") as file:
+        for line in file:
+            target, source = line.rstrip("\n").split("\t")[:2]
+            source = source.removeprefix("to ").removeprefix("the ")
+            plain = re.fullmatch(r"[^\W\d_][\w' -]{3,}", source) and "(" not in target
+            if plain and len(source.split()) <= 4 and len(target) >= SHORTEST:
+                key = lemmas(source, "en")
+                of_first = entries.setdefault(key.split()[0], {})
+                of_first.setdefault(key, []).append((source, target))
+    texts = [
+        (corpora / "flores" / "dev.{}.gz", CHOSEN_ON),
+        (corpora / "tatoeba" / f"{to}-en" / "valid.{}.gz", None),
+    ]
+    pairs: list[tuple[str, str]] = []
+    for path, end in texts:
+        sides = [list(read_lines(str(path).format(code)))[:end] for code in ("en", to)]
+        pairs += zip(*sides, strict=True)
+    news = corpora / "newsdev" / f"newstest2013.{to}-en.tsv.gz"
+    if news.exists():
+        rows = [line.split("\t") for line in read_lines(str(news))]
+        pairs += [(english, other) for other, english in rows]
+    random.Random(1).shuffle(pairs)
+    count = 0
+    for english, reference in pairs:
+        found = listed_terms(english, reference, to, entries)
+        if found and count < sentences:
+            count += 1
+            yield {"en": english, to: reference, "proper": found}
+
+
+def write_listed(corpora: Path, folder: Path, sentences: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for to in ("de", "es", "fr", "pt"):
+        rows = [
+            json.dumps(row, ensure_ascii=False) for row in choose_listed(corpora, to, sentences)
+        ]
+        (folder / f"full_data.en{to}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def listed_terms(
+    english: str, reference: str, to: str, entries: dict[str, dict[str, list[tuple[str, str]]]]
+) -> dict[str, str]:
+    there, other = (f" {lemmas(text, code)} " for text, code in ((english, "en"), (reference, to)))
+    fitting = [
+        (source, target)
+        for word in dict.fromkeys(there.split())
+        for key, pairs in entries.get(word, {}).items()
+        if f" {key} " in there
+        for source, target in pairs
+        if f" {lemmas(target, to)} " in other
+    ]
+    fitting.sort(key=lambda pair: (-len(pair[0].split()), -len(pair[1])))
+    chosen: dict[str, str] = {}
+    for source, target in fitting:
+        taken = " ".join([*chosen, *chosen.values()]).lower()
+        if source.lower() not in taken and target.lower() not in taken and len(chosen) < 3:
+            chosen[source] = target
+    return chosen
+
+
+def score_wmt(translator: Translator, folder: Path, sentences: int | None, show: bool) -> None:
     """Prints matches of terms, chrF++ and BLEU without and with the proper glossary."""
-    for to in ("de", "es"):
-        lines = (folder / f"full_data.en{to}.jsonl").read_text(encoding="utf-8").splitlines()
+    for to in ("de", "es", "fr", "pt"):
+        file = folder / f"full_data.en{to}.jsonl"
+        if not file.exists():
+            continue
+        lines = file.read_text(encoding="utf-8").splitlines()[:sentences]
         rows = [json.loads(line) for line in lines]
         sources, references = [row["en"] for row in rows], [row[to] for row in rows]
         plain = Request(to=to, source_language="en")
@@ -341,23 +417,29 @@ def score_wmt(translator: Translator, folder: Path) -> None:
         timed(translator, sources[:20], [plain] * 20)
         for name, requests in (("without", [plain] * len(rows)), ("with", demanding)):
             said, seconds = timed(translator, sources, requests)
-            surface, either, count = matches(rows, said, to)
+            surface, either, count = matches(rows, said, to, show and name == "with")
             chrf = sacrebleu.corpus_chrf(said, [references], word_order=2).score
             bleu = sacrebleu.corpus_bleu(said, [references]).score
             print(
-                f"WMT25 en-{to} {name} terms: {count} terms, surface {surface / count:.1%}, "
+                f"en-{to} {name} terms: {count} terms, surface {surface / count:.1%}, "
                 f"surface or lemma {either / count:.1%}, chrF++ {chrf:.1f}, BLEU {bleu:.1f}, "
                 f"{seconds:.1f} s",
                 flush=True,
             )
 
 
-def matches(rows: list[dict], said: list[Translation], to: str) -> tuple[int, int, int]:
-    """How many terms a text holds as they are, how many so or as lemmas, and how many there are."""
+def lemmas(text: str, language: str) -> str:
     from simplemma import lemmatize
 
-    def lemmas(text: str, language: str) -> str:
-        return " ".join(lemmatize(word, lang=language) for word in WORD.findall(text)).lower()
+    return " ".join(lemmatize(word, lang=language) for word in WORD.findall(text)).lower()
+
+
+def matches(
+    rows: list[dict], said: list[Translation], to: str, show: bool = False
+) -> tuple[int, int, int]:
+    """How many terms a text holds as they are, how many so or as lemmas, and how many there are.
+
+    `show`: those that it lacks are printed."""
 
     def nouns(text: str) -> str:
         return " ".join(noun_lemmas().get(word, word) for word in WORD.findall(text)).lower()
@@ -371,7 +453,10 @@ def matches(rows: list[dict], said: list[Translation], to: str) -> tuple[int, in
                 same = target.lower() in text.lower()
                 surface += same
                 lemma = lemmas(target, to) in lemmas(text, to)
-                either += same or lemma or (to == "de" and nouns(target) in nouns(text))
+                lemma = lemma or (to == "de" and nouns(target) in nouns(text))
+                either += same or lemma
+                if show and not (same or lemma):
+                    print(f"   missed {source!r} = {target!r}: {row['en']!r} -> {text!r}")
     return surface, either, count
 
 
@@ -413,25 +498,37 @@ def main() -> None:
     )
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
     parser.add_argument("--model", default="")
-    parser.add_argument("--sentences", type=int, default=250, help="Of each direction and set.")
+    parser.add_argument(
+        "--sentences", type=int, help="Of each direction and set: 250, of --wmt's all."
+    )
     parser.add_argument("--write", type=Path, help="Choose sentences, and write them here.")
     parser.add_argument("--terms", type=Path, help="Sentences that were chosen before.")
     parser.add_argument("--unlikely", action="store_true", help="Synonyms instead of references.")
     parser.add_argument("--inflected", type=Path, help="Sentences that need terms in other forms.")
     parser.add_argument("--wmt", type=Path, help="WMT25's sentences, a folder of jsonl files.")
+    parser.add_argument("--dictionary", action="store_true", help="Terms from a dictionary.")
+    parser.add_argument("--show", action="store_true", help="Print what is missed.")
     parser.add_argument(
         "--stem", default="test", help="Tatoeba's set to take synonyms' words from."
     )
     arguments = parser.parse_args()
-    if arguments.write:
-        pairs = (
-            choose_unlikely(arguments.corpora, arguments.sentences, arguments.stem)
+    most = arguments.sentences or (None if arguments.wmt else 250)
+    if arguments.dictionary and arguments.write:
+        write_listed(arguments.corpora, arguments.write, most)
+        return
+    if arguments.terms:
+        lines = arguments.terms.read_text(encoding="utf-8").splitlines()
+    elif arguments.dictionary or arguments.inflected or arguments.wmt:
+        lines = []
+    else:
+        sets = (
+            choose_unlikely(arguments.corpora, most, arguments.stem)
             if arguments.unlikely
-            else choose(arguments.corpora, arguments.sentences)
+            else choose(arguments.corpora, most)
         )
-        with arguments.write.open("w", encoding="utf-8") as file:
-            for name, chosen in pairs:
-                file.write(json.dumps([name, chosen], ensure_ascii=False) + "\n")
+        lines = [json.dumps([name, chosen], ensure_ascii=False) for name, chosen in sets]
+    if arguments.write:
+        arguments.write.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return
     translator = dragoman.load(arguments.model)
     engine = translator.engine.on_one_core or translator.engine
@@ -440,17 +537,22 @@ def main() -> None:
         score_inflected(translator, arguments.inflected)
         return
     if arguments.wmt:
-        score_wmt(translator, arguments.wmt)
+        score_wmt(translator, arguments.wmt, most, arguments.show)
+        return
+    if arguments.dictionary:
+        with TemporaryDirectory() as folder:
+            write_listed(arguments.corpora, Path(folder), most)
+            score_wmt(translator, Path(folder), None, arguments.show)
         return
     if arguments.unlikely:
-        for line in arguments.terms.read_text(encoding="utf-8").splitlines():
-            score_unlikely(translator, *json.loads(line))
+        for line in lines:
+            score_unlikely(translator, *json.loads(line), arguments.show)
         return
     scores: dict[str, list[Score]] = {"Tatoeba test": [], "FLORES dev": []}
     counts = dict.fromkeys(scores, 0)
-    for line in arguments.terms.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         name, rows = json.loads(line)
-        chosen = [Chosen(*row) for row in rows][: arguments.sentences]
+        chosen = [Chosen(*row) for row in rows][:most]
         direction, corpus = name.split(" ", 1)
         scores[corpus].append(score(translator, direction, chosen))
         counts[corpus] += len(chosen)

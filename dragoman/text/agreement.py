@@ -24,28 +24,27 @@ def leads(
     """What may stand before a form of a noun in the place of a lead, what changes least first; and
     the gender that it goes with, where that matters. `cases`: those that a German noun may have.
 
-    >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",), True), "de")
+    >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",)), "de")
     [('der neue ', '')]
     >>> leads("la ", Form("eau", "singular", "f"), "fr")
-    [("l'", 'f'), ("l'", 'm')]
+    [("l'", 'f')]
     """
     if language == "de":
-        ways = [(way, "", gender) for way, gender in _german(lead, form, cases)]
+        ways = [(way, "") for way in _german(lead, form, cases)]
     elif language in _ROWS:
-        ways = [(way, gender, gender) for way, gender in _romance(lead, form, language)]
+        ways = [*_romance(lead, form, language)]
     elif language == "en":
         article = r"\1n " if _VOWEL.match(form.text) else r"\1 "
-        ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "", "")]
+        ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "")]
     else:
         ways = []
     words = lead.lower().split()
 
-    def changes(way: tuple[str, str, str]) -> int:
+    def changes(way: tuple[str, str]) -> int:
         return sum(a != b for a, b in zip(words, way[0].lower().split(), strict=False))
 
-    # The gender that the noun's ending tells comes first, the others only if that is not sure.
-    ways.sort(key=lambda way: (bool(form.gender) and way[2] != form.gender, changes(way)))
-    same_case = [(_with_case_of(lead, way), kind) for way, kind, _ in ways]
+    ways.sort(key=changes)
+    same_case = [(_with_case_of(lead, way), kind) for way, kind in ways]
     return [*dict.fromkeys(same_case)] or [(lead, "")]
 
 
@@ -103,27 +102,27 @@ def _german_determiners() -> dict[str, tuple[str, dict[str, list[str]], dict[str
     return known
 
 
-def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[tuple[str, str]]:
+def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
     preposition, determiner, words = _german_parts(lead)
     stem, endings, of_adjectives = "", None, _ALONE
     if determiner:
         stem, endings, of_adjectives = _german_determiners()[determiner]
     if form.number == MANY and stem == "ein":
         endings, of_adjectives = None, _ALONE
-    genders = [form.gender] if form.sure and form.gender else ["m", "f", "n"]
-    if form.cases == ("genitive",):
-        genders = [gender for gender in genders if gender != "f"]
-    if form.gender in genders:
-        genders.sort(key=lambda gender: gender != form.gender)
-    columns = [(_GENDERS[gender], gender) for gender in genders] if form.number != MANY else []
-    columns += [(3, form.gender)] * (form.number != ONE)
-    for column, gender in columns:
+    # The table is right more often than the model, which prefers the gender of the noun that it
+    # would have said.
+    genders = [form.gender] if form.gender else ["m", "f", "n"]
+    if form.cases == ("genitive",) and not form.gender:
+        genders = ["m", "n"]
+    columns = [_GENDERS[gender] for gender in genders] if form.number != MANY else []
+    columns += [3] * (form.number != ONE)
+    for column in columns:
         for case in form.cases or CASES:
             if case not in cases:
                 continue
             article = "" if endings is None else stem + endings[case][column]
             adjectives = [german_adjective(word) + of_adjectives[case][column] for word in words]
-            yield _joined([preposition, article, *adjectives]), gender
+            yield _joined([preposition, article, *adjectives])
 
 
 def _german_parts(lead: str) -> tuple[str, str, list[str]]:
@@ -159,7 +158,46 @@ _COPULA = re.compile(
     r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war(?:en|st)?|wäre?n?|wird|werden?|wurden?|würden?|"
     r"worden|geworden|gewesen|sein|sei|bleib\w*|blieb\w*|heiß\w*|als|wie)(?!\w)"
 )
-_CLAUSE_END = re.compile(r"[.,;:!?–„“\"()]")
+_CLAUSE_END = re.compile(r"[.,;:!?–„“»«\"()]")
+# Directly before a predicate, which is no accusative: *Das ist nicht der Hund*, *wie ein Hund*.
+_BEFORE_PREDICATE = re.compile(
+    r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war|waren|wäre|wären|sei|wie|als)"
+    r"(?: (?:nicht|nur|auch|noch|doch|schon|immer|wirklich))?$"
+)
+_PARTICIPLE = re.compile(r"(?<!\w)(?:\w{2,4})?ge[a-zäöüß]+(?:t|en) *$")
+_OF_SUBJECTS = (
+    "der|die|das|dieser|diese|dieses|jeder|jede|jedes|alle|viele|k?eine?|meine?|deine?|seine?|"
+    "ihre?|unsere?|zwei|drei"
+)
+_DETERMINER = rf"(?:(?i:{_OF_SUBJECTS}) (?:[a-zäöüß]+e[nrs]? )?)?"
+_NAME = r"[A-ZÄÖÜ][\w-]+"
+# What a clause begins with if it is its subject, and the finite verb behind it.
+_FIRST_NOUN = re.compile(rf"({_DETERMINER}{_NAME}(?: {_NAME}| und {_NAME})?) [a-zäöüß]{{2,}}(?!\w)")
+_CONJUNCTION = "dass|weil|wenn|ob|als|nachdem|bevor|damit|obwohl|während|da|bis"
+_SECOND_NOUN = re.compile(rf"(?:{_CONJUNCTION}) {_DETERMINER}{_NAME}(?!\w)")
+_NO_SUBJECTS_LISTED = (
+    "ab als am an auch auf aus außerdem bald bei beim bis da dabei dadurch dafür daher damals "
+    "damit danach dann daran darauf darin darum davon dazu deshalb dich dir doch dort durch "
+    "eben einmal endlich euch früher für gegen gern gestern gibt hat hast hatte haben heute "
+    "hier hin hinter ihm ihn ihnen im immer in ins ist ja jetzt kann leider manchmal mich mir "
+    "mit mithilfe morgen muss nach nachdem natürlich neben nie niemals noch nun nur ob oben oft "
+    "ohne plötzlich schließlich schon seit sich sind so sogar soll sollte später trotz trotzdem "
+    "um unten uns unter vielleicht vom von vor wahrscheinlich wann war warum was weil welche "
+    "welchen welches wem wen wenn wer wie wieder will wird wo wurde während zu zuerst zum zur "
+    "zwischen über übrigens"
+)
+_NO_SUBJECTS = frozenset(_NO_SUBJECTS_LISTED.split())
+
+
+def _has_subject(before: str, behind: str) -> bool:
+    """Whether there is a subject in a clause beside a noun between these."""
+    first = before.strip(" \t-'’‚‘")
+    if _SUBJECT.search(f"{before} {behind}") or first in ("der", "wer", "jemand", "niemand"):
+        return True
+    if _SECOND_NOUN.match(first):
+        return True
+    begins = _FIRST_NOUN.match(first)
+    return begins is not None and first.split()[0].lower() not in _NO_SUBJECTS
 
 
 def german_cases(
@@ -188,10 +226,21 @@ def german_cases(
     told = _told_cases(determiner, adjectives, columns)
     told = told or _told_cases(determiner, adjectives, [0, 1, 2, 3])
     cases = tuple(case for case in told if case in governed) or told or governed
-    clause = f"{_CLAUSE_END.split(before)[-1]} {_CLAUSE_END.split(behind)[0]}"
-    if "accusative" in cases and _SUBJECT.search(clause) and not _COPULA.search(clause):
-        cases = tuple(case for case in cases if case != "nominative")
-    return cases
+    return tuple(case for case in cases if case not in _excluded(cases, before, behind)) or cases
+
+
+def _excluded(cases: Container[str], before: str, behind: str) -> tuple[str, ...]:
+    """Nominative or accusative, if what stands around a noun tells that it is the other."""
+    if "nominative" not in cases or "accusative" not in cases:
+        return ()
+    before, behind = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(behind)[0]
+    # *ist die Straße gegangen* may be anything.
+    if _BEFORE_PREDICATE.search(before.rstrip()) and not _PARTICIPLE.search(behind):
+        return ("accusative",)
+    if _has_subject(before, behind):
+        return () if _COPULA.search(f"{before} {behind}") else ("nominative",)
+    # What a clause begins with is its subject, if nothing else is.
+    return ("accusative",) if behind.strip() and not before.strip() else ()
 
 
 def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> tuple[str, ...]:
@@ -222,37 +271,64 @@ def _joined(words: list[str]) -> str:
 _ROWS = {
     "fr": "le la les les,un une des des,du de+la des des,au à+la aux aux,ce cette ces ces,"
     "mon ma mes mes,ton ta tes tes,son sa ses ses,notre notre nos nos,votre votre vos vos,"
-    "leur leur leurs leurs,quel quelle quels quelles,tout toute tous toutes",
+    "leur leur leurs leurs,quel quelle quels quelles,tout toute tous toutes,"
+    "aucun aucune aucuns aucunes,certain certaine certains certaines,tel telle tels telles,"
+    "divers diverse divers diverses,différents différentes différents différentes",
     "es": "el la los las,un una unos unas,del de+la de+los de+las,al a+la a+los a+las,"
     "este esta estos estas,ese esa esos esas,aquel aquella aquellos aquellas,"
     "nuestro nuestra nuestros nuestras,vuestro vuestra vuestros vuestras,"
     "mucho mucha muchos muchas,otro otra otros otras,todo toda todos todas,"
     "algún alguna algunos algunas,ningún ninguna ningunos ningunas,"
-    "varios varias varios varias,ambos ambas ambos ambas",
+    "varios varias varios varias,ambos ambas ambos ambas,tanto tanta tantos tantas,"
+    "cuánto cuánta cuántos cuántas,poco poca pocos pocas,unos+pocos unas+pocas unos+pocos "
+    "unas+pocas",
     "pt": "o a os as,um uma uns umas,do da dos das,no na nos nas,ao à aos às,"
     "pelo pela pelos pelas,num numa nuns numas,este esta estes estas,esse essa esses essas,"
     "aquele aquela aqueles aquelas,deste desta destes destas,neste nesta nestes nestas,"
     "desse dessa desses dessas,nesse nessa nesses nessas,meu minha meus minhas,"
     "teu tua teus tuas,seu sua seus suas,nosso nossa nossos nossas,outro outra outros outras,"
     "todo toda todos todas,muito muita muitos muitas,algum alguma alguns algumas,"
-    "nenhum nenhuma nenhuns nenhumas,vários várias vários várias,dois duas dois duas",
+    "nenhum nenhuma nenhuns nenhumas,vários várias vários várias,dois duas dois duas,"
+    "daquele daquela daqueles daquelas,naquele naquela naqueles naquelas,"
+    "dum duma duns dumas,pouco pouca poucos poucas,tanto tanta tantos tantas,"
+    "quanto quanta quantos quantas,ambos ambas ambos ambas",
 }
+# Words that agree and stand before an article or behind it: *tous les*, *o seu*.
+_BEFORE_ARTICLE = {
+    "fr": "tout toute tous toutes",
+    "es": "todo toda todos todas",
+    "pt": "todo toda todos todas,ambos ambas ambos ambas",
+}
+_BEHIND_ARTICLE = {
+    "pt": "meu minha meus minhas,teu tua teus tuas,seu sua seus suas,nosso nossa nossos nossas"
+}
+_WITH_OTHERS = {"fr": 1, "es": 1, "pt": 6}  # rows that these stand beside
 _ELIDED = {"l'": "le", "de l'": "du", "à l'": "au", "cet": "ce"}
 _NO_ELISION = {"ma": "mon", "ta": "ton", "sa": "son", "ce": "cet", "le": "l'", "la": "l'"}
 
 
 @cache
 def _rows(language: str) -> dict[str, list[str]]:
-    rows = [
-        [word.replace("+", " ") for word in row.split()]
-        for row in _ROWS.get(language, "").split(",")
-        if row
-    ]
+    """By article: the row of its forms."""
+    rows = _split_rows(_ROWS.get(language, ""))
+    for article in rows[: _WITH_OTHERS.get(language, 0)]:
+        rows += [_side_by_side(one, article) for one in _split_rows(_BEFORE_ARTICLE[language])]
+        behind = _split_rows(_BEHIND_ARTICLE.get(language, ""))
+        rows += [_side_by_side(article, one) for one in behind]
     return {word: row for row in reversed(rows) for word in row}
 
 
+def _split_rows(listed: str) -> list[list[str]]:
+    rows = [row.split() for row in listed.split(",") if row]
+    return [[word.replace("+", " ") for word in row] for row in rows]
+
+
+def _side_by_side(first: list[str], second: list[str]) -> list[str]:
+    return [f"{one} {other}" for one, other in zip(first, second, strict=True)]
+
+
 # Between an article and an adjective; of these only Portuguese ones change.
-_NUMBERS_LISTED = "deux trois quatre cinq dos tres cuatro cinco dois duas três quatro"
+_NUMBERS_LISTED = "plus deux trois quatre cinq dos tres cuatro cinco dois duas três quatro"
 _NUMBERS = frozenset(_NUMBERS_LISTED.split())
 _TWO = {("dois", "f"): "duas", ("duas", "m"): "dois"}
 _DE = re.compile(r"(?i)(?:de |d['’])(?!la |l['’])")
@@ -271,8 +347,7 @@ def _romance(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
 def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
     article, adjectives = _article(lead, language)
     row = _rows(language).get(article)
-    genders = [form.gender] if form.sure else ["m", "f"]
-    genders.sort(key=lambda gender: gender != form.gender)
+    genders = [form.gender] if form.gender else ["m", "f"]
     numbers = [form.number] if form.number else [ONE, MANY]
     for number, gender in itertools.product(numbers, genders):
         column = (gender == "f") + 2 * (number == MANY)
@@ -282,13 +357,44 @@ def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, 
             else agreeing(word, gender, number, language)
             for word in adjectives
         ]
-        start = article if row is None else row[column]
-        last = _irregular().get(words[-1] if words else "", [])
-        if language == "fr" and column == 0 and len(last) == 5 and _VOWEL.match(form.text):
-            words[-1] = last[4]
-        way = "".join(f"{word} " for word in (start, *words) if word)
-        way = way if row or adjectives else lead
-        yield (_elided(way, form.text, language) if not words else way), gender
+        if words and column < 2:
+            words[-1] = _shortened(words[-1], form.text, gender, language)
+        if row is None and not adjectives:
+            yield _elided(lead, form.text, language), gender
+            continue
+        start = f"{article if row is None else row[column]} ".lstrip()
+        if row and language == "es" and column == 1 and not words:
+            start = _before_stressed_a(start, form.text)
+        start = _elided(start, (*words, form.text)[0], language)
+        yield start + "".join(f"{word} " for word in words), gender
+
+
+def _shortened(adjective: str, noun: str, gender: str, language: str) -> str:
+    """An adjective in the singular as it is before its noun: *vieil ami*, *primer recibo*."""
+    if language == "es" and gender == "m":
+        return _SHORT.get(adjective, adjective)
+    known = _irregular(language).get(adjective, [])
+    return known[4] if len(known) == 5 and gender == "m" and _VOWEL.match(noun) else adjective
+
+
+_SHORT = {
+    "primero": "primer", "tercero": "tercer", "bueno": "buen", "malo": "mal", "grande": "gran",
+}  # fmt: skip
+# Feminine nouns that begin with a stressed a have the other article: *el agua*, *un arma*.
+_STRESSED_A_LISTED = (
+    "agua águila ala alma alga ama ancla ansia área arma arpa asa aula ave haba hacha hada hambre"
+)
+_STRESSED_A = frozenset(_STRESSED_A_LISTED.split())
+_OTHER_ARTICLE = {"la ": "el ", "una ": "un ", "de la ": "del ", "a la ": "al "}
+
+
+def _before_stressed_a(article: str, noun: str) -> str:
+    """
+    >>> _before_stressed_a("la ", "área de trabajo"), _before_stressed_a("la ", "arena")
+    ('el ', 'la ')
+    """
+    stressed = noun.lower().split()[0] in _STRESSED_A
+    return _OTHER_ARTICLE.get(article, article) if stressed else article
 
 
 def _article(lead: str, language: str) -> tuple[str, list[str]]:
@@ -339,20 +445,27 @@ _FEMININES = {
 }
 
 
-_IRREGULAR = (
-    "vieux vieille vieux vieilles vieil,nouveau nouvelle nouveaux nouvelles nouvel,"
+# Adjectives in their four forms; some French ones have a fifth before a vowel.
+_IRREGULAR = {
+    "fr": "vieux vieille vieux vieilles vieil,nouveau nouvelle nouveaux nouvelles nouvel,"
     "beau belle beaux belles bel,neuf neuve neufs neuves,bon bonne bons bonnes,"
     "gros grosse gros grosses,long longue longs longues,blanc blanche blancs blanches,"
     "public publique publics publiques,faux fausse faux fausses,doux douce doux douces,"
     "sec sèche secs sèches,frais fraîche frais fraîches,complet complète complets complètes,"
-    "premier première premiers premières,dernier dernière derniers dernières"
-)
+    "premier première premiers premières,dernier dernière derniers dernières",
+    "es": "gran gran grandes grandes,mejor mejor mejores mejores,peor peor peores peores,"
+    "mayor mayor mayores mayores,menor menor menores menores,mal mala malos malas,"
+    "buen buena buenos buenas,primer primera primeros primeras,"
+    "tercer tercera terceros terceras",
+    "pt": "bom boa bons boas,mau má maus más,melhor melhor melhores melhores,"
+    "pior pior piores piores,maior maior maiores maiores,menor menor menores menores",
+}
 
 
 @cache
-def _irregular() -> dict[str, list[str]]:
-    """French adjectives in their four forms, and a fifth before a vowel."""
-    return {word: row.split() for row in _IRREGULAR.split(",") for word in row.split()}
+def _irregular(language: str) -> dict[str, list[str]]:
+    rows = _split_rows(_IRREGULAR.get(language, ""))
+    return {word: row for row in rows for word in row}
 
 
 def agreeing(word: str, gender: str, number: str, language: str) -> str:
@@ -361,8 +474,8 @@ def agreeing(word: str, gender: str, number: str, language: str) -> str:
     >>> agreeing("nuevas", "m", "plural", "es"), agreeing("neuf", "f", "singular", "fr")
     ('nuevos', 'neuve')
     """
-    if language == "fr" and word in _irregular():
-        return _irregular()[word][(gender == "f") + 2 * (number == MANY)]
+    if word in _irregular(language):
+        return _irregular(language)[word][(gender == "f") + 2 * (number == MANY)]
     one = _singular(word, language)
     pairs = [pair.split(">") for pair in _FEMININES[language].split(",")]
     if gender == "f":
@@ -432,23 +545,34 @@ def _romance_lead(language: str) -> re.Pattern[str]:
     parted += ["de ", "d'"] if language == "fr" else []
     pattern = "|".join(parted).replace("'", "['’]") or "(?!)"
     numbers = "|".join(sorted(_NUMBERS))
-    return re.compile(rf"(?i)(?<!\w)(?:{pattern})(?:(?:{numbers}) )?(?:[^\W\d_]{{4,}} )?$")
+    adjective = rf"(?:[^\W\d_]{{4,}}|{_SHORT_ADJECTIVES}) "
+    return re.compile(rf"(?i)(?<!\w)(?:{pattern})(?:(?:{numbers}) )?(?:{adjective})?$")
+
+
+_SHORT_ADJECTIVES = "bon|bel|bom|boa|mau|má|mal|nul"
 
 
 # A noun, and behind it an adjective or a predicate that agrees with it.
 _COPULAS = {
-    "fr": "est|sont|était|étaient|sera|seront|a été|ont été|reste|doit être|doivent être",
-    "es": "es|son|está|están|era|eran|fue|fueron|será|serán|ha sido|han sido|estaba|estaban|"
-    "debe ser|deben ser",
-    "pt": "é|são|está|estão|era|eram|foi|foram|será|serão|estava|estavam|deve ser|devem ser",
+    "fr": "est|sont|était|étaient|sera|seront|fut|furent|a été|ont été|avait été|avaient été|"
+    "reste|restent|doit être|doivent être|semble|semblent",
+    "es": "es|son|está|están|era|eran|fue|fueron|será|serán|ha sido|han sido|había sido|"
+    "habían sido|estaba|estaban|debe ser|deben ser|parece|parecen|queda|quedan|quedó|quedaron",
+    "pt": "é|são|está|estão|era|eram|foi|foram|será|serão|estava|estavam|tinha sido|tinham sido|"
+    "deve ser|devem ser|parece|parecem|fica|ficam|ficou|ficaram",
 }
 _NO_TAILS_LISTED = (
     "para como esta este sobre entre cuando pero hasta contra cada desde antes todo toda "
     "donde pour dans avec sans sous vers mais comme quand depuis avant après selon elle "
     "elles nous vous quando mas até desde onde pela pelo você vocês está este essa esse "
-    "muito muita plus mais très"
+    "muito muita plus mais très ahora nunca cerca fuera encima todavía agora fora ainda embora "
+    "encore toute cette notre votre nuestra nuestro nossa nosso"
 )
 _NO_TAILS = frozenset(_NO_TAILS_LISTED.split())
+_VERY = (
+    "muy|más|demasiado|tan|bastante|très|plus|trop|assez|les plus|la plus|le plus|muito|mais|"
+    "demasiado|tão|bem"
+)
 
 
 def tail_of(text: str, start: int, language: str) -> tuple[int, int]:
@@ -457,11 +581,53 @@ def tail_of(text: str, start: int, language: str) -> tuple[int, int]:
     if language not in _COPULAS:
         return start, start
     word = r"[^\W\d_]{4,}(?!\w)"
-    more = "(?: muy| más| très| plus| les plus| muito| mais)?"
+    more = f"(?: (?:{_VERY}))?"
     copula = rf"(?: no| não| ne)? (?:{_COPULAS[language]})(?: pas)?"
     first = rf"{more} (?!(?:{_COPULAS[language]})\b){word}"
-    found = re.compile(rf"(?:{first})?(?:{copula}{more} {word})?").match(text, start)
+    and_more = rf"(?: (?:y|e|et|ou|o){more} {word}(?=[.,;:!?]|$))?"
+    found = re.compile(rf"(?:{first})?(?:{copula}{more} {word}{and_more})?").match(text, start)
     return (found.start(), found.end()) if found else (start, start)
+
+
+# What directly follows a noun is an adjective if it is listed here, in its masculine, or ends as
+# adjectives do and verbs mostly do not.
+_ADJECTIVES_LISTED = {
+    "fr": "bleu brun clair content court droit fort froid gris haut lourd léger lent noir ouvert "
+    "parfait petit grand plein pointu profond prêt rond seul sourd urgent vert vieux vif mort "
+    "différent important intéressant suivant précédent récent fréquent évident cher fier entier "
+    "étroit gratuit interdit inscrit maudit couvert offert gras épais bas las",
+    "es": "nuevo viejo antiguo pequeño bueno malo largo corto alto bajo blanco negro rojo amarillo "
+    "rico ancho estrecho claro oscuro limpio sucio lleno vacío seco húmedo frío abierto roto "
+    "muerto vivo caro barato raro serio falso cierto mismo propio otro solo único último primero "
+    "segundo tercero derecho izquierdo interno externo moderno entero completo perfecto correcto "
+    "exacto directo concreto distinto justo gratuito bonito feo gordo flaco sano enfermo loco "
+    "tonto listo sabio tranquilo amplio grueso delgado fino duro blando lento rápido cómodo "
+    "sencillo complejo maduro seguro puro extraño plano redondo profundo ajeno previo medio mínimo "
+    "máximo bello hermoso cubierto resuelto escrito",
+    "pt": "novo velho antigo pequeno bom mau longo curto alto baixo branco preto vermelho amarelo "
+    "rico largo estreito claro escuro limpo sujo cheio vazio seco úmido frio aberto roto morto "
+    "vivo caro barato raro sério falso certo mesmo próprio outro único último primeiro segundo "
+    "terceiro direito esquerdo interno externo moderno inteiro completo perfeito correto exato "
+    "direto concreto distinto justo gratuito bonito lindo belo feio gordo magro louco tolo pronto "
+    "sábio tranquilo amplo grosso fino duro lento rápido complexo maduro seguro puro estranho "
+    "plano redondo profundo alheio prévio médio mínimo máximo coberto escrito feito",
+}
+_ACCENTED = r"\w*[áéíóúâêô][^\W\daeiouáéíóú]\w{0,4}[oa]s?"  # eléctrica, pública
+_ADJECTIVE_ENDINGS = {
+    "fr": r"\w{2,}(?:ée?|eux|euse|ive|[ao]ise?|aine?|ien|ienne|ier|ière|ale?|elle?|trice)s?",
+    "es": rf"\w{{2,}}(?:[ai]d|os|iv|ari|ori|an|eñ)[oa]s?|{_ACCENTED}",
+    "pt": rf"\w{{2,}}(?:[ai]d|os|iv|ári|óri|an)[oa]s?|{_ACCENTED}",
+}
+_LIKE_ADJECTIVES = ("arrive", "dérive", "prive", "appelle", "rappelle", "signale", "avale", "égale")
+
+
+def _is_adjective(word: str, language: str) -> bool:
+    """Whether a word behind a noun is an adjective: *casa vacía*, not *casa cuesta*."""
+    masculine = agreeing(word, "m", ONE, language)
+    if masculine in _ADJECTIVES_LISTED[language].split() or word in _irregular(language):
+        return True
+    ends_so = re.fullmatch(_ADJECTIVE_ENDINGS[language], word) is not None
+    return ends_so and word not in _LIKE_ADJECTIVES
 
 
 def gender_of(lead: str, noun: str, language: str) -> str:
@@ -485,11 +651,20 @@ def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:
     if not old or not tail:
         return {}
 
-    def changed(word: str, gender: str) -> str:
+    copulas = {*re.split(r"[| ]", _COPULAS[language])}
+
+    def changed(word: str, gender: str, said: bool) -> str:
         if len(word) < 4 or not word.islower() or word in _NO_TAILS:
+            return word
+        if not said and not _is_adjective(word, language):
             return word
         number = form.number or ONE
         agrees = agreeing(word, old, number, language) == word
         return agreeing(word, gender, number, language) if agrees else word
 
-    return {gender: " ".join(changed(word, gender) for word in tail.split(" ")) for gender in "mf"}
+    words = tail.split(" ")
+    first = next((n for n, word in enumerate(words) if word in copulas), len(words))
+    return {
+        gender: " ".join(changed(word, gender, n > first) for n, word in enumerate(words))
+        for gender in "mf"
+    }

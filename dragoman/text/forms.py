@@ -10,7 +10,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from dragoman.text.inflection import LANGUAGES, Noun, applied, classified
+from dragoman.text import verbs
+from dragoman.text.inflection import LANGUAGES, Noun, applied, classified, known_letters
+from dragoman.text.verbs import ADJECTIVE_ENDINGS, english_verb, looks_like_a_verb, verb_forms
 
 ONE, MANY = "singular", "plural"
 ADJECTIVE = ("adjective",)  # in the place of cases: a form that no article stands before
@@ -20,14 +22,13 @@ CASES = ("nominative", "genitive", "dative", "accusative")
 class Form(NamedTuple):
     """A form of a term. What is empty is not known, or does not matter.
 
-    `cases`: which a German noun may stand in; `sure`: whether its gender is beyond doubt.
+    `cases`: which a German noun may stand in.
     """
 
     text: str
     number: str = ""
     gender: str = ""
     cases: tuple[str, ...] = ()
-    sure: bool = False
 
 
 @lru_cache(20_000)
@@ -43,18 +44,20 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     head = _head(words, language)
     if _is_phrase(words, head, language):
         forms = []
+    elif _is_plural(words[head], language):
+        return plural_forms(term, language)
     elif language == "en":
         forms = [_with_head(words, head, text, number) for text, number in _english(words[head])]
     elif language not in LANGUAGES or not words[head][-1:].isalpha():
         forms = []
     elif language == "de" and looks_like_a_verb(term, language):
-        forms = [Form(" ".join([*words[:-1], text])) for text in _verb_forms(words[-1], language)]
+        forms = [Form(" ".join([*words[:-1], text])) for text in verb_forms(words[-1], language)]
     elif language == "de":
         forms = _german(words, head)
     else:
         forms = _romance(words, head, language)
         if looks_like_a_verb(term, language):  # and may be a noun all the same: atelier, alquiler
-            forms += [Form(text) for text in _verb_forms(term, language)]
+            forms += [Form(text) for text in verb_forms(term, language)]
     return tuple(dict.fromkeys([*_given_first(term, forms), *forms]))
 
 
@@ -125,9 +128,83 @@ def plural(word: str, language: str) -> str:
     return (applied(noun.plural, word) if noun else "") or word
 
 
+def plural_forms(term: str, language: str) -> tuple[Form, ...]:
+    """The forms of a term that is given in the plural; as it is, if it does not look like one.
+
+    >>> [(form.text, form.gender) for form in plural_forms("Verträge", "de")]
+    [('Verträge', 'm'), ('Verträgen', 'm')]
+    >>> plural_forms("copias de seguridad", "es")[0][1:3], plural_forms("ropa", "es")[0].number
+    (('plural', 'f'), '')
+    """
+    words = term.split()
+    head = _head(words, language)
+    one = singular(words[head], language)
+    if one == words[head]:
+        return (Form(term),)
+    kind, _ = classified(one, language)
+    gender = kind.gender if kind else ""
+    texts: list[tuple[str, tuple[str, ...]]] = [(words[head], ())]
+    if language == "de":
+        texts = [(text, cases) for _, cases, text in _german_plurals(words[head])]
+    return tuple(
+        Form(" ".join([*words[:head], text, *words[head + 1 :]]), MANY, gender, cases)
+        for text, cases in texts
+    )
+
+
+_PLURAL_ENDINGS = {
+    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät)en"),
+    "es": re.compile(r"\w{2,}(?:[oa]s|iones|dades)"),
+    "pt": re.compile(r"\w{2,}(?:[oa]s|ões|dades)"),
+}
+
+
+def _is_plural(word: str, language: str) -> bool:
+    """Whether a term's noun is a plural, for all that its source tells: *noticias* for *news*."""
+    ending = _PLURAL_ENDINGS.get(language)
+    return bool(ending and ending.fullmatch(word)) and singular(word, language) != word
+
+
+def singular(word: str, language: str) -> str:
+    """What a plural is the plural of; a word that is none stays.
+
+    >>> [singular(word, "de") for word in ("Rechnungen", "Verträge", "Konto")]
+    ['Rechnung', 'Vertrag', 'Konto']
+    >>> singular("luces", "es"), singular("canais", "pt"), singular("journaux", "fr")
+    ('luz', 'canal', 'journal')
+    """
+    for ending, one in _SINGULARS.get(language, ()):
+        stem = word[: len(word) - len(ending)] if word.endswith(ending) else ""
+        for candidate in (stem + one, stem.translate(_NO_UMLAUTS) + one) if stem else ():
+            if plural(candidate, language) == word != candidate and (
+                language != "de" or _is_german_plural(word, candidate)
+            ):
+                return candidate
+    return word
+
+
+def _is_german_plural(word: str, one: str) -> bool:
+    """Whether this is the plural of a known noun. *Analyse* only looks like that of *Analys*."""
+    if re.search(r"(?:ung|heit|keit|ion|schaft|tät|ei|inn)en$", word):
+        return True
+    return known_letters(one, "de") >= _KNOWN
+
+
+_KNOWN = 3  # letters that tell what a German noun is
+
+
+# How plurals end, and their singulars.
+_SINGULARS = {
+    "de": [("en", ""), ("n", ""), ("e", ""), ("er", ""), ("s", ""), ("nen", ""), ("en", "um")],
+    "fr": [("aux", "al"), ("s", ""), ("x", "")],
+    "es": [("ces", "z"), ("ones", "ón"), ("es", ""), ("s", "")],
+    "pt": [("ões", "ão"), ("ns", "m"), ("is", "l"), ("es", ""), ("s", "")],
+}
+_NO_UMLAUTS = str.maketrans("äöüÄÖÜ", "aouAOU")
+
+
 # -- German ----------------------------------------------------------------------------------------
 
-_ADJECTIVE_ENDINGS = ("e", "en", "er", "es", "em")
 _WEAK: dict[tuple[str, str, str], str] = {
     (number, gender, case): "en"
     for number in (ONE, MANY)
@@ -166,7 +243,7 @@ def is_german_adjective(word: str) -> bool:
 def _german(words: list[str], head: int) -> list[Form]:
     word = words[head]
     if not word[:1].isupper():
-        endings = ("", *_ADJECTIVE_ENDINGS)
+        endings = ("", *ADJECTIVE_ENDINGS)
         return [Form(" ".join([*words[:-1], word + ending])) for ending in endings]
     before = word[: len(word) - len(word.rsplit("-", 1)[-1])]
     last = word[len(before) :]
@@ -185,9 +262,7 @@ def _german(words: list[str], head: int) -> list[Form]:
                 for one in words[:head]
             ]
             whole = " ".join([*adjectives, before + text, *words[head + 1 :]])
-            forms.append(Form(whole, number, noun.gender, of_ending, sure))
-            if not sure and number == ONE and text == last and noun.gender != "f":
-                forms.append(Form(whole, number, "f", CASES, True))  # without a genitive
+            forms.append(Form(whole, number, noun.gender, of_ending))
     return forms
 
 
@@ -244,20 +319,37 @@ def _by_ending(
 # -- French, Spanish, Portuguese -------------------------------------------------------------------
 
 
+# Before a hyphen: verbs and prefixes, behind which the last part is inflected.
+_BEFORE_HYPHEN_LISTED = (
+    "abat aide anti après arrière auto avant brise cache chasse chauffe co contre coupe couvre ex "
+    "extra garde grille guarda hiper hyper infra inter lava lave lança macro maxi mega meia micro "
+    "mini multi non não ouvre para pare passe porta porte pre presse protège pré pós quebra sala "
+    "salva semi sous sub super sur tele tira tire toca trans tri télé ultra vice"
+)
+_BEFORE_HYPHEN = frozenset(_BEFORE_HYPHEN_LISTED.split())
+
+
+def _led_by_first(word: str) -> bool:
+    """Whether the first part of a word with a hyphen is the noun: *palavra-passe*, *mot-clé*."""
+    first = word.split("-")[0]
+    return "-" in word and len(first) > 2 and first.lower() not in _BEFORE_HYPHEN
+
+
 def _romance(words: list[str], head: int, language: str) -> list[Form]:
-    noun, sure = classified(words[head], language)
+    led = _led_by_first(words[head])
+    noun, _ = classified(words[head].split("-")[0] if led else words[head], language)
     if noun is None:
         return []
     behind = {*_BEHIND_HEAD[language].split()}
     last = head + 1
     while last < len(words) and words[last].lower() not in behind and "'" not in words[last]:
         last += 1
-    inflected = [plural(word, language) for word in words[head:last]]
-    many = " ".join([*words[:head], *inflected, *words[last:]])
-    forms = [
-        Form(" ".join(words), ONE, noun.gender, (), sure),
-        Form(many, MANY, noun.gender, (), sure),
-    ]
+    many = []
+    for inflected in _many(words[head], language) if led else [plural(words[head], language)]:
+        others = [plural(word, language) for word in words[head + 1 : last]]
+        many.append(" ".join([*words[:head], inflected, *others, *words[last:]]))
+    forms = [Form(" ".join(words), ONE, noun.gender)]
+    forms += [Form(text, MANY, noun.gender) for text in many]
     if len(words) == 1 and re.search(r"[^ã]o$", words[0]) and language != "fr":
         # It may be an adjective, for all that anybody can see.
         forms += [
@@ -267,88 +359,12 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     return forms
 
 
-# -- verbs -----------------------------------------------------------------------------------------
-
-_INFINITIVES = {
-    "de": re.compile(r"[a-zäöüß]{2,}(?:en|eln|ern)"),
-    "fr": re.compile(r"[a-zà-ÿœ]{2,}(?:er|ir|re)"),
-    "es": re.compile(r"[a-zà-ÿ]{2,}(?:[aei]r|ír)(?:se)?"),
-    "pt": re.compile(r"[a-zà-ÿ]{2,}(?:[aei]r|ôr)(?:-se)?"),
-}
-_NO_VERBS_LISTED = (
-    "offen eigen selten trocken verschieden golden eben außen innen oben unten hinten gegen "
-    "neben zwischen extern intern modern bisschen wegen"
-)
-_NO_VERBS = _NO_VERBS_LISTED.split()
-_VERB_ENDINGS = {
-    "de": {"": "en e t te ten st et end ende enden"},
-    "fr": {
-        "er": "er e ent ez es é ée és ées ant ons era eront ait",
-        "ir": "ir it issent issez i ie is ies issant",
-        "re": "re d ent ez u ue us ues ant",
-    },
-    "es": {
-        "ar": "ar a an e en ando ado ada ados adas ó aron ará arán amos",
-        "er": "er e en a an iendo ido ida idos idas ió ieron erá erán emos",
-        "ir": "ir e en a an iendo ido ida idos idas ió ieron irá irán imos",
-    },
-    "pt": {
-        "ar": "ar a am e em ando ado ada ados adas ou aram ará arão amos",
-        "er": "er e em a am endo ido ida idos idas eu eram erá erão emos",
-        "ir": "ir e em a am indo ido ida idos idas iu iram irá irão imos",
-    },
-}  # fmt: skip
-_SEPARABLE_LISTED = (
-    "zurück zusammen heraus herunter hinzu weiter wieder fest frei durch nach vor auf aus "
-    "ein mit her hin los weg bei ab an um zu"
-)
-SEPARABLE = _SEPARABLE_LISTED.split()
-_INSEPARABLE = ("be", "er", "ent", "ver", "zer", "ge", "miss", "über", "unter")
-
-
-def looks_like_a_verb(term: str, language: str) -> bool:
-    """Whether a term ends as an infinitive does.
-
-    >>> looks_like_a_verb("teilen", "de"), looks_like_a_verb("Teile", "de")
-    (True, False)
-    """
-    word = term.split()[-1] if language == "de" else term.split()[0]
-    pattern = _INFINITIVES.get(language)
-    if pattern is None or pattern.fullmatch(word) is None:
-        return False
-    return word not in _NO_VERBS and not (language != "de" and " " in term)
-
-
-def separable(verb: str) -> tuple[str, str]:
-    """
-    >>> separable("anzeigen"), separable("teilen")
-    (('an', 'zeigen'), ('', 'teilen'))
-    """
-    for prefix in SEPARABLE:
-        if verb.startswith(prefix) and len(verb) - len(prefix) >= 5:
-            return prefix, verb[len(prefix) :]
-    return "", verb
-
-
-def _verb_forms(verb: str, language: str) -> list[str]:
-    if language != "de":
-        reflexive = re.sub(r"-?se$", "", verb) if language in ("es", "pt") else verb
-        stem = reflexive[:-2]
-        by_class = _VERB_ENDINGS[language]
-        endings = by_class.get(reflexive[-2:].replace("í", "i"), "").split()
-        return [verb, *(stem + ending for ending in endings)]
-    prefix, base = separable(verb)
-    stem = base[:-2] if base.endswith("en") else base[:-1]
-    plain = base.endswith("ieren") or base.startswith(_INSEPARABLE)
-    ge = "" if plain else "ge"
-    joined = "" if stem[-1:] not in "td" else "e"
-    participles = [prefix + ge + stem + joined + "t", prefix + ge + stem + "en"]
-    participles += [participles[0] + ending for ending in _ADJECTIVE_ENDINGS]
-    forms = [verb, *participles]
-    if prefix:
-        forms += [f"{prefix}zu{base}"]
-    forms += [prefix + stem + ending for ending in _VERB_ENDINGS["de"][""].split()]
-    return [*dict.fromkeys(forms), verb[:1].upper() + verb[1:]]
+def _many(word: str, language: str) -> list[str]:
+    """The plurals of a word with a hyphen: *palavras-passe*, *mots-clés*."""
+    first, *rest = word.split("-")
+    both = "-".join([plural(first, language), *(plural(part, language) for part in rest)])
+    only_first = "-".join([plural(first, language), *rest])
+    return [both] if language == "fr" else [only_first, both]
 
 
 # -- English, and sources --------------------------------------------------------------------------
@@ -376,18 +392,14 @@ def english_plural(word: str) -> str:
     return word + "s"
 
 
+def unlike_forms(word: str) -> set[str]:
+    """Forms of a word that may begin with other letters than it does: *mice*, *wrote*, *ging*."""
+    small = word.lower()
+    return {*verbs.unlike_forms(small), *([_IRREGULAR[small]] if small in _IRREGULAR else [])}
+
+
 def _english(word: str) -> list[tuple[str, str]]:
     return [(word, ONE), (english_plural(word), MANY)]
-
-
-def _english_verb(word: str) -> set[str]:
-    stem = word[:-1] if word.endswith("e") else word
-    forms = {stem + "ed", stem + "ing", english_plural(word), word + "s", word + "es"}
-    if re.search(r"[^aeiou][aeiou][bdgklmnprtv]$", word):
-        forms |= {word + word[-1] + "ed", word + word[-1] + "ing"}
-    if re.search(r"[^aeiou]y$", word):
-        forms.add(word[:-1] + "ied")
-    return forms
 
 
 def same_word(word: str, entry: str, language: str, verb: bool = False) -> str | None:
@@ -408,7 +420,7 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
     if language == "en":
         if word in (english_plural(entry), entry + "s", entry + "es"):
             return MANY
-        return "" if verb and word in _english_verb(entry) else None
+        return "" if verb and word in english_verb(entry) else None
     if language in LANGUAGES:
         return _same_in_table(word, entry, language)
     ending = len(word) - len(entry)
@@ -422,6 +434,36 @@ def _same_in_table(word: str, entry: str, language: str) -> str | None:
         for form in term_forms(given, language):
             if form.text.lower() == word:
                 numbers.add(form.number)
-    if not numbers:
-        return None
-    return MANY if numbers == {MANY} else ""
+    return _told(numbers) if numbers else None
+
+
+def number_in_source(text: str, entry: str, language: str) -> str:
+    """The number of an occurrence of a whole entry, where its form tells it.
+
+    >>> number_in_source("hunde", "Hund", "de"), number_in_source("orden de pago", "orden de pago",
+    ... "es"), number_in_source("lehrer", "Lehrer", "de")
+    ('plural', 'singular', '')
+    """
+    small = text.lower()
+    forms = [form for form in term_forms(entry, language) if form.text.lower() == small]
+    return _told({form.number for form in forms if form.cases != ADJECTIVE})
+
+
+def _told(numbers: set[str]) -> str:
+    return numbers.pop() if len(numbers) == 1 else ""
+
+
+def english_number(noun: str) -> str:
+    """The number that a noun's form tells, the last word of several.
+
+    >>> english_number("old dogs"), english_number("bus"), english_number("women")
+    ('plural', 'singular', 'plural')
+    """
+    last = noun.lower().split()[-1] if noun.split() else ""
+    ends = re.search(r"[^sui]s$|(?<!i)men$", last) or last in _IRREGULAR.values()
+    return MANY if ends and last not in _SINGULARS_IN_S else ONE
+
+
+_SINGULARS_IN_S = frozenset(
+    ["alias", "atlas", "bias", "canvas", "chaos", "cosmos", "gas", "lens", "news", "physics"]
+)

@@ -68,6 +68,18 @@ def _classes(language: str) -> dict[str, Noun]:
     return classes
 
 
+def known_letters(word: str, language: str) -> int:
+    """How many of a noun's last letters its class was told by.
+
+    >>> known_letters("Arbeitsauftrag", "de") > known_letters("Analys", "de")
+    True
+    """
+    classes, small = _classes(language), word.lower()
+    if WHOLE + small in classes:
+        return len(small)
+    return next((len(small) - at for at in range(len(small)) if small[at:] in classes), 0)
+
+
 def noun_class(word: str, language: str) -> Noun | None:
     """The class of a noun, if this is a language whose nouns we know.
 

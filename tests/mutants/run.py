@@ -38,6 +38,10 @@ BATCHER = "tests/unit/serve/test_batcher.py"
 CACHE = "tests/unit/serve/test_cache.py"
 OPTIMISER = "tests/unit/training/test_optimiser.py"
 FORKS = "tests/unit/decode/test_processes.py"
+FORMS = "tests/unit/text/test_forms.py"
+VERBS = "tests/unit/text/test_verbs.py"
+TERM_PLACES = "tests/unit/decode/promises/test_placing.py"
+GLOSSARIES = "tests/unit/decode/promises/test_glossary.py"
 
 SEARCH = "dragoman/decode/search/beam.py"
 HYPOTHESES = "dragoman/decode/search/hypotheses.py"
@@ -51,6 +55,10 @@ STAND_INS = "dragoman/decode/promises/stand_ins.py"
 SYMBOLS = "dragoman/decode/promises/keep_symbols.py"
 SYMBOL_RULES = "dragoman/text/symbols.py"
 INLINE = "dragoman/documents/inline.py"
+AGREEMENT = "dragoman/text/agreement.py"
+VERB_RULES = "dragoman/text/verbs.py"
+TERM_PLACING = "dragoman/decode/promises/placing.py"
+GLOSSARY = "dragoman/decode/promises/glossary.py"
 
 
 class Mutant(NamedTuple):
@@ -292,6 +300,29 @@ MUTANTS = [
     Mutant(
         "an element takes the punctuation behind it",
         INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
+    ),
+    Mutant(
+        "a verb behind a noun is taken for its adjective", AGREEMENT,
+        "if not said and not _is_adjective(word, language):", "if False:", (FORMS,),
+    ),
+    Mutant(
+        "a German noun beside another subject may be the subject", AGREEMENT,
+        'return () if _COPULA.search(f"{before} {behind}") else ("nominative",)', "return ()",
+        (FORMS,),
+    ),
+    Mutant(
+        "stems of listed verbs stand beside regular ones", VERB_RULES,
+        "taken = _taken(base, kind, language)", "taken: set[str] = set()", (VERBS,),
+    ),
+    Mutant(
+        "an English term is put in in any number", TERM_PLACING,
+        "forms = _as_many(forms, noun)", "pass",
+        (f"{TERM_PLACES}::test_an_english_term_has_the_number_of_the_word_whose_place_it_takes",),
+    ),
+    Mutant(
+        "forms with an umlaut or an accent are not found", GLOSSARY,
+        'return "".join(letter for letter in normalize("NFD", first) if not combining(letter))',
+        "return first", (f"{GLOSSARIES}::test_a_sources_form_tells_the_number",),
     ),
     Mutant(
         "batches of two models are mixed", "dragoman/serve/batcher.py",

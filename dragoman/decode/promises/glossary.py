@@ -7,11 +7,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
+from unicodedata import combining, normalize
 
 from dragoman.errors import ConfigError
-from dragoman.text.forms import ONE, Form, looks_like_a_verb, same_word, separable, term_forms
+from dragoman.text.forms import (
+    ADJECTIVE,
+    MANY,
+    ONE,
+    Form,
+    english_number,
+    number_in_source,
+    plural_forms,
+    same_word,
+    term_forms,
+    unlike_forms,
+)
 from dragoman.text.inflection import LANGUAGES
 from dragoman.text.terms import rows_of
+from dragoman.text.verbs import finite_forms, looks_like_a_verb, separable
 
 MOST_TERMS = 100_000
 LONGEST_TERM = 200  # characters
@@ -54,8 +67,10 @@ class Demand:
 
     def forms(self, target: str) -> tuple[Form, ...]:
         """What may be put in for a target, likely ones first."""
-        if not self.inflection or self.number == AS_GIVEN:
+        if not self.inflection:
             return (Form(target),)
+        if self.number == AS_GIVEN:
+            return plural_forms(target, self.to)
         forms = term_forms(target, self.to)
         if target != self.targets[0]:
             # `Auftrag|Aufträge` lists forms of one word; they have no others.
@@ -66,9 +81,9 @@ class Demand:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """All that may be put in."""
-        forms = (form.text for target in self.targets for form in self.forms(target))
-        return tuple(dict.fromkeys(forms))
+        """All that may be put in, wherever that is."""
+        forms = [form for target in self.targets for form in self.forms(target)]
+        return tuple(dict.fromkeys(form.text for form in forms if form.cases != ADJECTIVE))
 
 
 def lacking(demands: Iterable[Demand], text: str, in_capitals: bool = False) -> list[Demand]:
@@ -130,9 +145,8 @@ def _apart(target: str, to: str) -> list[str]:
     if to != "de" or not looks_like_a_verb(target, to) or " " in target:
         return []
     prefix, base = separable(target)
-    stem = re.escape(base[1:-2])
-    first = f"[{base[0]}{base[0].upper()}]"
-    return [rf"{first}{stem}\w{{0,4}}\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
+    forms = "|".join(_spelled(form, False) for form in finite_forms(base))
+    return [rf"(?:{forms})\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
 
 
 def _in_compounds(target: str, forms: Iterable[str]) -> list[str]:
@@ -205,7 +219,9 @@ class Glossary:
         for term in self.terms:
             words = tuple(_WORD.findall(term.source if term.exact else _parted(term.source)))
             if words:
-                index[_key(words[0])].append((words, term))
+                others = () if term.exact else unlike_forms(words[0])
+                for key in {_key(words[0]), *map(_key, others)}:
+                    index[key].append((words, term))
         for entries in index.values():
             entries.sort(key=lambda entry: -len(entry[0]))
         return index
@@ -278,7 +294,11 @@ def _checked(term: Term, place: str = "") -> Term:
 
 
 def _key(word: str) -> str:
-    return word[:3].casefold()
+    """What most forms of a word begin with. Vowels may get an umlaut or an accent: *Häuser*."""
+    first = word[:3].casefold()
+    if first.isascii():
+        return first
+    return "".join(letter for letter in normalize("NFD", first) if not combining(letter))
 
 
 def _parted(source: str) -> str:
@@ -321,6 +341,8 @@ def _number(
         if form is None:
             return None
         number = form or number
+    if source in LANGUAGES and not number and not term.exact:
+        number = number_in_source(" ".join(words), term.source, source)
     return number
 
 
@@ -333,7 +355,7 @@ def _of_entry(word: str, source: str) -> str:
     """The number that the last word of an English entry tells."""
     if source != "en" or not word[-1:].isalpha():
         return ""
-    return AS_GIVEN if re.search(r"[^su]s$", word) else ONE
+    return AS_GIVEN if english_number(word) == MANY else ONE
 
 
 def _demand(

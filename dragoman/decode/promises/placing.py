@@ -16,7 +16,14 @@ import numpy as np
 
 from dragoman.decode.promises.glossary import Demand, lacking
 from dragoman.text.agreement import gender_of, german_cases, lead_of, leads, tail_of, tails
-from dragoman.text.forms import ADJECTIVE, CASES, Form, is_german_adjective, term_forms
+from dragoman.text.forms import (
+    ADJECTIVE,
+    CASES,
+    Form,
+    english_number,
+    is_german_adjective,
+    term_forms,
+)
 
 MOST_TEXTS = 16  # of a part that are compared
 _BESIDE, _LOOKS_ASIDE = 2, 0.15  # source words; share of what a word looks at
@@ -63,7 +70,7 @@ def filled_in(
     `looked`: how much each of its words looked at each source word. (T, S)
 
     >>> filled_in("Das Haus steht.", np.eye(3), [Demand(("Bude",), words=(1, 2))], "de")
-    ['Das Bude steht.', 'Der Bude steht.', 'Den Bude steht.', 'Die Bude steht.']
+    ['Das Bude steht.', 'Der Bude steht.', 'Die Bude steht.']
     """
     choices: list[list[str]] = []
     at = 0
@@ -151,7 +158,12 @@ def _trimmed(text: str, start: int, end: int, demand: Demand, language: str) -> 
     if shown is not None:
         start, end = shown.span()
     start, end = _without_function_words(text, start, end, demand, language)
+    if language == "en" and (owner := _OWNER.search(text, start, end)):
+        end = owner.start()
     return Place(lead_of(text, start, language), start, end, demand)
+
+
+_OWNER = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])\Z")  # of an English genitive
 
 
 @cache
@@ -195,6 +207,8 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     for target in place.demand.targets:
         own, forms = _forms(target, place.demand, language)
         forms = _of_cases(forms, cases, bool(lead or own))
+        if language == "en":
+            forms = _as_many(forms, noun)
         for form in _likely(forms, noun, lead, describes):
             # Beside a verb or an adjective nothing changes.
             agree = form.number or not place.demand.inflection
@@ -208,7 +222,7 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
                     ways.append(
                         way + text[place.end : tail.start] + agreed + text[tail.stop : limit]
                     )
-                if agreed == text[tail] or not form.sure:
+                if agreed == text[tail] or not form.gender:
                     ways.append(way + text[place.end : limit])
     return [*dict.fromkeys(ways)]
 
@@ -244,6 +258,12 @@ def _of_cases(forms: Sequence[Form], cases: Container[str], led: bool) -> list[F
     # *Vertrags* and *Vertrages*: one will do.
     genitives = [form for form in fitting if form.cases == ("genitive",)]
     return [form for form in fitting if form not in genitives[1:]] or [*forms]
+
+
+def _as_many(forms: Sequence[Form], replaced: str) -> Sequence[Form]:
+    """English forms in the number of the noun whose place they take: its verb agrees with that."""
+    fitting = [form for form in forms if form.number in ("", english_number(replaced))]
+    return fitting or forms
 
 
 def _likely(forms: Sequence[Form], replaced: str, lead: str, describes: bool) -> list[Form]:

@@ -129,6 +129,8 @@ def test_the_longest_term_wins_and_case_is_as_flagged() -> None:
         ("policy\tRichtlinie", "Our policies.", "policies"),
         ("share\tteilen", "It was shared.", "shared"),
         ("stop\tanhalten", "They stopped.", "stopped"),
+        ("write\tschreiben", "She wrote it.", "wrote"),
+        ("mouse\tMaus", "Two mice.", "mice"),
     ],
 )
 def test_a_source_is_found_in_every_form(entry: str, text: str, source: str) -> None:
@@ -137,6 +139,23 @@ def test_a_source_is_found_in_every_form(entry: str, text: str, source: str) -> 
     assert Glossary.parse(f"{entry}\texact").demands(text, "en", "de") == (
         (replace(demand, inflection=False, to="", number=""),) if source == "customer" else ()
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "text", "number", "spellings"),
+    [
+        ("de", "Haus\thouse", "Die Häuser.", "plural", ("houses",)),
+        ("de", "Haus\thouse", "Des Hauses.", "singular", ("house",)),
+        ("de", "Lehrer\tteacher", "Die Lehrer.", "", ("teacher", "teachers")),
+        ("es", "orden de pago\tpayment order", "Órdenes de pago.", "plural", ("payment orders",)),
+        ("fr", "cheval\thorse", "Un cheval.", "singular", ("horse",)),
+        ("fr", "prix\tprize", "Les prix.", "", ("prize", "prizes")),
+        ("de", "gehen\tstroll", "Er ging.", "", ("stroll", "strolls")),
+    ],
+)
+def test_a_sources_form_tells_the_number(source, entry, text, number, spellings) -> None:
+    (demand,) = Glossary.parse(entry).demands(text, source, "en")
+    assert (demand.number, demand.spellings) == (number, spellings)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +181,7 @@ def test_what_is_another_word_is_no_form(entry: str, text: str) -> None:
         ("storage\tSpeicher", "storage resources", "Speicherressourcen", "Speicherressourcen"),
         ("display\tanzeigen", "It displays it.", "Er zeigt es an.", "zeigt es an"),
         ("share\tteilen", "It was shared.", "Es wurde geteilt.", "geteilt"),
+        ("specify\tangeben", "He specifies it.", "Er gibt es an.", "gibt es an"),
         (
             "united states\tVereinigte Staaten",
             "In the United States.",

@@ -273,3 +273,34 @@ def test_an_unlikely_term_does_not_spoil_its_sentence(to, text, terms, said) -> 
 def test_a_noun_is_not_given_the_ending_of_an_adjective() -> None:
     demand = Demand(("cráneo",), True, (1, 2), "es", "singular")
     assert filled_in("mi cabeza", looked(0, 1), [demand], "es") == ["mi cráneo"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The dogs are asleep.", ["The hounds are asleep."]),
+        ("A dog is asleep.", ["A hound is asleep."]),
+        ("An animal is asleep.", ["A hound is asleep."]),
+        ("The bus is here.", ["The hound is here."]),
+        ("The dog's tail.", ["The hound's tail."]),
+    ],
+)
+def test_an_english_term_has_the_number_of_the_word_whose_place_it_takes(text, said) -> None:
+    demand = Demand(("hound",), True, (1, 2), "en")
+    assert filled_in(text, looked(*range(len(text.split()))), [demand], "en") == said
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "target", "said"),
+    [
+        ("de", "mit der Option", "Einstellungen", ["mit den Einstellungen"]),
+        ("de", "mit den Optionen", "Verträge", ["mit den Verträgen"]),
+        ("es", "en la nueva opción", "ajustes", ["en los nuevos ajustes"]),
+        ("fr", "dans le menu", "paramètres", ["dans les paramètres"]),
+    ],
+)
+def test_a_term_that_is_given_in_the_plural_has_its_articles(to, text, target, said) -> None:
+    (demand,) = Glossary.of([("settings", target)]).demands("settings", "en", to)
+    place = len(text.split()) - 1
+    demand = replace(demand, words=(place, place + 1))
+    assert filled_in(text, looked(*range(place + 1)), [demand], to) == said
