@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.bundle.folder import bundled_models, models_in
+from dragoman.bundle.folder import bundled_models
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError, how_to_install
 from dragoman.storage.files import storage_errors
@@ -100,7 +100,6 @@ def command(
     try:
         from dragoman.serve.app import create_app
         from dragoman.serve.connection import ConnectionLimits
-        from dragoman.serve.keys import Keys
         from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
@@ -125,13 +124,13 @@ def command(
         with storage_errors(f"making {suggestions}"):
             kept.mkdir(parents=True, exist_ok=True)
     service = Service(
-        _each(model or bundled_models()),
+        model or bundled_models(),
         limits,
         api_key,
         device,
         engine,
-        Keys.read(keys or ()),
-        kept,
+        suggestions=kept,
+        key_files=keys or (),
     )
     app = create_app(
         service,
@@ -146,11 +145,3 @@ def command(
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     server.run(sockets=[listener])
-
-
-def _each(names: list[str]) -> list[str]:
-    """A folder of several models stands for all of them."""
-    models = []
-    for name in names:
-        models += [str(folder) for folder in models_in(Path(name))] or [name]
-    return models

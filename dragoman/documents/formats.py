@@ -27,6 +27,7 @@ from dragoman.documents import (
 from dragoman.documents.document import Document, DocumentError, Options
 from dragoman.documents.segment import Segment
 from dragoman.documents.shape import checked
+from dragoman.errors import DragomanError, MissingPackageError
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,12 @@ def translated_name(name: str, to: str) -> str:
 def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -> Document:
     """A document from a file's bytes, which writes no broken file; errors name the file."""
 
-    def named(error: DocumentError) -> DocumentError:
+    def named(error: DragomanError) -> DocumentError:
         return DocumentError(f"{name}: {error}")
 
     try:
         document = format_.read(raw, options)
-    except DocumentError as error:
+    except (DocumentError, MissingPackageError) as error:
         raise named(error) from None
     before, written_as = raw, format_
     if format_.becomes:  # it was converted, and is compared with what it was converted to

@@ -3,19 +3,20 @@
     %%translate de
     Where is the station?
 
-The line names the target, or source and target (`en de`). Models are loaded on first use.
+The line names the target, or source and target (`en de`). A model is loaded on first use.
 """
 
 from functools import cache
 from typing import Any
 
-from dragoman.errors import ConfigError
+from dragoman.bundle.folder import model_folders
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.inspect.translator import InspectableTranslator
 
 
 @cache
-def _translator(source: str, target: str) -> InspectableTranslator:
-    return InspectableTranslator.load(source=source, target=target)
+def _translator(folder: str) -> InspectableTranslator:
+    return InspectableTranslator.load(folder)
 
 
 def translate(line: str, cell: str) -> None:
@@ -23,10 +24,19 @@ def translate(line: str, cell: str) -> None:
     *source, target = line.split() or [""]
     if not target or len(source) > 1:
         raise ConfigError("%%translate takes a target, or a source and a target: %%translate de.")
-    translator = _translator("".join(source), target)
-    for translation in translator.translate(cell.rstrip("\n").split("\n"), to=target):
+    (folder,) = model_folders("", "".join(source), target)
+    lines = cell.rstrip("\n").split("\n")
+    for translation in _translator(folder).translate(lines, source="".join(source), to=target):
         print(translation)
 
 
 def load_ipython_extension(shell: Any) -> None:
-    shell.register_magic_function(translate, "cell")
+    from IPython.core.error import UsageError
+
+    def magic(line: str, cell: str) -> None:
+        try:
+            translate(line, cell)
+        except DragomanError as error:  # IPython shows this one as a line, others as a traceback
+            raise UsageError(str(error)) from None
+
+    shell.register_magic_function(magic, "cell", "translate")

@@ -54,7 +54,10 @@ class Keys:
         """The keys of some files, by name."""
         keys: dict[str, Key] = {}
         for file in files:
-            for name, table in read_toml(file).items():
+            tables = read_toml(file)
+            if not tables:  # without any key, everybody would be let in
+                raise ConfigError(f"{file} has no key: a key is a table with a secret.")
+            for name, table in tables.items():
                 keys[name] = build(Key, table, f"{file}: {name}.")
         return keys
 
@@ -76,7 +79,8 @@ class Keys:
 
     def limit_of(self, name: str) -> int:
         """The most characters in a request with this key; 0: as many as the service takes."""
-        return self._keys[name].max_characters if name else 0
+        # A reload may have taken the key of a request under way.
+        return self._keys.get(name, Key()).max_characters
 
     def wait(self, name: str) -> float:
         """Count a request with this key. Seconds to wait before it may come; 0: it may now.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragoman.bundle.folder import models_in
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.detect import Detected, detect
 from dragoman.text.languages import Languages, choose_model, known_languages, pairs_of
@@ -55,9 +56,13 @@ class Models:
 
     @classmethod
     def load(cls, folders: Sequence[str], device: str = "auto", engine: str = "auto") -> "Models":
-        """From bundles' folders; a client sees their names, not where they lie."""
+        """From bundles' folders; a folder of several models stands for all of them. A client sees
+        their names, not where they lie."""
+        each: list[str] = []
+        for folder in folders:
+            each += [str(bundle) for bundle in models_in(Path(folder))] or [folder]
         load = InspectableTranslator.load
-        return cls([Model(_name(folder), load(folder, device, engine)) for folder in folders])
+        return cls([Model(_name(folder), load(folder, device, engine)) for folder in each])
 
     @property
     def languages(self) -> dict[str, list[str]]:

@@ -85,6 +85,7 @@ class Server(uvicorn.Server):
             asyncio.create_task(self._accept(listener)) for listener in sockets or ()
         ]
         self.started = True
+        _notify("READY=1")
 
     async def _accept(self, listener: socket.socket) -> None:
         """Take connections while there is room; beyond it they wait in the kernel's queue."""
@@ -149,15 +150,16 @@ class Server(uvicorn.Server):
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
 
     def _reload(self) -> None:
-        """SIGHUP: read the models again, while requests go on."""
+        """SIGHUP: read models and keys again, while requests go on."""
 
         async def reload() -> None:
             try:
                 await self.service.reload()
-                line = "the models were read again."
+                line = "models and keys were read again."
             except Exception as error:  # whatever is wrong with them, the old ones still work
-                line = f"the models stay as they are: {error}"
+                line = f"models and keys stay as they are: {error}"
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
+            _notify(f"STATUS={line}")
 
         task = asyncio.get_running_loop().create_task(reload())
         self._reloading.add(task)
@@ -184,6 +186,7 @@ class Server(uvicorn.Server):
         When the grace period nears its end, tell the rest so, then hang up.
         """
         self.service.stopping = True
+        _notify("STOPPING=1")
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -207,9 +210,21 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
+        is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        cause = str(error.strerror).partition(" (")[0]  # Python adds the address once more
         raise ConfigError(
-            f"cannot listen on {host}, port {port} ({error.strerror}): choose another --port."
+            f"cannot listen on {host}, port {port} ({cause}): choose another "
+            f"{'--port' if is_port else '--host, one of this machine'}."
         ) from None
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started the service and waits for news (`Type=notify`; sd_notify(3))."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        if address.startswith("@"):  # an abstract socket
+            address = "\0" + address[1:]
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.sendto(state.encode(), address)
 
 
 def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:

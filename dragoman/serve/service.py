@@ -122,12 +122,16 @@ class Service:
         engine: str = "auto",
         keys: Mapping[str, Key] | None = None,
         suggestions: Path | None = None,
+        key_files: Sequence[str] = (),
     ):
-        """`api_key` is a key without limits; `keys` are others by name, each with its own.
+        """`api_key` is a key without limits; `keys` are others by name, each with its own;
+        `key_files` hold more of them.
 
         `suggestions`: a folder for what clients suggest; None: suggestions are refused.
         """
-        self.keys = Keys({**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})})
+        self._fixed_keys = {**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})}
+        self._key_files = key_files
+        self.keys = self._read_keys()
         self._engine = ThreadPoolExecutor(thread_name_prefix="engine")
         self._load = partial(Models.load, folders, device, engine)
         self.models = self._engine.submit(self._load).result()
@@ -172,14 +176,21 @@ class Service:
         return ""
 
     async def reload(self) -> None:
-        """Read the models again. Requests under way end with those that they began with."""
-        models = await asyncio.get_running_loop().run_in_executor(self._engine, self._load)
-        self.models = models
+        """Read models and key files again: all of them, or none if one has a mistake.
+
+        Requests under way end with the models that they began with.
+        """
+        keys = self._read_keys()
+        self.models = await asyncio.get_running_loop().run_in_executor(self._engine, self._load)
+        self.keys = keys
         self._reloads += 1
         self._cache.clear()
         gc.unfreeze()  # what was loaded at the start may go now
         gc.collect()
         gc.freeze()
+
+    def _read_keys(self) -> Keys:
+        return Keys({**self._fixed_keys, **Keys.read(self._key_files)})
 
     async def close(self) -> None:
         self.stopping = True

@@ -362,6 +362,7 @@ def test_the_compose_file_mounts_models_and_builds_our_image() -> None:
     assert dockerfile.resolve() == ROOT / "deploy" / "Dockerfile"
     assert service["volumes"] == ["models:/models:ro"]
     assert service["read_only"] is True
+    assert service["command"] == "--allow-host dragoman"  # what other containers call it
 
 
 def test_every_test_that_the_clients_page_names_is_there() -> None:
@@ -371,3 +372,21 @@ def test_every_test_that_the_clients_page_names_is_there() -> None:
         assert len(named) >= 3
         for name in named:
             assert f"def {name}(" in tests, name
+
+
+def test_versions_on_the_clients_pages_are_those_that_make_installs() -> None:
+    """`constraints.txt` and the Makefile pin what the tests run with."""
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
+    makefile = (ROOT / "Makefile").read_text()
+    pinned |= dict(re.findall(r"(\S+?)[=@]=?([\d.]+\d)(?=\s)", makefile))
+    shown: dict[str, str] = {}
+    for page in ("clients.md", "recipes.md"):
+        rows = re.findall(
+            r"^\|[^|]*?`([@\w/-]+)[^|]*\| ([\d.]+\d)[, |]", (ROOT / "docs" / page).read_text(), re.M
+        )
+        shown |= dict(rows)
+    by_hand = {"pymarian", "@browsermt/bergamot-translator"}  # too large, or not needed twice
+    assert len(shown) >= 14
+    for name, version in shown.items():
+        if name not in by_hand:
+            assert pinned.get(name) == version, name

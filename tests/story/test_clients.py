@@ -89,7 +89,13 @@ def test_deepls_client_asks_for_languages_and_usage(official) -> None:
         wrong.get_usage()
 
 
-def test_libretranslates_client_translates_text_and_files(address) -> None:
+def test_deepls_client_hears_that_version_3_is_not_there(address) -> None:
+    client = deepl.DeepLClient("sesam", server_url=address, send_platform_info=False)
+    with pytest.raises(deepl.DeepLException, match="404"):
+        client.list_multilingual_glossaries()
+
+
+def test_libretranslates_client_translates_and_detects(address) -> None:
     client = libretranslatepy.LibreTranslateAPI(f"{address}/", "sesam")
     assert client.translate("eins zwei", "de", "en") == "one two"
     assert client.detect("eins zwei")[0]["language"] in ("de", "en")

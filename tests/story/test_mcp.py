@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +80,26 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp
 def test_without_a_folder_there_is_no_tool_for_files(trained) -> None:
     names, _ = talk(["--model", trained], [])
     assert "translate_file" not in names
+
+
+INSPECTOR = Path("build/inspector/node_modules/.bin/mcp-inspector").absolute()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INSPECTOR.exists(), reason="make clients")
+def test_the_inspector_lists_and_calls_the_tools(trained) -> None:
+    """@modelcontextprotocol/inspector 0.15.0, which uses another implementation of the protocol."""
+
+    def inspect(*options: str) -> dict:
+        server = [sys.executable, "-m", "dragoman", "mcp", "--device", "cpu", "--model", trained]
+        ran = subprocess.run(
+            [INSPECTOR, "--cli", *server, *options], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    tools = inspect("--method", "tools/list")["tools"]
+    assert [tool["name"] for tool in tools] == ["translate", "detect", "list_languages", "glossary"]
+    call = ("--method", "tools/call", "--tool-name", "translate", "--tool-arg")
+    (content,) = inspect(*call, "text=eins zwei", "to=en", "source=de")["content"]
+    assert content["text"] == "one two"

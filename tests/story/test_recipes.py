@@ -27,12 +27,6 @@ def english() -> list[str]:
     return [str(text) for text in dragoman.load()(GERMAN, source="de", to="en")]
 
 
-def pinned_version(name: str) -> str:
-    """The version that the page names."""
-    (version,) = re.findall(rf"`{re.escape(name)}`\) \| ([\d.]+) \|", PAGE)
-    return version
-
-
 @pytest.mark.slow
 def test_ray_data_translates_a_column(english: list[str]) -> None:
     pytest.importorskip("ray.data")
@@ -58,7 +52,3 @@ def test_a_translator_is_a_langchain_runnable(english: list[str]) -> None:
     recipe = run("LangChain")
     assert recipe["answer"] == english[0].upper()
     assert recipe["answers"] == [text.upper() for text in english]
-
-
-def test_the_page_names_versions_of_all_packages() -> None:
-    assert [pinned_version(name) for name in ("ray[data]", "spacy", "langchain-core")]

@@ -112,11 +112,62 @@ def test_a_model_is_read_again_without_a_lost_request(trained, tmp_path) -> None
         assert ask(address, {"text": "eins zwei"})["model"] == "second"
 
 
-def test_mistakes_of_serve_are_one_line(dragoman, trained) -> None:
+def test_keys_and_a_folder_of_models_are_read_again(trained, tmp_path) -> None:
+    models, keys = tmp_path / "models", tmp_path / "keys.toml"
+    shutil.copytree(trained, models / "first")
+    keys.write_text('[alice]\nsecret = "old"\n')
+
+    def names(address: str, key: str) -> list[str] | int:
+        asked = urllib.request.Request(f"{address}v1/models", headers={"X-API-Key": key})
+        try:
+            with urllib.request.urlopen(asked, timeout=600) as answer:
+                return [model["name"] for model in json.load(answer)["models"]]
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with serving(models, "--keys", str(keys)) as (process, address):
+        assert names(address, "old") == ["first"]
+        shutil.copytree(trained, models / "second")
+        keys.write_text('[bob]\nsecret = "new"\n')
+        process.send_signal(signal.SIGHUP)
+        assert "read again" in process.stderr.readline()
+        assert names(address, "new") == ["first", "second"]
+        assert names(address, "old") == 401
+        for wrong in ("", "[bob]\nsecret = 3\n"):  # without a key, everybody would be let in
+            keys.write_text(wrong)
+            process.send_signal(signal.SIGHUP)
+            assert "stay as they are" in process.stderr.readline()
+            assert names(address, "new") == ["first", "second"]
+            assert names(address, "") == 401
+
+
+def test_systemd_hears_when_the_service_listens_and_when_it_stops(
+    trained, tmp_path, monkeypatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(120)
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with serving(trained) as (process, address):
+            assert manager.recv(1000) == b"READY=1"
+            assert post(f"{address}v1/translate", {"text": "eins"})["translations"]
+            process.send_signal(signal.SIGHUP)
+            assert manager.recv(1000) == b"STATUS=models and keys were read again."
+            process.send_signal(signal.SIGTERM)
+            assert manager.recv(1000) == b"STOPPING=1"
+            assert process.wait(600) == 0
+
+
+def test_mistakes_of_serve_are_one_line(dragoman, trained, tmp_path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         answer = dragoman("serve", "--model", trained, "--port", taken.getsockname()[1])
     assert answer.code == 1
     assert "choose another --port" in answer.err
+    elsewhere = dragoman("serve", "--model", trained, "--port", 0, "--host", "192.0.2.1").err
+    assert "choose another --host" in elsewhere
+    (tmp_path / "keys.toml").write_text("# none yet\n")
+    nobody = dragoman("serve", "--model", trained, "--port", 0, "--keys", tmp_path / "keys.toml")
+    assert "keys.toml has no key" in nobody.err
     assert dragoman("serve", "--model", "nowhere", "--port", 0).err.startswith("dragoman: nowhere")
 
 

@@ -64,16 +64,41 @@ def test_duckdb_translates_by_a_function_of_sql(translator) -> None:
     assert rows == [("one",), (None,), ("two three",)]
 
 
-def test_a_notebook_has_a_magic(translator, monkeypatch, capsys) -> None:
+@pytest.fixture
+def shell(translator, monkeypatch, capsys):
     """IPython 9.18.1"""
     pytest.importorskip("IPython")
     from IPython.core.interactiveshell import InteractiveShell
 
     from dragoman.inspect import notebook
 
-    monkeypatch.setattr(notebook, "_translator", lambda source, target: translator)
+    monkeypatch.setattr(notebook, "_translator", lambda folder: translator)
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "dragoman")
     capsys.readouterr()
+    return shell
+
+
+def test_a_notebook_has_a_magic(shell, capsys) -> None:
     shell.run_cell("%%translate de en\neins\n\nzwei drei\n")
     assert capsys.readouterr().out == "one\n\ntwo three\n"
+
+
+def test_the_magic_takes_the_language_that_its_line_names(shell, translator, monkeypatch) -> None:
+    asked: list[dict[str, str]] = []
+
+    def note(lines, **options):
+        asked.append(options)
+        return []
+
+    monkeypatch.setattr(translator, "translate", note)
+    shell.run_cell("%%translate de en\neins\n")
+    shell.run_cell("%%translate en\neins\n")
+    assert asked == [{"source": "de", "to": "en"}, {"source": "", "to": "en"}]
+
+
+def test_a_mistake_in_a_notebook_is_one_line(shell, capsys) -> None:
+    shell.run_cell("%%translate tlh\neins\n")
+    shown = capsys.readouterr()
+    (line,) = (shown.out + shown.err).splitlines()
+    assert line.startswith("UsageError: this model does not translate into 'tlh'")

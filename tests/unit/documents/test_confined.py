@@ -37,6 +37,15 @@ def test_a_file_is_read_and_written_as_in_this_process():
         assert shouted(reader) == b"<p>HELLO <b>YOU</b>. AND ME.</p><p>ONE <i>MORE</i></p>"
 
 
+def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_path, monkeypatch):
+    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('none here', name='yaml')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Reader() as reader:
+        with pytest.raises(DocumentError, match=r"^a\.yaml: this needs yaml: pip install .*documents"):
+            reader.open("a.yaml", b"a: Hello.", "yaml")
+        assert reader.open("a.html", PAGE, "html").segments == 2
+
+
 def test_a_refused_file_leaves_its_reader_for_the_next():
     with Reader() as reader:
         with pytest.raises(DocumentError, match=r"a\.docx.*DTD"):
