@@ -146,7 +146,7 @@ def of_strings(raw: bytes) -> Structure:
 def of_properties(raw: bytes) -> Structure:
     import javaproperties
 
-    return [key for key, _, _ in javaproperties.parse(io.BytesIO(raw))]
+    return [e.key for e in javaproperties.parse(io.BytesIO(raw)) if hasattr(e, "key")]
 
 
 def of_fluent(raw: bytes) -> Structure:
@@ -163,7 +163,7 @@ def of_fluent(raw: bytes) -> Structure:
 
 
 def of_picture(raw: bytes) -> Structure:
-    _program(raw, "rsvg-convert", "--unlimited", "-o", "/dev/null")
+    _program(raw, "rsvg-convert", "--unlimited")
     return of_xml(raw)
 
 
