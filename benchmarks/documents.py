@@ -4,7 +4,7 @@ python benchmarks/documents.py placeholders --count 10000
 python benchmarks/documents.py html --corpora corpora
 python benchmarks/documents.py pages FOLDER --corpora corpora
 python benchmarks/documents.py tags --corpora corpora
-python benchmarks/documents.py marks FOLDER [--count 120]
+python benchmarks/documents.py marks FOLDER [--count 120] [--pages '{}/*.html'] [--half even]
 
 placeholders: random texts full of codes, through a translator that drops, doubles, moves
 and invents words. html: BLEU of sentences with tags in them, tags left out, beside the same
@@ -16,7 +16,8 @@ one word ends up on the translation of that word, which a small dictionary knows
 pages of the same book, how many elements enclose just what they enclose in the translated book, of
 those whose words the translation has; placed as they are, and by attention alone (the stretch of
 target words that are linked to the element's words most purely). Even paragraphs are there to be
-looked at, odd ones are not.
+looked at (--show prints those that are placed differently), odd ones are not. Other books in
+several languages: --pages says where the pages are, `{}` standing for the language.
 """
 
 import argparse
@@ -149,17 +150,36 @@ class Paragraph(NamedTuple):
     reference: Segment
 
 
-BOOKS = {"de": "de-DE", "es": "es-ES", "fr": "fr-FR", "pt": "pt-BR"}
+# What books call their languages.
+BOOKS = {
+    "de": ("de-DE", "de"), "es": ("es-ES", "es"), "fr": ("fr-FR", "fr"),
+    "pt": ("pt-BR", "pt_BR", "pt-br", "pt"),
+}  # fmt: skip
+ENGLISH = ("en-US", "en")
+_LANGUAGE = re.compile(
+    rf"(?<=[/.])(?:{'|'.join([*ENGLISH, *(name for names in BOOKS.values() for name in names)])})"
+    r"(?=[/.\"])"
+)
 
 
-def paragraphs(folder: Path, to: str, count: int) -> list[Paragraph]:
+def translated_pages(folder: Path, pages: str, to: str) -> Iterator[tuple[Path, Path]]:
+    """English pages and their translations; `{}` stands for the language in the pattern."""
+    before, after = re.match(r".*?(.?)\{\}(.?)", pages).groups()  # type: ignore[union-attr]
+    for english in ENGLISH:
+        for page in sorted(folder.glob(pages.format(english))):
+            name = str(page.relative_to(folder))
+            for code in BOOKS[to]:
+                place = name.replace(f"{before}{english}{after}", f"{before}{code}{after}", 1)
+                if (other := folder / place).exists():
+                    yield page, other
+                    break
+
+
+def paragraphs(folder: Path, to: str, count: int, pages: str = "{}/*.html") -> list[Paragraph]:
     """English paragraphs with elements around words, and their translations, from pages with as
-    many segments; not what has the same text in both."""
-    found = []
-    for page in sorted((folder / "en-US").glob("*.html")):
-        other = folder / BOOKS[to] / page.name
-        if not other.exists():
-            continue
+    many segments, each text once; not what has the same text in both."""
+    found: dict[str, Paragraph] = {}
+    for page, other in translated_pages(folder, pages, to):
         ours, theirs = (read_html(path.read_bytes(), Options()).segments for path in (page, other))
         if len(ours) != len(theirs):
             continue
@@ -169,9 +189,9 @@ def paragraphs(folder: Path, to: str, count: int) -> list[Paragraph]:
             marked = [sum(c.kind is Kind.OPEN for c in codes(s)) for s in (source, reference)]
             translated = plain.split()[:5] != said.split()[:5]
             if translated and long_enough and marked[0] == marked[1] > 0:
-                found.append(Paragraph(source, reference))
+                found.setdefault(plain, Paragraph(source, reference))
     draw = random.Random(1)
-    return draw.sample(found, min(count, len(found)))
+    return draw.sample([*found.values()], min(count, len(found)))
 
 
 def bare(segment: Segment) -> str:
@@ -190,7 +210,7 @@ def enclosed(segment: Segment) -> list[tuple[str, Counter[str]]]:
                 found[number][1].update(re.findall(r"\w+", item.lower()))
         elif item.kind is Kind.OPEN:
             opened.append(len(found))
-            found.append((item.raw, Counter()))
+            found.append((_LANGUAGE.sub("", item.raw), Counter()))
         elif item.kind is Kind.CLOSE and opened:
             opened.pop()
     return sorted(found, key=lambda entry: entry[0])
@@ -288,21 +308,27 @@ def agreement(found: list[Segment], references: list[Segment]) -> float:
     return 2 * common / max(1, said + wanted)
 
 
-def marks(folder: Path, count: int, languages: list[str]) -> None:
+def marks(
+    folder: Path, pages: str, count: int, languages: list[str], halves: list[str], show: bool
+) -> None:
     translator = dragoman.load()
     for to in languages:
-        chosen = paragraphs(folder, to, count)
+        chosen = paragraphs(folder, to, count, pages)
         request = Request(to=to, source_language="en")
         answers: dict = {}
-        for way in ("attention alone", "as it is"):
-            with attention_alone() if way == "attention alone" else nullcontext():
-                found = by_memory(translator, [p.source for p in chosen], request, answers)
-            for half in ("even", "odd"):
+        for half in halves:
+            part = chosen[half == "odd" :: 2]
+            for way in ("attention alone", "as it is"):
+                with attention_alone() if way == "attention alone" else nullcontext():
+                    found = by_memory(translator, [p.source for p in part], request, answers)
                 right = known = 0
-                for number, (segment, paragraph) in enumerate(zip(found, chosen, strict=True)):
-                    if number % 2 == (half == "odd"):
-                        good, all_ = same_marks(segment, paragraph.reference)
-                        right, known = right + good, known + all_
+                for segment, paragraph in zip(found, part, strict=True):
+                    good, all_ = same_marks(segment, paragraph.reference)
+                    right, known = right + good, known + all_
+                    if show and way == "as it is" and good < all_:
+                        for of_one in (*paragraph, segment):
+                            print("   ", " ".join(written(of_one).split()))
+                        print()
                 share = right / max(1, known)
                 print(f"en-{to}, {half}, {way}: {right} of {known} ({share:.1%})", flush=True)
 
@@ -351,14 +377,13 @@ def same_marks(segment: Segment, reference: Segment) -> tuple[int, int]:
     in the reference the translation has at all."""
     has = Counter(re.findall(r"\w+", bare(segment).lower()))
     right = known = 0
-    theirs: dict[str, list[Counter[str]]] = {}
-    for raw, words in enclosed(within(reference)):
-        theirs.setdefault(raw, []).append(words)
-    for raw, words in enclosed(within(segment)):
-        wanted = theirs[raw].pop(0) if theirs.get(raw) else Counter()
-        if wanted and wanted <= has:
+    ours = enclosed(within(segment))
+    for wanted in enclosed(within(reference)):
+        if wanted[1] and wanted[1] <= has:
             known += 1
-            right += words == wanted
+            if wanted in ours:  # of elements that are written alike, any: they may change places
+                right += 1
+                ours.remove(wanted)
     return right, known
 
 
@@ -391,6 +416,9 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--corpora", type=Path, default=Path("corpora"))
     parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--pages", default="{}/*.html", help="Of marks.")
+    parser.add_argument("--half", choices=["even", "odd"], help="Of marks.")
+    parser.add_argument("--show", action="store_true", help="Of marks.")
     parser.add_argument("--to", nargs="+", choices=BOOKS, default=[*BOOKS], help="Of pages.")
     arguments = parser.parse_args()
     match arguments.what:
@@ -401,7 +429,9 @@ def main() -> None:
         case "pages":
             pages(arguments.folders[0], arguments.corpora, arguments.count, arguments.to)
         case "marks":
-            marks(arguments.folders[0], arguments.count, arguments.to)
+            halves = [arguments.half] if arguments.half else ["even", "odd"]
+            marks(arguments.folders[0], arguments.pages, arguments.count, arguments.to, halves,
+                  arguments.show)  # fmt: skip
         case "tags":
             tags(arguments.corpora, arguments.count)
 

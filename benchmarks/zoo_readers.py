@@ -120,25 +120,51 @@ def of_mail(raw: bytes) -> Structure:
     return str(message["from"]), parts
 
 
-def of_ass(raw: bytes) -> Structure:
-    lines = raw.decode("utf-8-sig", "replace").splitlines()
-    return [line.split(",")[:9] if line.startswith("Dialogue") else len(line) > 0 for line in lines]
+def _text(raw: bytes) -> str:
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def of_subtitles(raw: bytes) -> Structure:
+    """When something is said, in which style; and lines that say it for VTT and SRT."""
+    import pysubs2
+
+    events = pysubs2.SSAFile.from_string(_text(raw)).events
+    times = [(event.start, event.end, event.type, event.style, event.layer) for event in events]
+    return times, re.findall(r"^.*-->.*$", _text(raw), re.M)
 
 
 def of_strings(raw: bytes) -> Structure:
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    text = re.sub(r"/\*.*?\*/", "", raw.decode(encoding), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", _text(raw), flags=re.S)
     return re.findall(r'^\s*("(?:[^"\\]|\\.)*"|\w+)\s*=\s*"(?:[^"\\]|\\.)*"\s*;', text, re.M)
 
 
-def of_keys(raw: bytes) -> Structure:
-    """Of lines such as `key = value`."""
-    text = raw.decode("utf-8", "replace")
-    return re.findall(r"^([\w.-]+)\s*[=:]", re.sub(r"\\\r?\n", "", text), re.M)
+def of_properties(raw: bytes) -> Structure:
+    import javaproperties
+
+    return [e.key for e in javaproperties.parse(io.BytesIO(raw)) if hasattr(e, "key")]
 
 
-def of_cues(raw: bytes) -> Structure:
-    return re.findall(rb"^.*-->.*$", raw, re.M)
+def of_fluent(raw: bytes) -> Structure:
+    """Messages and terms with the names of their attributes; what is none of these."""
+    from fluent.syntax import parse
+
+    entries = parse(_text(raw)).body
+    return [
+        (type(e).__name__, e.id.name, [attribute.id.name for attribute in e.attributes])
+        if hasattr(e, "id")
+        else type(e).__name__
+        for e in entries
+    ]
+
+
+def of_picture(raw: bytes) -> Structure:
+    _program(raw, "rsvg-convert", "--unlimited")
+    return of_xml(raw)
 
 
 def of_table(raw: bytes) -> Structure:
@@ -221,11 +247,12 @@ READERS: dict[str, Callable[[bytes], Structure]] = {
     ".docx": of_word, ".pptx": of_slides, ".xlsx": of_workbook,
     ".odt": of_office, ".ods": of_office, ".odp": of_office,
     ".po": of_po, ".pot": of_po, ".xlf": of_messages, ".xliff": of_messages, ".ts": of_messages,
-    ".xml": of_xml, ".resx": of_xml, ".svg": of_xml,
+    ".xml": of_xml, ".resx": of_xml, ".svg": of_picture,
     ".json": of_json, ".arb": of_json, ".xcstrings": of_json, ".ipynb": of_notebook,
     ".yaml": of_yaml, ".yml": of_yaml, ".toml": lambda raw: shape(tomllib.loads(raw.decode())),
-    ".properties": of_keys, ".ftl": of_keys, ".strings": of_strings,
-    ".srt": of_cues, ".vtt": of_cues, ".ass": of_ass, ".ssa": of_ass, ".eml": of_mail,
+    ".properties": of_properties, ".ftl": of_fluent, ".strings": of_strings,
+    ".srt": of_subtitles, ".vtt": of_subtitles, ".ass": of_subtitles, ".ssa": of_subtitles,
+    ".eml": of_mail,
     ".csv": of_table, ".tsv": of_table,
 }  # fmt: skip
 

@@ -37,6 +37,7 @@ HARMLESS = 2**24
 _CHUNK = 2**20
 _MANIFEST = "META-INF/manifest.xml"
 OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office has
+_OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # which holds encrypted files of newer ones, too
 FindIn = Callable[[str], Iterable[Span]]
 
 
@@ -201,6 +202,10 @@ def _unpacked(
 ) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
     """All members, and the content of those that are wanted. Each is unpacked once, since what a
     member says of its size may be wrong."""
+    if raw.startswith(_OLD_OFFICE):
+        raise DocumentError(
+            "it is encrypted, or of Office 97 to 2003: remove its password, or save it anew."
+        )
     most = min(MOST_BYTES, HARMLESS + MOST_TIMES * len(raw))
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:

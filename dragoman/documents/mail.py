@@ -24,6 +24,7 @@ _CHARSET = re.compile(r"""\bcharset\s*+=\s*+(?:"[^"\r\n]*+"|[^\s;"]++)""", re.I)
 _TYPE = re.compile(r"^(Content-Type:[ \t]*+[\w/.+-]++)", re.I | re.M)
 _TRANSFER = re.compile(r"^Content-Transfer-Encoding:[^\r\n]*+", re.I | re.M)
 _EMPTY_LINE = re.compile(r"^\r?\n", re.M)
+_ENVELOPE = re.compile(r"From [^\r\n]*+\r?\n")  # of a mailbox: it stands before all headers
 
 
 def read(raw: bytes, options: Options) -> Document:
@@ -147,4 +148,6 @@ def _named(headers: str, pattern: re.Pattern[str], named: str, newline: str) -> 
     if named.startswith("charset"):
         after, count = _TYPE.subn(rf"\g<1>; {named}", headers, count=1)
         named = f"MIME-Version: 1.0{newline}Content-Type: text/plain; {named}"
-    return after if count else named + newline + headers
+    envelope = _ENVELOPE.match(headers)
+    at = envelope.end() if envelope else 0
+    return after if count else headers[:at] + named + newline + headers[at:]

@@ -356,7 +356,7 @@ _FLUENT = re.compile(
     re.M,
 )
 _VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M)
-_PLACEABLE = re.compile(r"(\{[^{}]*\})")
+_PLACEABLE = re.compile(r'(\{(?:[^{}"]++|"(?:[^"\\\r\n]++|\\.)*+")*+\}|\{[^{}]*+\})')
 
 
 def read_fluent(raw: bytes, options: Options) -> Document:

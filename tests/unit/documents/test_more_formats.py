@@ -270,6 +270,19 @@ def test_a_mail_becomes_utf8_where_it_must() -> None:
         read("a.eml", "From: a\nContent-Type: multipart/signed; boundary=x\n\n--x--\n")
 
 
+def test_a_mail_of_a_mailbox_keeps_its_first_line_first() -> None:
+    raw = changed(read("a.eml", "From a@kept.example Fri Sep  6\nFrom: a\n\nOne.\n"), lambda _: "ü")
+    message = email.message_from_bytes(raw.encode(), policy=email.policy.default)
+    assert message.get_unixfrom() == "From a@kept.example Fri Sep  6"
+    assert not message.defects
+    assert message.get_content() == "ü\n"
+
+
+def test_braces_in_a_string_of_fluent_are_kept() -> None:
+    text = 'one = The field { "{kept} kept" } is { $kept }.\n'
+    assert changed(read("a.ftl", text)) == 'one = THE FIELD { "{kept} kept" } IS { $kept }.\n'
+
+
 def test_a_pdf_becomes_a_page_with_headings_and_paragraphs(tmp_path) -> None:
     matplotlib = pytest.importorskip("matplotlib.figure")
     pytest.importorskip("pdfplumber")

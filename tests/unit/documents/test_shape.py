@@ -182,6 +182,14 @@ def test_a_message_file_may_get_tags_with_its_translations() -> None:
     assert upper(read("a.po", raw, format_of("a.po"))).count(b"</") == 2
 
 
+@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx"])
+def test_an_encrypted_office_file_is_refused_as_such(name: str) -> None:
+    """It is no archive any more, but a file of the older kind with one in it."""
+    raw = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512)
+    with pytest.raises(DocumentError, match="encrypted"):
+        read(name, raw, format_of(name))
+
+
 def test_an_encrypted_opendocument_file_is_refused_as_such() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
