@@ -45,8 +45,7 @@ def heatmaps(
 ) -> str:
     """Matrices side by side, the stronger the colour the larger the number.
 
-    As on the pages of `explain`: where there are numbers below zero, these are blue and those above
-    are orange; where there are none, all are blue.
+    As on every page of ours, numbers above zero are blue and those below are orange.
     """
     left = 12 + 6.4 * max(map(len, rows), default=0)
     top = 30 + (5.5 * max(map(len, columns)) if columns else 0)
@@ -56,7 +55,6 @@ def heatmaps(
     for title, matrix in maps.items():
         height, width = matrix.shape
         largest = float(np.abs(matrix[np.isfinite(matrix)]).max()) or 1.0
-        lowest = float(matrix[np.isfinite(matrix)].min())
         parts.append(text(x, 14, title, weight="bold"))
         for j, word in enumerate(columns if width == len(columns) else ()):
             across, up = x + cell * (j + 0.7), top - 4
@@ -64,7 +62,7 @@ def heatmaps(
         parts.append(f'<g stroke="{INK}" stroke-opacity=".25" stroke-width=".5">')
         for i, j in np.argwhere(np.isfinite(matrix)):
             value = float(matrix[i, j])
-            colour = ORANGE if value >= 0 and lowest < 0 else BLUE
+            colour = BLUE if value >= 0 else ORANGE
             parts.append(
                 f'<rect x="{x + cell * j:.0f}" y="{top + cell * i:.0f}" width="{cell - 1:.0f}" '
                 f'height="{cell - 1:.0f}" fill="{colour}" '

@@ -611,7 +611,7 @@ function showExplanation(root, data, ask = null) {
   const legend = element(
     "p",
     { class: "quiet marks" },
-    "In strips and score maps, orange is above zero and blue below; the stronger the colour, the " +
+    "In strips and score maps, blue is above zero and orange below; the stronger the colour, the " +
       "larger the number. A hyphen before a piece says that it continues a word. <s> and </s> are " +
       "the start and the end of a sentence",
     /^>>/.test(data.axes.source.pieces[0])

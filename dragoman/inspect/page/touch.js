@@ -76,8 +76,8 @@ function worthTables(worth) {
     element(
       "p",
       { class: "quiet" },
-      "The log-probability of this translation that is lost when one head adds nothing. Orange is a " +
-        "loss; blue means that the translation becomes likelier without the head.",
+      "The log-probability of this translation that is lost when one head adds nothing. Blue is a " +
+        "loss; orange means that the translation becomes likelier without the head.",
     ),
     ...tables,
   );
