@@ -47,7 +47,10 @@ class Proposer:
         """The plain search for a part."""
         # Where a term may have to be put in, the search tells the place.
         looks = request.alignments or (bool(part.demands) and self.links_words)
-        manner = Manner(self.settings(request), request.nbest, looks, request.sampling)
+        settings = self.settings(request)
+        if part.all_pieces:
+            settings = replace(settings, shortlist=False)
+        manner = Manner(settings, request.nbest, looks, request.sampling)
         return Query(
             part.ids,
             manner,
