@@ -122,19 +122,13 @@ class Splitter:
         German nouns look like names. There, only pieces count that German does not use either.
         """
         settings = self._settings(request)
-        if not (settings.keep_names and settings.shortlist):
-            return False
-        listed = self._listed(ids)
+        listed = self._listed(ids) if settings.keep_names and settings.shortlist else None
         if listed is None:
             return False
         numbers = self._codec.target.ids
         of_names = pieces_of_names([self._codec.source.pieces[i] for i in ids])
-        unlisted = [
-            number
-            for pieces in of_names
-            for piece in pieces
-            if (number := numbers.get(piece)) is not None and number not in listed
-        ]
+        said = [numbers[piece] for pieces in of_names for piece in pieces if piece in numbers]
+        unlisted = [number for number in said if number not in listed]
         if not unlisted:
             return False
         language = self.language(part.text, request)
@@ -147,6 +141,11 @@ class Splitter:
     def changed(self, part: Part, text: str, request: Request) -> Part:
         """The part with another text."""
         return self.encode([part._replace(text=text)], request)[0]
+
+    def can_spell(self, part: Part, word: str) -> bool:
+        """Whether the search for a part was free to say all pieces of a word."""
+        listed = None if part.all_pieces else self._listed(part.ids)
+        return listed is None or all(i in listed for i in self._codec.encode_target([word])[0])
 
     def encode_whole(self, text: str, request: Request) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""

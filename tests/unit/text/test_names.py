@@ -12,7 +12,7 @@ from dragoman.text.names import likeness, name_words, pieces_of_names
     [
         ("Yesterday Jo met Oskar-Emil and MacLeod.", "Yesterday Oskar Emil MacLeod"),
         ("NATO and the U.S. met iPhone users in L'Aquila.", "Aquila"),
-        ("Él vio a Íñigo.", "Íñigo"),
+        ("Él vio a Ángeles.", "Ángeles"),
         ("nobody in 1998", ""),
     ],
 )
@@ -23,8 +23,8 @@ def test_a_word_with_a_capital_and_small_letters_may_be_a_name(text: str, found:
 @pytest.mark.parametrize(
     ("pieces", "found"),
     [
-        ("▁The ▁Hö ch ▁s leep s .", ["▁Hö ch"]),
-        ("▁d ' Al co ▁( Mr á", ["▁d ' Al co", "▁( Mr á"]),
+        ("▁The ▁Dö hl ▁s leep s .", ["▁Dö hl"]),
+        ("▁d ' Al co ▁( Dv o", ["▁d ' Al co", "▁( Dv o"]),
         ("▁N AT O ▁Paris ▁20 24", []),
         ("", []),
     ],
