@@ -29,15 +29,21 @@ def report(
     line_of: Callable[[T, str], str],
     is_right: Callable[[T, str, str, str], bool],
     least: float,
+    fresh: Sequence[T] = (),
 ) -> None:
     """`line_of` an item in a language; whether an item's translation from one language into another
-    is right; the share of all that must be, or the exit status is 1."""
+    is right; the share of all that must be, or the exit status is 1; `fresh` items, which nothing
+    was fitted to."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="")
     parser.add_argument("--show", action="store_true", help="Print every line that fails.")
+    if fresh:
+        parser.add_argument("--fresh", action="store_true", help="Take the fresh ones instead.")
     arguments = parser.parse_args()
+    if fresh and arguments.fresh:
+        items = fresh
     translator = dragoman.load(arguments.model)
     right: dict[str, list[bool]] = defaultdict(list)
     for language, to in permutations(LANGUAGES, 2):

@@ -92,7 +92,14 @@ def load(model: str) -> Translator:
 def plain_search() -> DecodingConfig:
     """Greedy; what repairs a translation for a reader only costs time here."""
     decoding = make_config(file=CONFIG).decoding
-    return replace(decoding, beam=1, by_sentence=False, keep_numbers=False, keep_capitals=False)
+    return replace(
+        decoding,
+        beam=1,
+        by_sentence=False,
+        keep_numbers=False,
+        keep_names=False,
+        keep_capitals=False,
+    )
 
 
 @cache

@@ -497,6 +497,11 @@ class DecodingConfig:
         "repair translations that lose digits, signs, units, symbols, bullets, addresses or "
         "placeholders, or invent digits",
     )
+    keep_names: bool = setting(
+        True,
+        "repair names that a translation misspells, and search all pieces for those that the "
+        "shortlist cannot spell",
+    )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
         0,

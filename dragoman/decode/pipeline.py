@@ -31,7 +31,7 @@ class Pipeline:
 
     def __init__(self, engine: Engine, codec: Codec, decoding: DecodingConfig):
         self._engine, self._codec = engine, codec
-        self.splitter = Splitter(codec, decoding, engine.max_length)
+        self.splitter = Splitter(codec, decoding, engine.max_length, engine.listed)
         self.proposer = Proposer(codec, decoding, engine.has_attention)
         self._promises = [make(self.splitter, self.proposer) for make in PROMISES.values()]
 

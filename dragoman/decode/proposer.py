@@ -22,6 +22,7 @@ from dragoman.decode.translation import (
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.segments import capitalised
+from dragoman.text.subword import WORD_START
 
 _LOOK_AHEAD = 6  # pieces behind a difference that are read to judge it
 _WIDEST = 64  # hypotheses of a search for more translations that read differently
@@ -47,7 +48,10 @@ class Proposer:
         """The plain search for a part."""
         # Where a term may have to be put in, the search tells the place.
         looks = request.alignments or (bool(part.demands) and self.links_words)
-        manner = Manner(self.settings(request), request.nbest, looks, request.sampling)
+        settings = self.settings(request)
+        if part.all_pieces:
+            settings = replace(settings, shortlist=False)
+        manner = Manner(settings, request.nbest, looks, request.sampling)
         return Query(
             part.ids,
             manner,
@@ -127,6 +131,11 @@ class Proposer:
         numbers = self._codec.target.ids
         text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
         return _with_capitals(part, text)
+
+    def is_frequent(self, word: str) -> bool:
+        """Whether a word is one piece, with or without its capital."""
+        pieces = self._codec.source.ids
+        return WORD_START + word in pieces or WORD_START + word.lower() in pieces
 
     def _read(self, part: Part, texts: Sequence[str], request: Request) -> Life[list[Hypothesis]]:
         start = self._codec.forced_start(part.to)

@@ -1,8 +1,8 @@
 """Lines become parts, as ids, that the model can take at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.promises.glossary import Demand
@@ -11,6 +11,7 @@ from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
+from dragoman.text.names import NOUNS_IN_CAPITALS, pieces_of_names
 from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import (
     begins_with_capital,
@@ -19,6 +20,9 @@ from dragoman.text.segments import (
     split_sentences,
     split_to_fit,
 )
+
+Listed: TypeAlias = Callable[[Sequence[int]], Container[int] | None]
+"""The target pieces that a translation of a source may hold; None: all."""
 
 
 class Part(NamedTuple):
@@ -34,13 +38,18 @@ class Part(NamedTuple):
     in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
     capital: bool = False  # its translation begins with one
     left_out: tuple[int, ...] = ()  # words of the line that are not in the text: pm
+    all_pieces: bool = False  # a name in it has pieces that the shortlist leaves out
 
 
 class Splitter:
-    """`decoding`: the model's own settings; `max_length`: pieces that its engine takes at once."""
+    """`decoding`: the model's own settings; `max_length`: pieces that its engine takes at once;
+    `listed`: those that a translation of a source may hold."""
 
-    def __init__(self, codec: Codec, decoding: DecodingConfig, max_length: int | None):
+    def __init__(
+        self, codec: Codec, decoding: DecodingConfig, max_length: int | None, listed: Listed
+    ):
         self._codec, self._decoding, self._max_length = codec, decoding, max_length
+        self._listed = listed
 
     def __call__(self, lines: Sequence[str], request: Request, first: int = 0) -> list[Part]:
         """The parts of the lines, several of a long one, none of an empty one.
@@ -97,13 +106,46 @@ class Splitter:
             free = keeps and not demands and not request.prefix
             capital = free and begins_with_capital(part.text)
             whole.append(
-                part._replace(ids=ids, demands=demands, in_capitals=in_capitals, capital=capital)
+                part._replace(
+                    ids=ids,
+                    demands=demands,
+                    in_capitals=in_capitals,
+                    capital=capital,
+                    all_pieces=self._has_unlisted_name(part, ids, request),
+                )
             )
         return whole
+
+    def _has_unlisted_name(self, part: Part, ids: Sequence[int], request: Request) -> bool:
+        """Whether a name has pieces that the shortlist leaves out.
+
+        German nouns look like names. There, only pieces count that German does not use either.
+        """
+        settings = self._settings(request)
+        listed = self._listed(ids) if settings.keep_names and settings.shortlist else None
+        if listed is None:
+            return False
+        numbers = self._codec.target.ids
+        of_names = pieces_of_names([self._codec.source.pieces[i] for i in ids])
+        said = [numbers[piece] for pieces in of_names for piece in pieces if piece in numbers]
+        unlisted = [number for number in said if number not in listed]
+        if not unlisted:
+            return False
+        language = self.language(part.text, request)
+        if language not in NOUNS_IN_CAPITALS:
+            return True
+        tag = self._codec.tag(language) if language in self._codec.languages.targets else None
+        own = self._listed([tag]) if tag is not None else None
+        return own is not None and any(number not in own for number in unlisted)
 
     def changed(self, part: Part, text: str, request: Request) -> Part:
         """The part with another text."""
         return self.encode([part._replace(text=text)], request)[0]
+
+    def can_spell(self, part: Part, word: str) -> bool:
+        """Whether the search for a part was free to say all pieces of a word."""
+        listed = None if part.all_pieces else self._listed(part.ids)
+        return listed is None or all(i in listed for i in self._codec.encode_target([word])[0])
 
     def encode_whole(self, text: str, request: Request) -> list[int]:
         """A text's ids, where the model can look at all of it at once."""

@@ -1,6 +1,6 @@
 """Several engines as one: their probabilities are averaged at every step."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from itertools import product
 
@@ -34,6 +34,11 @@ class Ensemble(Engine):
     @cached_property
     def without_shortlist(self) -> "Ensemble":
         return Ensemble([member.without_shortlist for member in self.members])
+
+    def listed(self, source: Sequence[int]) -> Container[int] | None:
+        """The pieces of the first member that has a list: the others mostly have the same."""
+        lists = (member.listed(source) for member in self.members)
+        return next((pieces for pieces in lists if pieces is not None), None)
 
     @property
     def has_attention(self) -> bool:

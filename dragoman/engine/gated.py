@@ -1,7 +1,7 @@
 """A model beside the same model with an adapter: each sentence is translated by one of them
 (`dragoman/bundle/gate.py`)."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -82,6 +82,9 @@ class GatedEngine(Engine):
     def without_shortlist(self) -> "GatedEngine":
         both = self._model.without_shortlist, self._adapted.without_shortlist
         return GatedEngine(*both, self._gate)
+
+    def listed(self, source: Sequence[int]) -> Container[int] | None:
+        return self._model.listed(source)
 
     @cached_property
     def on_one_core(self) -> "GatedEngine | None":

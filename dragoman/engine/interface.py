@@ -9,7 +9,7 @@ each row whose log-probabilities are wanted, whether they are among the best or 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -89,6 +89,10 @@ class Engine(Protocol):
     def without_shortlist(self) -> "Engine":
         """The same engine with every piece of the vocabulary allowed."""
         return self
+
+    def listed(self, source: Sequence[int]) -> Container[int] | None:
+        """The target pieces that a translation of this source may hold; None: all of them."""
+        return None
 
     @property
     def for_greedy_search(self) -> "Engine":

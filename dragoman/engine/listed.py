@@ -5,6 +5,7 @@ B sentences, U pieces that their lists hold together, L pieces of the longest li
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,10 @@ class OneList:
 
     tags: frozenset[int]  # the source pieces that name it
     pieces: np.ndarray  # (L,)
+
+    @cached_property
+    def allowed(self) -> frozenset[int]:
+        return frozenset(self.pieces.tolist())
 
     @property
     def longest(self) -> int:

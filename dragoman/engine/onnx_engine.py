@@ -160,6 +160,13 @@ class OnnxEngine(Engine):
         engine._sessions, engine._making = self._sessions, self._making
         return engine
 
+    def listed(self, source: Sequence[int]) -> frozenset[int] | None:
+        if self._shortlist is None:
+            return None
+        if not self._shortlist.bringing <= self._tags:
+            return frozenset(self._shortlist.of(source).tolist())
+        return self._one_list(self._shortlist.bringing.intersection(source)).allowed
+
     @cached_property
     def for_greedy_search(self) -> "OnnxEngine":
         """With steps whose attention to the source is one operator: it takes one query for each

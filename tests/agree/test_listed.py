@@ -19,6 +19,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.ensemble import Ensemble
+from dragoman.engine.gated import GatedEngine
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
@@ -121,6 +122,20 @@ def test_a_language_has_its_share_of_what_its_list_has_in_the_whole_vocabulary(
     wanted = whole[:, allowed] - np.logaddexp.reduce(whole[:, allowed], axis=1, keepdims=True)
     np.testing.assert_allclose(ours[:, allowed], wanted, atol=5e-5)
     assert np.isneginf(np.delete(ours, allowed, axis=1)).all()
+
+
+@pytest.mark.parametrize("make", [engine, language_engine])
+def test_an_engine_tells_what_its_lists_allow(make) -> None:
+    listed = make(int8=False)
+    source = [4, 9, 7, 3]
+    first = listed.step(listed.start([source]), np.arange(1), np.full(1, 2), None).log_probs[0]
+    allowed = set(np.flatnonzero(np.isfinite(first)).tolist())
+    assert allowed and listed.listed(source) == allowed
+    assert listed.without_shortlist.listed(source) is None
+    assert Ensemble([listed.without_shortlist, listed]).listed(source) == allowed
+    assert GatedEngine(listed, listed.without_shortlist, lambda source: True).listed(source) == (
+        allowed
+    )
 
 
 @pytest.mark.parametrize("with_ranges", [False, True])

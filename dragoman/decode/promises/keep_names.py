@@ -1,0 +1,117 @@
+"""Names come through letter by letter."""
+
+from collections.abc import Sequence
+
+from dragoman.confidence.features import word_log_probs
+from dragoman.decode.promises.glossary import lacking
+from dragoman.decode.promises.stand_ins import lost_spans
+from dragoman.decode.proposer import Proposer
+from dragoman.decode.query import Life
+from dragoman.decode.request import Request
+from dragoman.decode.splitting import Part, Splitter
+from dragoman.decode.translation import Candidate
+from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, lacking_names
+from dragoman.text.numbers import Edit, edited, number_errors
+from dragoman.text.symbols import symbol_errors
+from dragoman.text.verbatim import verbatim_spans
+
+# Natural logarithms of probabilities.
+_DOUBT = -0.5  # that leaves a word in doubt
+_WORSE = -4.0  # of a translation with the name, divided by that of the one without
+
+
+class KeepNames:
+    """A name that a translation misspells is put right (`decoding.keep_names`).
+
+    Where the target language has a form of its own for a name, the model is sure of it. So a name
+    counts as misspelled if a word like it stands in the translation and the model is not sure of
+    that word. If the shortlist lacks pieces of the name, the part is searched again among all
+    pieces. Else the name takes the place of the word, unless the model finds that too unlikely.
+    """
+
+    def __init__(self, splitter: Splitter, proposer: Proposer):
+        self._splitter, self._proposer = splitter, proposer
+
+    def is_broken(self, part: Part, text: str, request: Request) -> bool:
+        if part.in_capitals or request.prefix or not self._proposer.settings(request).keep_names:
+            return False
+        return bool(self._lacking(part, text, request))
+
+    def mend(
+        self, part: Part, candidates: tuple[Candidate, ...], request: Request
+    ) -> Life[tuple[Candidate, ...]]:
+        garbled, lost = self._garbled(part, candidates[0], request)
+        if any(not self._splitter.can_spell(part, name) for name in lost):
+            again = yield from self._proposer.distinct(part._replace(all_pieces=True), request)
+            if self._is_better(part, again[0].text, candidates[0].text, request):
+                candidates = again
+                garbled, _ = self._garbled(part, candidates[0], request)
+        if not garbled:
+            return candidates
+        best = candidates[0]
+        edits = [Edit(one.start, one.end, one.name) for one in garbled]
+        texts = [best.text, *(edited(best.text, [edit]) for edit in edits)]
+        scored = yield from self._proposer.scored(part, texts, request)
+        before, *after = (sum(candidate.log_probs) for candidate in scored)
+        likely = [edit for edit, total in zip(edits, after, strict=True) if total - before > _WORSE]
+        if not likely:
+            return candidates
+        text = edited(best.text, likely)
+        mended = self._proposer.reworded(part, best, text, request)
+        return (mended, *(one for one in candidates[1:] if one.text != text))
+
+    def _lacking(self, part: Part, text: str, request: Request) -> list[Name]:
+        """The names of a part that a translation does not have, but for those in terms and in
+        what stays verbatim."""
+        names = self._rare(lacking_names(part.text, text, request.source_language, part.to))
+        if names and not request.source_language:
+            # The language last: it takes longer to detect than to find no name.
+            language = self._splitter.language(part.text, request)
+            names = self._rare(lacking_names(part.text, text, language, part.to))
+        if not names:
+            return []
+        verbatim = verbatim_spans(part.text)
+        terms = " ".join(demand.source for demand in part.demands)
+        return [
+            name
+            for name in names
+            if name.text not in terms
+            and all(name.end <= start or end <= name.start for start, end in verbatim)
+        ]
+
+    def _rare(self, names: Sequence[Name]) -> list[Name]:
+        """Those that are not among the model's pieces, and what is joined to a name."""
+        return [name for name in names if name.joined or not self._proposer.is_frequent(name.text)]
+
+    def _garbled(
+        self, part: Part, candidate: Candidate, request: Request
+    ) -> tuple[list[Garbled], list[str]]:
+        """The names that a candidate misspells, and these with those that may have left no
+        trace."""
+        text = candidate.text
+        names = self._lacking(part, text, request)
+        lost = [
+            name.text for name in names if name.joined and not self._proposer.is_frequent(name.text)
+        ]
+        language = self._splitter.language(part.text, request) if names else ""
+        if not names or not {language, part.to} <= COUNTED:
+            return [], lost
+        of_words = word_log_probs(candidate.pieces, candidate.log_probs)
+        garbled = []
+        for one in find_garbled(part.text, text, names):
+            number = len(text[: one.start + 1].split()) - 1
+            if number >= len(of_words) or of_words[number] < _DOUBT:
+                garbled.append(one)
+        return garbled, [*lost, *(one.name for one in garbled)]
+
+    def _is_better(self, part: Part, text: str, other: str, request: Request) -> bool:
+        """Whether a translation lacks fewer names than another, and breaks no other promise that
+        the other keeps."""
+
+        def faults(text: str) -> int:
+            terms = len(lacking(part.demands, text, part.in_capitals))
+            spans = lost_spans(part.text, text) + symbol_errors(part.text, text)
+            return terms + spans + number_errors(part.text, text, part.to)
+
+        fewer = len(self._lacking(part, text, request)) < len(self._lacking(part, other, request))
+        return fewer and faults(text) <= faults(other)

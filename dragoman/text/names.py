@@ -1,0 +1,221 @@
+"""Words that look like names: which of them a translation lacks, and what stands in their place.
+
+>>> names = lacking_names("I saw Tjarke.", "Ich sah Warke.", "en", "de")
+>>> find_garbled("I saw Tjarke.", "Ich sah Warke.", names)
+[Garbled(name='Tjarke', start=8, end=13, likeness=0.73)]
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import NamedTuple
+
+from dragoman.text.subword import WORD_START
+
+COUNTED = frozenset(["de", "en", "es", "fr", "pt"])  # languages whose words are known
+NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
+_WORD = re.compile(r"(?:[^\W\d_]|\ufffd)+")  # with what bytes leave that make no letter
+HASHES = 4  # of a word in the filter of known ones
+_LEAST_LETTERS, _MOST_LETTERS = 3, 40
+# A word behind these has a capital whatever it is.
+_BEGINS = re.compile(r"(?:\A|[.!?:…])\W{0,5}\Z|[\"“„«»‘¿¡(]\s?\Z")
+_GENITIVES = ("X's", "X’s", " of X", " de X", " do X", " da X", "d'X", "d’X")
+_ALIKE = 0.5  # letters that two words have in common, of those that they have
+_MORE_ALIKE = 0.65  # where only one of them need be a name
+_MOST_ALIKE = 0.8  # where one of them has no capital
+
+
+class Garbled(NamedTuple):
+    """A name, and where another word stands for it in a translation."""
+
+    name: str
+    start: int
+    end: int
+    likeness: float
+
+
+def name_words(text: str) -> Iterator[re.Match[str]]:
+    """Words that begin with a capital and have small letters too.
+
+    >>> [match[0] for match in name_words("Ada met Jiřina Dvořáková in the USA.")]
+    ['Ada', 'Jiřina', 'Dvořáková']
+    """
+    return (match for match in _WORD.finditer(text) if looks_like_a_name(match[0]))
+
+
+def looks_like_a_name(word: str) -> bool:
+    return word[0].isupper() and len(word) >= _LEAST_LETTERS and not word.isupper()
+
+
+def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The pieces of words that have a capital and small letters, where there are several.
+
+    A frequent word is one piece, and a model knows what becomes of it.
+
+    >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
+    [['▁Dö', 'ch']]
+    """
+    start = 0
+    for end in range(1, len(pieces) + 1):
+        if end < len(pieces) and not pieces[end].startswith(WORD_START):
+            continue
+        if end - start > 1:
+            word = pieces[start:end]
+            letters = "".join(word)
+            if letters.lower() != letters != letters.upper():
+                yield word
+        start = end
+
+
+def is_known(word: str) -> bool:
+    """Whether text in one of five languages has a word with this capital more than once.
+
+    `tools/known_names.py` has counted them. One in 80 other words passes for one of them.
+
+    >>> is_known("Lisbon"), is_known("Lissabon"), is_known("Lissbon")
+    (True, True, False)
+    """
+    known = _known()
+    return all(known[bit >> 3] >> (bit & 7) & 1 for bit in bits_of(word, 8 * len(known)))
+
+
+@cache
+def _known() -> bytes:
+    return (files("dragoman.text") / "known_names.bin").read_bytes()
+
+
+def bits_of(word: str, size: int) -> list[int]:
+    """The bits of a Bloom filter that a word sets."""
+    digest = blake2b(word.encode(), digest_size=4 * HASHES).digest()
+    parts = (digest[at : at + 4] for at in range(0, len(digest), 4))
+    return [int.from_bytes(part, "little") % size for part in parts]
+
+
+def likeness(word: str, other: str) -> float:
+    """The longest common subsequence of two words, as a share of their letters.
+
+    >>> likeness("Tjarke", "Warke"), likeness("Döhl", "döhl")
+    (0.73, 1.0)
+    """
+    word, other = word.casefold(), other.casefold()
+    row = [0] * (len(other) + 1)
+    for letter in word:
+        diagonal = 0
+        for place, its in enumerate(other, 1):
+            above = row[place]
+            row[place] = diagonal + 1 if letter == its else max(above, row[place - 1])
+            diagonal = above
+    return round(2 * row[-1] / (len(word) + len(other)), 2)
+
+
+class Name(NamedTuple):
+    """A word of a source that looks like a name.
+
+    `sure`: its language has no capital there for other words. `joined`: another name stands beside
+    it, as first and last names do, and the translation has that one.
+    """
+
+    text: str
+    start: int
+    end: int
+    sure: bool
+    joined: bool
+
+
+def lacking_names(source: str, translation: str, language: str, to: str) -> list[Name]:
+    """Words of a source that look like names and that its translation does not have.
+
+    >>> [name.text for name in lacking_names("Ich sah Tjarke.", "I saw Warke.", "de", "en")]
+    ['Ich', 'Tjarke']
+    >>> lacking_names("I saw Tjarke Lorentz.", "Ich sah Warke Lorentz.", "en", "de")
+    [Name(text='Tjarke', start=6, end=12, sure=True, joined=True)]
+    """
+    names = [*name_words(source)]
+    words = set(_WORD.findall(translation)) if names else set()
+    lacking = []
+    for place, match in enumerate(names):
+        word, start, end = match[0], *match.span()
+        if word in words or _has_genitive(word, translation, words, language, to):
+            continue
+        sure = language not in NOUNS_IN_CAPITALS and not _BEGINS.search(
+            source, max(0, start - 6), start
+        )
+        beside = [*names[max(0, place - 1) : place], *names[place + 1 : place + 2]]
+        joined = any(
+            other[0] in words and source[min(end, other.end()) : max(start, other.start())] == " "
+            for other in beside
+        )
+        lacking.append(Name(word, start, end, sure, joined))
+    return lacking
+
+
+def _has_genitive(
+    word: str, translation: str, words: Collection[str], language: str, to: str
+) -> bool:
+    """Whether a translation has a name with the s of a German genitive, or without the one that
+    the source has.
+
+    >>> _has_genitive("Annas", "Anna's dog", ["Anna", "s", "dog"], "de", "en")
+    True
+    >>> _has_genitive("Lajos", "Lajo came", ["Lajo", "came"], "de", "en")
+    False
+    """
+    if to == "de" and f"{word}s" in words:
+        return True
+    name = word[:-1]
+    if language != "de" or word[-1] != "s" or name not in words:
+        return False
+    return any(of.replace("X", name) in translation for of in _GENITIVES)
+
+
+def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[Garbled]:
+    """For each of some names that a translation lacks the word that is likest to it, if one is
+    like it and the source does not have it.
+
+    Where the source's capital tells little, the word must have one too.
+    """
+    own = set(_WORD.findall(source))
+    others = [match for match in _WORD.finditer(translation) if match[0] not in own]
+    garbled: list[Garbled] = []
+    for name in names:
+        sure = name.sure or name.joined
+        likest = Garbled(name.text, 0, 0, 0.0)
+        for match in others:
+            if (sure or match[0][0].isupper()) and _may_be_like(name.text, match[0]):
+                found = Garbled(name.text, *match.span(), likeness(name.text, match[0]))
+                likest = max(likest, found, key=lambda one: one.likeness)
+        least = _ALIKE if sure else _MORE_ALIKE
+        if translation[likest.start : likest.start + 1].islower():
+            least = _MOST_ALIKE
+        if likest.likeness < least or any(one.start == likest.start for one in garbled):
+            continue
+        if not _by_right(name, translation[likest.start : likest.end]):
+            garbled.append(likest)
+    return garbled
+
+
+def _by_right(name: Name, word: str) -> bool:
+    """Whether a word may stand for a name by right.
+
+    What becomes of a name that text often has is left to the model, unless it belongs to another
+    name and has become a word that text does not have.
+
+    >>> name = Name("Lisbon", 0, 6, sure=True, joined=False)
+    >>> _by_right(name, "Lissbon"), _by_right(name._replace(text="Qwxarn"), "Quarn")
+    (True, False)
+    >>> [_by_right(name._replace(joined=True), word) for word in ("Lissabon", "Lissbon")]
+    [True, False]
+    """
+    if not is_known(name.text):
+        return False
+    return not name.joined or word.islower() or is_known(word)
+
+
+def _may_be_like(word: str, other: str) -> bool:
+    """Whether two words share two letters in a row: quicker than to compare them."""
+    if max(len(word), len(other)) > _MOST_LETTERS:
+        return False
+    word, other = word.lower(), other.lower()
+    return any(word[at : at + 2] in other for at in range(len(word) - 1))
