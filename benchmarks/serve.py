@@ -1,6 +1,6 @@
 """The service under load beside its engine alone: 64 clients for 30 seconds, on the same sentences.
 
-    python benchmarks/serve.py --model runs/demo [--clients 64] [--seconds 30]
+    python benchmarks/serve.py --model runs/demo [--clients 64] [--seconds 30] [--device cpu]
 
 `dragoman serve` runs in a process of its own, and clients in this one send it one sentence after
 the other, each over one connection. Before and after that the engine translates, in this process
@@ -36,9 +36,9 @@ def read_sentences() -> list[str]:
         return [line.strip() for line in file]
 
 
-def offline(model: str, sentences: list[str], seconds: float) -> tuple[float, float]:
+def offline(model: str, device: str, sentences: list[str], seconds: float) -> tuple[float, float]:
     """Sentences a second of the engine alone, and the processor's time of one."""
-    translator = dragoman.load(model, device="cpu")
+    translator = dragoman.load(model, device=device)
     translator(sentences[:64])
     done = 0
     started, cpu_s = time.perf_counter(), time.process_time()
@@ -100,21 +100,13 @@ def main() -> None:
     parser.add_argument("--model", default="runs/demo")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     sentences = read_sentences()
-    alone, engine_s = offline(arguments.model, sentences, 8)
-    command = [
-        sys.executable,
-        "-m",
-        "dragoman",
-        "serve",
-        "--model",
-        arguments.model,
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-    ]
+    model, device = arguments.model, arguments.device
+    alone, engine_s = offline(model, device, sentences, 8)
+    command = [sys.executable, "-m", "dragoman", "serve", "--model", model, "--port", "0"]
+    command += ["--device", device]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = int(re.search(r":(\d+)/", server.stderr.readline())[1])  # type: ignore[index]
@@ -129,7 +121,7 @@ def main() -> None:
         clients_s = (time.process_time() - clients_s) / len(times)
         server.send_signal(signal.SIGTERM)
     rate = len(times) / elapsed
-    alone = max(alone, offline(arguments.model, sentences, 8)[0])
+    alone = max(alone, offline(model, device, sentences, 8)[0])
     p50 = statistics.median(times)
     p99 = statistics.quantiles(times, n=100)[98]
     print(
