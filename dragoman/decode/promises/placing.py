@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.decode.promises.glossary import Demand, lacking
-from dragoman.text.agreement import gender_of, german_cases, lead_of, leads, tail_of, tails
+from dragoman.text.agreement import (
+    gender_of,
+    german_cases,
+    is_governed,
+    lead_of,
+    leads,
+    tail_of,
+    tails,
+)
 from dragoman.text.forms import (
     ADJECTIVE,
     CASES,
@@ -141,7 +149,8 @@ def _leave_to_others(
     word beside the term, it is the word that looked there most, if the term has another.
     """
     first, last = demand.words
-    said = set(looked.argmax(axis=1).tolist())
+    # An article may look at the adjective behind it, and does not say it.
+    said = set(looked[~small].argmax(axis=1).tolist())
     for other in range(max(0, first - _BESIDE), min(looked.shape[1], last + _BESIDE)):
         words = np.flatnonzero(mine & ~small)
         if first <= other < last or other in said or len(words) < 2:
@@ -196,7 +205,8 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     lead, noun = text[place.article : place.start], text[place.start : place.end]
     begins = not text[: place.article] or _ends_sentence(text[: place.article])
     capital = begins and text[place.article : place.article + 1].isupper()
-    tail = slice(*tail_of(text, place.end, language))
+    governed = is_governed(text[: place.article], lead)
+    tail = slice(*tail_of(text, place.end, language, governed))
     gender = gender_of(lead, noun, language)
     cases: tuple[str, ...] = CASES
     if language == "de":
