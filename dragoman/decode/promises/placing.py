@@ -127,10 +127,14 @@ def find_place(text: str, looked: np.ndarray, demand: Demand, language: str) -> 
     small = np.array(
         [end - start <= _SMALL or text[start:end].lower() in forms for start, end in words]
     )
-    _leave_to_others(mine, looked, demand, small)
+    # A short word may be a noun all the same: *ley*, *car*.
+    empty = np.array([text[start:end].lower() in forms for start, end in words]) if forms else small
+    _leave_to_others(mine, looked, demand, empty)
     weight = there.sum(axis=1) * np.where(small, 0.5, 1.0)
     if (mine & ~small).any():
         weight[~mine | small] = 0.0
+    elif forms and (mine & ~empty).any():
+        weight[~mine | empty] = 0.0
     first = int(weight.argmax())
     last = first + 1
     while first and mine[first - 1]:
@@ -141,18 +145,19 @@ def find_place(text: str, looked: np.ndarray, demand: Demand, language: str) -> 
 
 
 def _leave_to_others(
-    mine: np.ndarray, looked: np.ndarray, demand: Demand, small: np.ndarray
+    mine: np.ndarray, looked: np.ndarray, demand: Demand, empty: np.ndarray
 ) -> None:
     """Takes words from a term's place that say its neighbour: an adjective.
 
     An adjective may look at its noun more than at its own source. Where nothing else says a source
-    word beside the term, it is the word that looked there most, if the term has another.
+    word beside the term, it is the word that looked there most, if the term has another. `empty`:
+    words that say nothing by themselves.
     """
     first, last = demand.words
     # An article may look at the adjective behind it, and does not say it.
-    said = set(looked[~small].argmax(axis=1).tolist())
+    said = set(looked[~empty].argmax(axis=1).tolist())
     for other in range(max(0, first - _BESIDE), min(looked.shape[1], last + _BESIDE)):
-        words = np.flatnonzero(mine & ~small)
+        words = np.flatnonzero(mine & ~empty)
         if first <= other < last or other in said or len(words) < 2:
             continue
         best = words[looked[words, other].argmax()]
