@@ -512,7 +512,7 @@ def main() -> None:
         "--stem", default="test", help="Tatoeba's set to take synonyms' words from."
     )
     arguments = parser.parse_args()
-    most = arguments.sentences or (None if arguments.wmt else 250)
+    most: int = arguments.sentences or 250
     if arguments.dictionary and arguments.write:
         write_listed(arguments.corpora, arguments.write, most)
         return
@@ -537,7 +537,7 @@ def main() -> None:
         score_inflected(translator, arguments.inflected)
         return
     if arguments.wmt:
-        score_wmt(translator, arguments.wmt, most, arguments.show)
+        score_wmt(translator, arguments.wmt, arguments.sentences, arguments.show)
         return
     if arguments.dictionary:
         with TemporaryDirectory() as folder:

@@ -280,6 +280,7 @@ _ROWS = {
     "mucho mucha muchos muchas,otro otra otros otras,todo toda todos todas,"
     "algún alguna algunos algunas,ningún ninguna ningunos ningunas,"
     "varios varias varios varias,ambos ambas ambos ambas,tanto tanta tantos tantas,"
+    "su su sus sus,mi mi mis mis,tu tu tus tus,cada cada cada cada,"
     "cuánto cuánta cuántos cuántas,poco poca pocos pocas,unos+pocos unas+pocas unos+pocos "
     "unas+pocas",
     "pt": "o a os as,um uma uns umas,do da dos das,no na nos nas,ao à aos às,"
@@ -291,7 +292,7 @@ _ROWS = {
     "nenhum nenhuma nenhuns nenhumas,vários várias vários várias,dois duas dois duas,"
     "daquele daquela daqueles daquelas,naquele naquela naqueles naquelas,"
     "dum duma duns dumas,pouco pouca poucos poucas,tanto tanta tantos tantas,"
-    "quanto quanta quantos quantas,ambos ambas ambos ambas",
+    "quanto quanta quantos quantas,ambos ambas ambos ambas,cada cada cada cada",
 }
 # Words that agree and stand before an article or behind it: *tous les*, *o seu*.
 _BEFORE_ARTICLE = {
@@ -452,7 +453,9 @@ _IRREGULAR = {
     "gros grosse gros grosses,long longue longs longues,blanc blanche blancs blanches,"
     "public publique publics publiques,faux fausse faux fausses,doux douce doux douces,"
     "sec sèche secs sèches,frais fraîche frais fraîches,complet complète complets complètes,"
-    "premier première premiers premières,dernier dernière derniers dernières",
+    "premier première premiers premières,dernier dernière derniers dernières,"
+    "épais épaisse épais épaisses,bas basse bas basses,gras grasse gras grasses,"
+    "las lasse las lasses,cher chère chers chères,léger légère légers légères",
     "es": "gran gran grandes grandes,mejor mejor mejores mejores,peor peor peores peores,"
     "mayor mayor mayores mayores,menor menor menores menores,mal mala malos malas,"
     "buen buena buenos buenas,primer primera primeros primeras,"
@@ -566,7 +569,7 @@ _NO_TAILS_LISTED = (
     "donde pour dans avec sans sous vers mais comme quand depuis avant après selon elle "
     "elles nous vous quando mas até desde onde pela pelo você vocês está este essa esse "
     "muito muita plus mais très ahora nunca cerca fuera encima todavía agora fora ainda embora "
-    "encore toute cette notre votre nuestra nuestro nossa nosso"
+    "encore toute cette notre votre nuestra nuestro nossa nosso demasiado bastante"
 )
 _NO_TAILS = frozenset(_NO_TAILS_LISTED.split())
 _VERY = (
@@ -575,9 +578,30 @@ _VERY = (
 )
 
 
-def tail_of(text: str, start: int, language: str) -> tuple[int, int]:
+# Behind a preposition a noun is not what the sentence is about: *el conductor del coche está
+# dormido*.
+_BEHIND_PREPOSITION = re.compile(
+    r"(?i)(?<!\w)(?:de|d['’]|du|des|del|à|au|aux|a|al|en|em|dans|sur|sous|par|pour|avec|sans|con|"
+    r"com|sin|sem|para|por|sobre|contre|contra|entre|do|da|dos|das|no|na|nos|nas|ao|aos|às|pelo|"
+    r"pela|num|numa|deste|desta|desse|dessa|neste|nesta|nesse|nessa) ?$"
+)
+
+
+def is_governed(before: str, lead: str) -> bool:
+    """Whether a preposition stands before a noun, or in its lead.
+
+    >>> is_governed("El dueño ", "de la "), is_governed("", "La "), is_governed("dans ", "la ")
+    (True, False, True)
+    """
+    first = lead.split()[0].lower() if lead.split() else ""
+    in_lead = first not in ("a", "des") and _BEHIND_PREPOSITION.fullmatch(first)  # articles too
+    return bool(in_lead or _BEHIND_PREPOSITION.search(before))
+
+
+def tail_of(text: str, start: int, language: str, governed: bool = False) -> tuple[int, int]:
     """From where to where there are words behind a noun that may agree with it: an adjective, or
-    what it is said to be. *Los perros [grandes son peligrosos].*"""
+    what it is said to be. *Los perros [grandes son peligrosos].* `governed`: a preposition stands
+    before it, so it is not the subject."""
     if language not in _COPULAS:
         return start, start
     word = r"[^\W\d_]{4,}(?!\w)"
@@ -585,7 +609,8 @@ def tail_of(text: str, start: int, language: str) -> tuple[int, int]:
     copula = rf"(?: no| não| ne)? (?:{_COPULAS[language]})(?: pas)?"
     first = rf"{more} (?!(?:{_COPULAS[language]})\b){word}"
     and_more = rf"(?: (?:y|e|et|ou|o){more} {word}(?=[.,;:!?]|$))?"
-    found = re.compile(rf"(?:{first})?(?:{copula}{more} {word}{and_more})?").match(text, start)
+    predicate = "" if governed else rf"(?:{copula}{more} {word}{and_more})?"
+    found = re.compile(rf"(?:{first})?{predicate}").match(text, start)
     return (found.start(), found.end()) if found else (start, start)
 
 

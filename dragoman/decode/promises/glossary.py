@@ -219,7 +219,7 @@ class Glossary:
         for term in self.terms:
             words = tuple(_WORD.findall(term.source if term.exact else _parted(term.source)))
             if words:
-                others = () if term.exact else unlike_forms(words[0])
+                others: set[str] = set() if term.exact else unlike_forms(words[0])
                 for key in {_key(words[0]), *map(_key, others)}:
                     index[key].append((words, term))
         for entries in index.values():

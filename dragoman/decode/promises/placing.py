@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.decode.promises.glossary import Demand, lacking
-from dragoman.text.agreement import gender_of, german_cases, lead_of, leads, tail_of, tails
+from dragoman.text.agreement import (
+    gender_of,
+    german_cases,
+    is_governed,
+    lead_of,
+    leads,
+    tail_of,
+    tails,
+)
 from dragoman.text.forms import (
     ADJECTIVE,
     CASES,
@@ -119,10 +127,14 @@ def find_place(text: str, looked: np.ndarray, demand: Demand, language: str) -> 
     small = np.array(
         [end - start <= _SMALL or text[start:end].lower() in forms for start, end in words]
     )
-    _leave_to_others(mine, looked, demand, small)
+    # A short word may be a noun all the same: *ley*, *car*.
+    empty = np.array([text[start:end].lower() in forms for start, end in words]) if forms else small
+    _leave_to_others(mine, looked, demand, empty)
     weight = there.sum(axis=1) * np.where(small, 0.5, 1.0)
     if (mine & ~small).any():
         weight[~mine | small] = 0.0
+    elif forms and (mine & ~empty).any():
+        weight[~mine | empty] = 0.0
     first = int(weight.argmax())
     last = first + 1
     while first and mine[first - 1]:
@@ -133,17 +145,19 @@ def find_place(text: str, looked: np.ndarray, demand: Demand, language: str) -> 
 
 
 def _leave_to_others(
-    mine: np.ndarray, looked: np.ndarray, demand: Demand, small: np.ndarray
+    mine: np.ndarray, looked: np.ndarray, demand: Demand, empty: np.ndarray
 ) -> None:
     """Takes words from a term's place that say its neighbour: an adjective.
 
     An adjective may look at its noun more than at its own source. Where nothing else says a source
-    word beside the term, it is the word that looked there most, if the term has another.
+    word beside the term, it is the word that looked there most, if the term has another. `empty`:
+    words that say nothing by themselves.
     """
     first, last = demand.words
-    said = set(looked.argmax(axis=1).tolist())
+    # An article may look at the adjective behind it, and does not say it.
+    said = set(looked[~empty].argmax(axis=1).tolist())
     for other in range(max(0, first - _BESIDE), min(looked.shape[1], last + _BESIDE)):
-        words = np.flatnonzero(mine & ~small)
+        words = np.flatnonzero(mine & ~empty)
         if first <= other < last or other in said or len(words) < 2:
             continue
         best = words[looked[words, other].argmax()]
@@ -196,7 +210,8 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     lead, noun = text[place.article : place.start], text[place.start : place.end]
     begins = not text[: place.article] or _ends_sentence(text[: place.article])
     capital = begins and text[place.article : place.article + 1].isupper()
-    tail = slice(*tail_of(text, place.end, language))
+    governed = is_governed(text[: place.article], lead)
+    tail = slice(*tail_of(text, place.end, language, governed))
     gender = gender_of(lead, noun, language)
     cases: tuple[str, ...] = CASES
     if language == "de":

@@ -168,6 +168,9 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
         ("la primera ", Form("recibo", ONE, "m"), "es", "el primer "),
         ("el primer ", Form("nota", ONE, "f"), "es", "la primera "),
         ("una gran ", Form("sobre", ONE, "m"), "es", "un gran "),
+        ("su caro ", Form("joya", ONE, "f"), "es", "su cara "),
+        ("mi último ", Form("carta", ONE, "f"), "es", "mi última "),
+        ("des gros ", Form("lattes", MANY, "f"), "fr", "des grosses "),
         ("el ", Form("área", ONE, "f"), "es", "el "),
         ("del ", Form("arma", ONE, "f"), "es", "del "),
     ],
@@ -213,6 +216,8 @@ def test_a_verb_behind_a_noun_does_not_agree_with_it(language: str, tail: str) -
         ("fr", " nationale", " national"),
         ("pt", " pequena", " pequeno"),
         ("pt", " é muito bonita", " é muito bonito"),
+        ("es", " es demasiado larga", " es demasiado largo"),
+        ("fr", " épaisses", " épais"),
     ],
 )
 def test_adjectives_and_predicates_behind_a_noun_agree(language, tail, agreed) -> None:
@@ -220,6 +225,12 @@ def test_adjectives_and_predicates_behind_a_noun_agree(language, tail, agreed) -
     assert f"x{tail}."[start:end] == tail
     number = MANY if tail.endswith("s") else ONE
     assert tails(tail, "f", Form("x", number, "m"), language)["m"] == agreed
+
+
+def test_behind_a_preposition_a_predicate_is_that_of_another_noun() -> None:
+    text = "El dueño del coche rojo estaba dormido."
+    assert text[slice(*tail_of(text, 18, "es", governed=True))] == " rojo"
+    assert text[slice(*tail_of(text, 18, "es"))] == " rojo estaba dormido"
 
 
 def test_what_is_no_adjective_ends_a_lead() -> None:

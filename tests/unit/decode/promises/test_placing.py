@@ -304,3 +304,16 @@ def test_a_term_that_is_given_in_the_plural_has_its_articles(to, text, target, s
     place = len(text.split()) - 1
     demand = replace(demand, words=(place, place + 1))
     assert filled_in(text, looked(*range(place + 1)), [demand], to) == said
+
+
+def test_an_adjective_stays_though_its_article_looks_at_its_source() -> None:
+    attention = np.array([[0.2, 0.6, 0.2], [0.0, 0.4, 0.6], [0.0, 0.1, 0.9]])
+    demand = Demand(("ordenanza",), True, (2, 3), "es", "singular")
+    assert filled_in("La nueva ley", attention, [demand], "es") == ["La nueva ordenanza"]
+
+
+def test_a_predicate_of_another_noun_stays() -> None:
+    demand = Demand(("furgoneta",), True, (3, 4), "es", "singular")
+    text = "El dueño del coche estaba dormido."
+    said = filled_in(text, looked(0, 1, 2, 3, 4, 5), [demand], "es")
+    assert said == ["El dueño de la furgoneta estaba dormido."]
