@@ -2,7 +2,7 @@
 
 >>> names = lacking_names("I saw Tjarke.", "Ich sah Warke.", "en", "de")
 >>> find_garbled("I saw Tjarke.", "Ich sah Warke.", names)
-[Garbled(name='Tjarke', start=8, end=13, likeness=0.73)]
+[Garbled(name='Tjarke', start=8, end=13, likeness=0.73, by_right=False)]
 """
 
 import re
@@ -28,12 +28,14 @@ _MOST_ALIKE = 0.8  # where one of them has no capital
 
 
 class Garbled(NamedTuple):
-    """A name, and where another word stands for it in a translation."""
+    """A name, where a word like it stands for it in a translation, and whether it does so by
+    right."""
 
     name: str
     start: int
     end: int
     likeness: float
+    by_right: bool = False
 
 
 def name_words(text: str) -> Iterator[re.Match[str]]:
@@ -55,7 +57,7 @@ def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
     A frequent word is one piece, and a model knows what becomes of it.
 
     >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
-    [['▁Dö', 'ch']]
+    [['▁Dö', 'hl']]
     """
     start = 0
     for end in range(1, len(pieces) + 1):
@@ -191,8 +193,8 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
             least = _MOST_ALIKE
         if likest.likeness < least or any(one.start == likest.start for one in garbled):
             continue
-        if not _by_right(name, translation[likest.start : likest.end]):
-            garbled.append(likest)
+        by_right = _by_right(name, translation[likest.start : likest.end])
+        garbled.append(likest._replace(by_right=by_right))
     return garbled
 
 
