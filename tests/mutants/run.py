@@ -298,7 +298,7 @@ MUTANTS = [
     ),
     Mutant(
         "a known name may not have a form of its own", NAME_RULES,
-        "return not name.joined or word.islower() or is_known(word)", "return False",
+        "if not known or not (word.islower() or is_known(word)):", "if True:",
         (KEEPING_NAMES,),
     ),
     Mutant(

@@ -24,7 +24,8 @@ KNOWN = {"London", "Londres", "Museum"}
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.text.names.is_known", lambda word: word in KNOWN)
+    for place in ("text.names", "decode.promises.keep_names"):
+        monkeypatch.setattr(f"dragoman.{place}.is_known", lambda word: word in KNOWN)
 
 
 class Model:
