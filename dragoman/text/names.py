@@ -2,7 +2,7 @@
 
 >>> names = lacking_names("I saw Tjarke.", "Ich sah Warke.", "en", "de")
 >>> find_garbled("I saw Tjarke.", "Ich sah Warke.", names)
-[Garbled(name='Tjarke', start=8, end=13, likeness=0.73)]
+[Garbled(name='Tjarke', start=8, end=13, likeness=0.73, known=False)]
 """
 
 import re
@@ -28,12 +28,13 @@ _MOST_ALIKE = 0.8  # where one of them has no capital
 
 
 class Garbled(NamedTuple):
-    """A name, and where another word stands for it in a translation."""
+    """A name, and where a word like it stands for it in a translation. `known`: text has it."""
 
     name: str
     start: int
     end: int
     likeness: float
+    known: bool = False
 
 
 def name_words(text: str) -> Iterator[re.Match[str]]:
@@ -55,7 +56,7 @@ def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
     A frequent word is one piece, and a model knows what becomes of it.
 
     >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
-    [['▁Dö', 'ch']]
+    [['▁Dö', 'hl']]
     """
     start = 0
     for end in range(1, len(pieces) + 1):
@@ -174,7 +175,8 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     """For each of some names that a translation lacks the word that is likest to it, if one is
     like it and the source does not have it.
 
-    Where the source's capital tells little, the word must have one too.
+    Where the source's capital tells little, the word must have one too. If both are known, the word
+    is what its language has for the name: London and Londres.
     """
     own = set(_WORD.findall(source))
     others = [match for match in _WORD.finditer(translation) if match[0] not in own]
@@ -191,26 +193,11 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
             least = _MOST_ALIKE
         if likest.likeness < least or any(one.start == likest.start for one in garbled):
             continue
-        if not _by_right(name, translation[likest.start : likest.end]):
-            garbled.append(likest)
+        known = is_known(name.text)
+        word = translation[likest.start : likest.end]
+        if not known or not (word.islower() or is_known(word)):
+            garbled.append(likest._replace(known=known))
     return garbled
-
-
-def _by_right(name: Name, word: str) -> bool:
-    """Whether a word may stand for a name by right.
-
-    What becomes of a name that text often has is left to the model, unless it belongs to another
-    name and has become a word that text does not have.
-
-    >>> name = Name("Lisbon", 0, 6, sure=True, joined=False)
-    >>> _by_right(name, "Lissbon"), _by_right(name._replace(text="Qwxarn"), "Quarn")
-    (True, False)
-    >>> [_by_right(name._replace(joined=True), word) for word in ("Lissabon", "Lissbon")]
-    [True, False]
-    """
-    if not is_known(name.text):
-        return False
-    return not name.joined or word.islower() or is_known(word)
 
 
 def _may_be_like(word: str, other: str) -> bool:

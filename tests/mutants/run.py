@@ -32,6 +32,8 @@ EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_searc
 GRID = "tests/unit/engine/test_grid.py"
 DEVICE = "tests/agree/test_device_search.py"
 KEEPING = "tests/unit/decode/promises/test_keeping.py"
+KEEPING_NAMES = "tests/unit/decode/promises/test_keeping_names.py"
+UNLISTED = "tests/unit/decode/test_unlisted_names.py"
 SYMBOL_TESTS = "tests/unit/text/test_symbols.py"
 PLACING = "tests/unit/documents/test_document_segments.py"
 BATCHER = "tests/unit/serve/test_batcher.py"
@@ -54,6 +56,9 @@ VERBATIM = "dragoman/decode/promises/keep_verbatim.py"
 STAND_INS = "dragoman/decode/promises/stand_ins.py"
 SYMBOLS = "dragoman/decode/promises/keep_symbols.py"
 SYMBOL_RULES = "dragoman/text/symbols.py"
+NAMES = "dragoman/decode/promises/keep_names.py"
+NAME_RULES = "dragoman/text/names.py"
+SPLITTING = "dragoman/decode/splitting.py"
 INLINE = "dragoman/documents/inline.py"
 AGREEMENT = "dragoman/text/agreement.py"
 VERB_RULES = "dragoman/text/verbs.py"
@@ -286,6 +291,27 @@ MUTANTS = [
     Mutant(
         "a symbol may be said twice", SYMBOL_RULES, "errors += present[symbol] != count",
         "errors += present[symbol] < count", (SYMBOL_TESTS,),
+    ),
+    Mutant(
+        "a name is put in, however unlikely", NAMES, "total - before > _WORSE", "True",
+        (KEEPING_NAMES,),
+    ),
+    Mutant(
+        "names are looked for in words that the model is sure of", NAMES,
+        "or of_words[number] < _DOUBT", "or True", (KEEPING_NAMES,),
+    ),
+    Mutant(
+        "a second search for a name may break other promises", NAMES,
+        "return fewer and faults(text) <= faults(other)", "return fewer", (KEEPING_NAMES,),
+    ),
+    Mutant(
+        "a known name may not have a form of its own", NAME_RULES,
+        "if not known or not (word.islower() or is_known(word)):", "if True:",
+        (KEEPING_NAMES,),
+    ),
+    Mutant(
+        "a German noun with unlisted pieces is searched among all pieces", SPLITTING,
+        "if language not in NOUNS_IN_CAPITALS:", "if True:", (UNLISTED,),
     ),
     Mutant(
         "links that do not fit the words are believed",

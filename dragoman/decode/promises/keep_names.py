@@ -10,7 +10,7 @@ from dragoman.decode.query import Life
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
-from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, lacking_names
+from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
 from dragoman.text.numbers import Edit, edited, number_errors
 from dragoman.text.symbols import symbol_errors
 from dragoman.text.verbatim import verbatim_spans
@@ -23,10 +23,10 @@ _WORSE = -4.0  # of a translation with the name, divided by that of the one with
 class KeepNames:
     """A name that a translation misspells is put right (`decoding.keep_names`).
 
-    Where the target language has a form of its own for a name, the model is sure of it. So a name
-    counts as misspelled if a word like it stands in the translation and the model is not sure of
-    that word. If the shortlist lacks pieces of the name, the part is searched again among all
-    pieces. Else the name takes the place of the word, unless the model finds that too unlikely.
+    A name may be lost if a word like it stands in the translation and the model is not sure of that
+    word. If the shortlist lacks pieces of the name, the part is searched again among all pieces.
+    If the name is one that text does not have, it takes the place of the word, unless the model
+    finds that too unlikely.
     """
 
     def __init__(self, splitter: Splitter, proposer: Proposer):
@@ -86,23 +86,27 @@ class KeepNames:
     def _garbled(
         self, part: Part, candidate: Candidate, request: Request
     ) -> tuple[list[Garbled], list[str]]:
-        """The names that a candidate misspells, and these with those that may have left no
-        trace."""
+        """The names that a candidate misspells, and all that it may have lost: names in whose
+        place there is a doubtful word, and those beside a name that came through."""
         text = candidate.text
         names = self._lacking(part, text, request)
-        lost = [
-            name.text for name in names if name.joined and not self._proposer.is_frequent(name.text)
-        ]
-        language = self._splitter.language(part.text, request) if names else ""
-        if not names or not {language, part.to} <= COUNTED:
-            return [], lost
+        joined = {name.text for name in names if name.joined}
         of_words = word_log_probs(candidate.pieces, candidate.log_probs)
-        garbled = []
+        doubtful = []
         for one in find_garbled(part.text, text, names):
             number = len(text[: one.start + 1].split()) - 1
             if number >= len(of_words) or of_words[number] < _DOUBT:
-                garbled.append(one)
-        return garbled, [*lost, *(one.name for one in garbled)]
+                doubtful.append(one)
+        lost = [one.name for one in doubtful]
+        lost += [name for name in joined if not self._is_common(name)]
+        # What becomes of a known word is left to the model, unless it is surely a name.
+        garbled = [one for one in doubtful if not one.known or one.name in joined]
+        if garbled and not {self._splitter.language(part.text, request), part.to} <= COUNTED:
+            garbled = []
+        return garbled, lost
+
+    def _is_common(self, word: str) -> bool:
+        return self._proposer.is_frequent(word) or is_known(word)
 
     def _is_better(self, part: Part, text: str, other: str, request: Request) -> bool:
         """Whether a translation lacks fewer names than another, and breaks no other promise that
