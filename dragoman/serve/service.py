@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -160,11 +161,16 @@ class Service:
         folder = self.suggestions / quote(key, safe="") if key else self.suggestions
         folder.mkdir(exist_ok=True)
         file = folder / f"suggestions.{route.source}-{route.target}.tsv"
-        if file.exists() and file.stat().st_size > _SUGGESTED_BYTES:
+        size = file.stat().st_size if file.exists() else 0
+        if size > _SUGGESTED_BYTES:
             raise HTTPException(403, "no more suggestions are taken.")
         pair = (" ".join(side.split()) for side in (text, better))
-        with open(file, "a", encoding="utf-8", newline="\n") as kept:
-            kept.write("\t".join(pair) + "\n")
+        try:
+            with open(file, "a", encoding="utf-8", newline="\n") as kept:
+                kept.write("\t".join(pair) + "\n")
+        except OSError as error:
+            os.truncate(file, size)  # half a line would spoil the next one
+            raise HTTPException(507, f"no room for the suggestion ({error.strerror}).") from None
 
     @property
     def unready(self) -> str:

@@ -218,6 +218,26 @@ def test_a_suggestion_is_kept_as_a_pair_to_train_on(trained, tmp_path) -> None:
     assert (pair.source, pair.target) == ("eins", "one one")
 
 
+def test_a_suggestion_that_the_disk_cannot_hold_is_refused_whole(trained, tmp_path) -> None:
+    import resource
+
+    service = Service([str(trained)], device="cpu", suggestions=tmp_path)
+    kept = tmp_path / "suggestions.de-en.tsv"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with TestClient(create_app(service)) as client:
+        body = {"q": "eins", "s": "one", "source": "de", "target": "en"}
+        assert client.post("/suggest", json=body).status_code == 200
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12, before[1]))  # room for half of the next
+        try:
+            answer = client.post("/suggest", json=body)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (answer.status_code, kept.read_text()) == (507, "eins\tone\n")
+        assert "no room for the suggestion" in answer.json()["error"]
+        assert client.post("/suggest", json=body).status_code == 200
+    assert kept.read_text() == "eins\tone\n" * 2
+
+
 def test_a_client_generated_from_our_description_translates(address, tmp_path) -> None:
     """The generator is installed by the Makefile: it wants an older typer than ours."""
     pytest.importorskip("openapi_python_client")
