@@ -2,7 +2,7 @@
 
 python benchmarks/zoo.py fetch FOLDER --index URL --npm URL --git URL
 python benchmarks/zoo.py run FOLDER OUT [--half seen|unseen] [--most 20] [--only .docx .odt]
-python benchmarks/zoo.py open OUT       (a run that was ended before: LibreOffice alone)
+python benchmarks/zoo.py open OUT       (a run that was ended before, or made elsewhere: other programs)
 python benchmarks/zoo.py table OUT ...
 
 fetch: the packages of zoo.txt, unpacked: source packages of PyPI (`--index`: a simple index),
@@ -58,7 +58,7 @@ LARGEST_ARCHIVE = 500_000
 LONGEST = 240  # seconds for a file
 OFFICE = frozenset([".docx", ".odt", ".pptx", ".xlsx", ".ods", ".odp", ".doc", ".rtf"])
 # What a file must hold to be of the format that its ending promises, or to have text.
-HOLDS = {".ts": b"<TS", ".svg": b"<text", ".xml": b"<resources"}
+HOLDS = {".ts": b"<TS", ".svg": b"<text", ".xml": b"<string name="}
 TO = "de"
 
 
@@ -277,23 +277,30 @@ class Run:
         if becomes != file.ending:
             structure(becomes, after)
             return "fine", ""
-        try:
-            before = structure(file.ending, raw)
-        except Exception as error:
-            return "not judged", f"{type(error).__name__}: {error}"[:300]
-        for what in (after, document.write([*map(longer, document.segments)])):
-            try:
-                now = structure(file.ending, what)
-            except Exception as error:
-                return "BROKEN", f"{type(error).__name__}: {error}"[:300]
-            if now != before:
-                return "BROKEN", _difference(before, now)
-        return "fine", ""
+        with_letters = document.write([*map(longer, document.segments)])
+        # epubcheck takes ten seconds for each book
+        return judged(file.ending, raw, after, *([with_letters] if file.ending != ".epub" else []))
 
     def _said(self, segments: list[Segment], seed: int) -> list[Segment]:
         if self.translate is None:
             return loudly(segments, seed)
         return self.translate(segments[: self.texts]) + loudly(segments[self.texts :], seed)
+
+
+def judged(ending: str, raw: bytes, *translated: bytes) -> tuple[str, str]:
+    """What another program says of translations of a file."""
+    try:
+        before = structure(ending, raw)
+    except Exception as error:
+        return "not judged", f"{type(error).__name__}: {error}"[:300]
+    for what in translated:
+        try:
+            now = structure(ending, what)
+        except Exception as error:
+            return "BROKEN", f"{type(error).__name__}: {error}"[:300]
+        if now != before:
+            return "BROKEN", _difference(before, now)
+    return "fine", ""
 
 
 def _too_long(*_: object) -> None:
@@ -337,8 +344,13 @@ def in_libreoffice(out: Path, results: list[dict[str, str]]) -> None:
 
 
 def open_all(path: Path) -> None:
-    """The files of these results, in LibreOffice."""
+    """The files of these results in programs that were not there before, and in LibreOffice."""
     results = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in results:
+        if line["outcome"] == "not judged":
+            before, after = (path.parent.glob(f"{line['file']}.{when}.*") for when in ("before", "after"))
+            contents = [next(found).read_bytes() for found in (before, after)]
+            line["outcome"], line["why"] = judged(Path(line["path"]).suffix.lower(), *contents)
     in_libreoffice(path.parent, results)
     path.write_text("".join(json.dumps(line) + "\n" for line in results))
 
