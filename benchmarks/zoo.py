@@ -2,7 +2,7 @@
 
 python benchmarks/zoo.py fetch FOLDER --index URL --npm URL --git URL
 python benchmarks/zoo.py run FOLDER OUT [--half seen|unseen] [--most 20] [--only .docx .odt]
-python benchmarks/zoo.py open OUT       (a run that was ended before, or made elsewhere: other programs)
+python benchmarks/zoo.py open OUT       (other programs alone, on what a run has left)
 python benchmarks/zoo.py table OUT ...
 
 fetch: the packages of zoo.txt, unpacked: source packages of PyPI (`--index`: a simple index),
@@ -318,14 +318,17 @@ def _difference(before: object, now: object) -> str:
     return f"{str(before)[:100]} became {str(now)[:100]}"
 
 
+def left(out: Path, line: dict[str, str]) -> tuple[Path, Path]:
+    """A file before and after, as a run leaves them."""
+    ending = Path(line["path"]).suffix.lower()
+    becomes = BY_ENDING[ending].becomes or ending
+    return out / f"{line['file']}.before{ending}", out / f"{line['file']}.after{becomes}"
+
+
 def in_libreoffice(out: Path, results: list[dict[str, str]]) -> None:
     """Office files that were fine so far, before and after."""
     office = [
-        (
-            line,
-            next(out.glob(f"{line['file']}.before.*")),
-            next(out.glob(f"{line['file']}.after.*")),
-        )
+        (line, *left(out, line))
         for line in results
         if line["outcome"] in ("fine", "not judged") and Path(line["path"]).suffix.lower() in OFFICE
     ]
@@ -348,8 +351,7 @@ def open_all(path: Path) -> None:
     results = [json.loads(line) for line in path.read_text().splitlines()]
     for line in results:
         if line["outcome"] == "not judged":
-            before, after = (path.parent.glob(f"{line['file']}.{when}.*") for when in ("before", "after"))
-            contents = [next(found).read_bytes() for found in (before, after)]
+            contents = [kept.read_bytes() for kept in left(path.parent, line)]
             line["outcome"], line["why"] = judged(Path(line["path"]).suffix.lower(), *contents)
     in_libreoffice(path.parent, results)
     path.write_text("".join(json.dumps(line) + "\n" for line in results))
