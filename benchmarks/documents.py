@@ -337,20 +337,19 @@ def marks(
 def attention_alone() -> Iterator[None]:
     """Elements are placed by links, and by nothing else."""
     placing = inline._Placing
-    before = {n: getattr(placing, n) for n in ("_alike", "_without_articles", "_verbatim")}
-    small = inline._SMALL_WORDS
+    changed = ("_alike", "_without_articles", "_verbatim", "_weight")
+    before = {name: getattr(placing, name) for name in changed}
     placing._alike = lambda self, child: set()  # type: ignore[method-assign]
     placing._without_articles = (  # type: ignore[method-assign]
         lambda self, child, parent, start, end: (start, end)
     )
     placing._verbatim = lambda self, child: None  # type: ignore[method-assign]
-    inline._SMALL_WORDS = frozenset()
+    placing._weight = lambda self, word: 1.0  # type: ignore[method-assign]
     try:
         yield
     finally:
         for name, method in before.items():
             setattr(placing, name, method)
-        inline._SMALL_WORDS = small
 
 
 def by_memory(

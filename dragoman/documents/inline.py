@@ -63,6 +63,7 @@ _SMALL_WORDS = frozenset(
         *("le", "les", "l", "d", "une", "du", "au", "aux", "à", "et", "ou", "par", "pour", "dans"),
         *("o", "os", "as", "um", "uma", "do", "da", "dos", "das", "no", "na", "ao", "à", "e", "em"),
         *("con", "por", "para", "com", "que", "sur", "an", "bei", "aus", "su", "sus", "is", "ist"),
+        *("sie", "vous", "usted", "você"),
     ]
 )
 _ARTICLES = frozenset(
@@ -222,9 +223,7 @@ class _Placing:
         alike = self._alike(child)
         scores = []
         for word in range(parent.first, parent.last):
-            score = 1.0 if self.links.get(word) in own else -1.0
-            if self._bare(word) in _SMALL_WORDS:
-                score *= _SMALL
+            score = self._weight(word) if self.links.get(word) in own else -self._weight(word)
             if word in alike:
                 score = _SAME
             if word in self.sure:
@@ -243,6 +242,12 @@ class _Placing:
             child.span = (at, at)
             return
         child.span = self._verbatim(child) or self._without_punctuation(child, parent)
+
+    def _weight(self, word: int) -> float:
+        """How much the link of a target word tells. That of a dash tells nothing: its source is no
+        word."""
+        bare = self._bare(word)
+        return _SMALL if bare in _SMALL_WORDS else float(bool(bare))
 
     def _bare(self, word: int) -> str:
         """A target word in small letters, without punctuation."""
@@ -273,8 +278,8 @@ class _Placing:
         first = parent.first
         if all(word in _SMALL_WORDS for word in words):
             return start, end
-        while end - start > 1 and self._bare(first + start) in _ARTICLES - {words[0]}:
-            if words[0] in _ARTICLES:
+        while end - start > 1 and self._bare(first + start) in _SMALL_WORDS - {words[0]}:
+            if words[0] in _SMALL_WORDS:
                 break
             start += 1
         while end - start > 1 and self._bare(first + end - 1) in _SMALL_WORDS:

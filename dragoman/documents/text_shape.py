@@ -15,8 +15,9 @@ from dragoman.documents.segment import Segment, codes
 
 Shape = Counter[Hashable]
 
-# Marks that a translation may need more of, or write twice: escapes, emphasis.
-_FREE_CODE = re.compile(r"\\.?|[\s*_#~^\\]*", re.S)
+# Marks that a translation may need more of, or write twice: escapes, emphasis, and what keeps a
+# text of AsciiDoc from being an item.
+_FREE_CODE = re.compile(r"\\.?|[\s*_#~^\\]*|\{empty\}", re.S)
 _RST_LINE = re.compile(
     r"^[ \t]*+(?:\.\. (?!_`)(?:[\w.+-]++(?::[\w.+-]++)*+ ?::|\[[^\]\n]++\]|_[^:\n]++:|\|[^|\n]++\|)"
     r"|([=~^\"#*+'`_-])\1{2,}+[ \t\r]*+$)",

@@ -319,8 +319,11 @@ MUTANTS = [
         "fits = bool(given)", (PLACING,),
     ),
     Mutant(
-        "articles pull an element as much as other words", INLINE, "score *= _SMALL", "pass",
-        (PLACING,),
+        "articles pull an element as much as other words", INLINE,
+        "_SMALL if bare in _SMALL_WORDS else float(bool(bare))", "float(bool(bare))", (PLACING,),
+    ),
+    Mutant(
+        "a dash cuts an element", INLINE, "else float(bool(bare))", "else 1.0", (PLACING,),
     ),
     Mutant("a name may leave its element", INLINE, "score = _SAME", "pass", (PLACING,)),
     Mutant(

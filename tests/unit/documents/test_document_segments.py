@@ -227,6 +227,20 @@ def test_a_whole_phrase_is_enclosed_though_a_small_word_in_it_is_linked_elsewher
     assert after == "Lea el <b>manual del archivo de configuración</b> hoy"
 
 
+def test_a_dash_between_its_words_does_not_cut_an_element() -> None:
+    after = placed(
+        "Choose <b>View - Styles</b> now", "Wählen Sie Ansicht – Vorlagen jetzt", "0 0 1 2 3 4"
+    )
+    assert after == "Wählen Sie <b>Ansicht – Vorlagen</b> jetzt"
+
+
+def test_an_element_does_not_begin_with_a_small_word_if_its_source_does_not() -> None:
+    after = placed("Click <b>Save</b> now", "Klicken Sie auf Speichern jetzt", "0 1 1 1 2")
+    assert after == "Klicken Sie auf <b>Speichern</b> jetzt"
+    after = placed("It is <b>in use</b> now", "Es ist jetzt in Gebrauch", "0 1 4 3 3")
+    assert after == "Es ist jetzt <b>in Gebrauch</b>"
+
+
 def test_a_name_stays_in_its_element_whatever_the_links_say() -> None:
     after = placed("We met <b>Ada</b> there", "Dort trafen wir Ada", "2 1 0 3")
     assert after == "Dort trafen wir <b>Ada</b>"

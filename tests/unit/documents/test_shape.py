@@ -177,6 +177,13 @@ def test_a_text_full_of_angle_brackets_is_only_text() -> None:
     assert document.write([("a <b> c",) for _ in document.segments]).count(b"<b>") == 2
 
 
+def test_a_text_of_asciidoc_that_now_begins_like_an_item_is_written() -> None:
+    document = read("a.adoc", b"|===\n|see <2>\n|===\n", format_of("a.adoc"))
+    ((_, number),) = document.segments
+    after = document.write([(number, " siehe")])
+    assert after == b"|===\n|{empty}<2> siehe\n|===\n"
+
+
 def test_a_message_file_may_get_tags_with_its_translations() -> None:
     raw = b'msgid ""\nmsgstr "Language: \\n"\n\nmsgid "See <a href=\\"x\\">this</a>"\nmsgstr ""\n'
     assert upper(read("a.po", raw, format_of("a.po"))).count(b"</") == 2
