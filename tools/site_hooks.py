@@ -24,6 +24,8 @@ FROM_ROOT = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+# Files beside docs/ that a page links to.
+BESIDE = ("deploy/Dockerfile", "deploy/dragoman.service")
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.S
 )
@@ -35,6 +37,8 @@ _CODE = re.compile(r"^Code: `(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`$", re.M)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, page in FROM_ROOT.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    for name in BESIDE:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     # The notebooks stay as well, for those who want to run them.
     notebooks = [file for file in files if file.src_uri.endswith(".ipynb")]
     for file in notebooks:
@@ -67,7 +71,7 @@ def with_links_of_the_site(markdown: str) -> str:
     >>> with_links_of_the_site("[lesson](lessons/01-attention.ipynb)")
     '[lesson](lessons/01-attention.md)'
     """
-    markdown = markdown.replace("](docs/", "](")
+    markdown = markdown.replace("](docs/", "](").replace("](../deploy/", "](deploy/")
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     for name, page in FROM_ROOT.items():
         markdown = re.sub(rf"\]\((\.\./)?{re.escape(name)}", f"]({page}", markdown)
@@ -82,7 +86,11 @@ def as_page(name: str, notebook: dict[str, Any]) -> str:
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         parts += [_output(output) for output in cell.get("outputs", [])]
     # Links in HTML stay as they are written: this one leads to the notebook itself.
-    parts.insert(1, f'<a href="{name}" download>The notebook, to run it yourself</a>')
+    parts.insert(
+        1,
+        f'<a href="{name}" download>The notebook, to run it yourself</a> '
+        '(<a href="lesson.py" download>lesson.py</a> beside it draws the pictures)',
+    )
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,4 +1,7 @@
-"""Pictures for the lessons: a matrix as colours, curves over steps. Jupyter shows them as SVG."""
+"""Pictures for the lessons: a matrix as colours, curves over steps. Jupyter shows them as SVG.
+
+They have no background, so that they can stand on a light page and on a dark one.
+"""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,15 +9,17 @@ from html import escape
 import numpy as np
 
 CELL = 22
-COLOURS = ("#1f5fa8", "#b4500b", "#3b8a57", "#7a4fa3")
+INK = "#7a828c"  # of names and numbers, where the page does not set a colour of its own
+ABOVE, BELOW = "#3b82d0", "#d9822b"
+COLOURS = (ABOVE, BELOW, "#2a9d76", "#b8548f")
 
 
 class Picture:
     def __init__(self, width: float, height: float, *parts: str):
         self.svg = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'font-family="sans-serif" font-size="11">'
-            f'<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>'
+            f'font-family="sans-serif" font-size="11" color="{INK}" fill="currentColor">'
+            f"{''.join(parts)}</svg>"
         )
 
     def _repr_svg_(self) -> str:
@@ -27,20 +32,22 @@ def heatmap(
     columns: Sequence[object] = (),
     cell: int = CELL,
 ) -> Picture:
-    """Blue is negative, white zero, orange positive; rows and columns may have names."""
+    """Blue is positive, clear zero, orange negative; rows and columns may have names."""
     matrix = np.asarray(matrix, dtype=float)
     largest = np.abs(matrix).max() or 1.0
     left = 8 + 7 * max((len(str(name)) for name in rows), default=0)
     top = 8 + 7 * max((len(str(name)) for name in columns), default=0)
     parts = []
     for (i, j), value in np.ndenumerate(matrix):
-        share = value / largest
-        ink = np.array([180, 80, 11] if share > 0 else [31, 95, 168])
-        red, green, blue = (255 + abs(share) * (ink - 255)).astype(int)
         parts.append(
             f'<rect x="{left + j * cell}" y="{top + i * cell}" width="{cell}" height="{cell}" '
-            f'fill="#{red:02x}{green:02x}{blue:02x}"/>'
+            f'fill="{ABOVE if value >= 0 else BELOW}" fill-opacity="{abs(value) / largest:.2f}"/>'
         )
+    height, width = matrix.shape
+    parts.append(
+        f'<rect x="{left}" y="{top}" width="{cell * width}" height="{cell * height}" '
+        f'fill="none" stroke="currentColor" stroke-opacity=".4"/>'
+    )
     for i, name in enumerate(rows):
         y = top + (i + 0.7) * cell
         parts.append(f'<text x="{left - 4}" y="{y}" text-anchor="end">{escape(str(name))}</text>')
@@ -48,7 +55,6 @@ def heatmap(
         x = left + (j + 0.7) * cell
         turned = f'transform="rotate(-90 {x} {top - 4})"'
         parts.append(f'<text x="{x}" y="{top - 4}" {turned}>{escape(str(name))}</text>')
-    height, width = matrix.shape
     return Picture(left + cell * width + 8, top + cell * height + 8, *parts)
 
 

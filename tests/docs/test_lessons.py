@@ -2,9 +2,12 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import lessons
+import numpy as np
+import pictures
 import pytest
 import site_hooks
 
@@ -59,13 +62,18 @@ def assert_shows_what_is_committed(notebook: Path) -> None:
     assert any(outputs)
 
 
-def test_there_are_ten_and_each_ends_with_two_questions() -> None:
-    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02}" for n in range(1, 11)]
+def test_there_are_eleven_and_each_ends_with_two_questions_and_folded_answers() -> None:
+    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02}" for n in range(1, 12)]
     for path in NOTEBOOKS:
         last = json.loads(path.read_text())["cells"][-1]
         questions = "".join(last["source"]).partition("## Questions")[2]
         assert re.findall(r"^(\d)\. .*", questions, re.M) == ["1", "2"], path.name
-        assert questions.count("?") >= 2
+        asked, *answers = questions.split('<details markdown="1">')
+        assert asked.count("?") >= 2, path.name
+        for number, answer in enumerate(answers, 1):
+            assert answer.startswith(f"<summary>Answer {number}</summary>\n\n"), path.name
+            assert answer.rstrip().endswith("\n\n</details>"), path.name
+        assert len(answers) == 2, path.name
     index = (ROOT / "docs" / "lessons" / "index.md").read_text()
     assert all(path.name in index for path in NOTEBOOKS)
 
@@ -89,3 +97,18 @@ def test_the_site_shows_a_lesson_with_its_code_and_what_it_showed(notebook: Path
         for output in cell.get("outputs", []):
             shown = output.get("text") or next(iter(output["data"].values()))
             assert "".join(shown).strip("\n") in page
+
+
+def test_pictures_have_one_colour_for_each_sign_and_no_background(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "lessons")
+    import lesson
+
+    matrix = np.array([[1.0, -1.0, 0.5]])
+    for svg in (lesson.heatmap(matrix).svg, pictures.heatmaps({"": matrix})):
+        cells = re.findall(r'<rect [^>]*fill="(#\w+)" fill-opacity="([\d.]+)"', svg)
+        assert cells == [
+            (pictures.BLUE, "1.00"), (pictures.ORANGE, "1.00"), (pictures.BLUE, "0.50"),
+        ]  # fmt: skip
+        assert "white" not in svg
+        assert "100%" not in svg
+    del sys.modules["lesson"]
