@@ -546,7 +546,8 @@ def main() -> None:
         return
     if arguments.unlikely:
         for line in lines:
-            score_unlikely(translator, *json.loads(line), arguments.show)
+            direction, chosen_terms = json.loads(line)
+            score_unlikely(translator, direction, chosen_terms, arguments.show)
         return
     scores: dict[str, list[Score]] = {"Tatoeba test": [], "FLORES dev": []}
     counts = dict.fromkeys(scores, 0)

@@ -130,7 +130,8 @@ def test_an_engine_tells_what_its_lists_allow(make) -> None:
     source = [4, 9, 7, 3]
     first = listed.step(listed.start([source]), np.arange(1), np.full(1, 2), None).log_probs[0]
     allowed = set(np.flatnonzero(np.isfinite(first)).tolist())
-    assert allowed and listed.listed(source) == allowed
+    assert allowed
+    assert listed.listed(source) == allowed
     assert listed.without_shortlist.listed(source) is None
     assert Ensemble([listed.without_shortlist, listed]).listed(source) == allowed
     assert GatedEngine(listed, listed.without_shortlist, lambda source: True).listed(source) == (

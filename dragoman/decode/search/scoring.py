@@ -38,10 +38,10 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
         of_rows = [sources[row] for row in sentences]
         bare = [tokens[:most] for of_one in given for tokens in of_one]
         scored = engine.score(of_rows, bare)
-        for number, (tokens, log_probs) in enumerate(zip(said, scored, strict=True)):
+        for number, (output, found) in enumerate(zip(said, scored, strict=True)):
             # The engine may think that a language's name never comes.
-            known = np.where(np.isfinite(log_probs), log_probs, CERTAIN)[: len(tokens)]
-            finished.take(number, tokens, known.tolist(), float(known.sum()), complete=task.ends)
+            known = np.where(np.isfinite(found), found, CERTAIN)[: len(output)]
+            finished.take(number, output, known.tolist(), float(known.sum()), complete=task.ends)
         return _in_order(finished, given)
     state = engine.start(sources)
     # The numbers of the translations that begin with what a row says.

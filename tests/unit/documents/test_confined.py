@@ -41,7 +41,8 @@ def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_p
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('none here', name='yaml')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Reader() as reader:
-        with pytest.raises(DocumentError, match=r"^a\.yaml: this needs yaml: pip install .*documents"):
+        message = r"^a\.yaml: this needs yaml: pip install .*documents"
+        with pytest.raises(DocumentError, match=message):
             reader.open("a.yaml", b"a: Hello.", "yaml")
         assert reader.open("a.html", PAGE, "html").segments == 2
 
