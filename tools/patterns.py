@@ -49,6 +49,7 @@ MADE = {
     "documents/tagged.py read": r"r'(<(?:x|keep)(?:\s[^<>]*)?>[^<>]*</(?:x|keep)>)'",
     "text/symbols.py _kind": "[_kind('no.')[1], _kind('approx.')[1]]",
     "text/symbols.py _said": "_said('%').pattern",
+    "text/agreement.py _is_adjective": "[*_ADJECTIVE_ENDINGS.values()]",
     "text/agreement.py _joined": r"r'(?i)^in das\b'",
     "text/agreement.py _german_lead": "_german_lead()",
     "text/agreement.py _romance_lead": "_romance_lead('fr')",

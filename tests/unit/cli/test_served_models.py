@@ -1,7 +1,7 @@
 import shutil
 from pathlib import Path
 
-from dragoman.cli.serve import _each
+from dragoman.serve.models import Models
 from tests.forging import KEPT
 
 
@@ -10,5 +10,5 @@ def test_a_folder_of_several_models_stands_for_all_of_them(tmp_path: Path) -> No
         shutil.copytree(KEPT, tmp_path / name)
     (tmp_path / "notes").mkdir()
     both = [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert _each([str(tmp_path), "pentaglot"]) == [*both, "pentaglot"]
-    assert _each(both) == both
+    for folders in ([str(tmp_path)], both):
+        assert [model.name for model in Models.load(folders, "cpu").models] == ["a", "b"]
