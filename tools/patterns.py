@@ -54,10 +54,13 @@ MADE = {
     "text/agreement.py _german_lead": "_german_lead()",
     "text/agreement.py _romance_lead": "_romance_lead('fr')",
     "text/agreement.py tail_of": r"r'(?: (?!(?:es|son)\b)[^\W\d_]{4,}(?!\w))?(?: es)?'",
+    "text/verbs.py _before": "'^i(?=a|d|mos|ram$|st|ss)'",
     "storage/files.py is_partial": r"r'final\.[0-9a-f]{16}\.partial'",
 }
 # Made in a list or a table, and matched with whole words or names of files.
-_WHOLE = frozenset(["documents/archive.py patterns", "text/forms.py _INFINITIVES"])
+_WHOLE = frozenset(
+    ["documents/archive.py patterns", "text/forms.py _PLURAL_ENDINGS", "text/verbs.py INFINITIVES"]
+)
 
 
 class Pattern(NamedTuple):

@@ -432,7 +432,8 @@ def _before(stem: str, ending: str, kind: str, language: str) -> str:
     first = ending[:1]
     if language == "fr":
         if kind == "er" and first in ("a", "â", "o"):
-            stem = re.sub("g$", "ge", re.sub("c$", "ç", stem))
+            stem = re.sub("c$", "ç", stem)
+            stem = re.sub("g$", "ge", stem)
         return stem + ending
     if kind == "ar":
         if first in ("e", "é"):

@@ -6,7 +6,6 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Glossary
 from dragoman.decode.query import BudgetError, Query, drive
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
