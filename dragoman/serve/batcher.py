@@ -10,8 +10,8 @@ is answered as soon as it is done. Before each step of a search a hook notes tha
 and ends the search if nobody waits for any of its queries any more: their time limit has passed,
 their clients have left, or the service stops.
 
-A search cannot be interrupted for another. So while several clients use the service, none of them
-has more than half of the workers to itself: the others find one that is free, or soon will be.
+A search of a client that has had more than others waits for them: where there are several workers,
+it stops at its next step, one of theirs takes its place, and it goes on when they have caught up.
 
 An engine with one worker always has the same thread, where its model should be loaded too: torch
 keeps a pool of workers for each thread that ever computed, and an idle pool slows the other one
@@ -21,10 +21,11 @@ down (by 7% on two cores).
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import ceil
+from threading import Event
 from typing import Any, TypeVar
 
 from dragoman.decode.query import Hypotheses, Query
@@ -38,7 +39,11 @@ _SLICE_WORK = 12_000
 _REMEMBERED = 1000  # clients
 _MOST_TIMES = 20.0  # the work expected of a job that it is charged for
 _ALIKE = 4  # times the work of the least in a batch: from sentences of 4 words to those of 25
-_COURTESY_S = 0.5  # for which a worker is kept free for those who were here just now
+_COMPANY_S = 1.0  # after which a client counts as gone
+# Positions by which a client is ahead of those whose jobs come first, and that its own jobs have at
+# least: what has less is done sooner than it is worth waiting.
+_PAUSED_FOR = 1000
+_LOOK_S = 0.25  # after which a search that waits looks whether anybody still wants it
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
 
 
@@ -103,8 +108,22 @@ class _Worker:
 
     progress: float = field(default_factory=time.monotonic)  # of the last step of its search
     cpu_s: float = 0.0
-    only_client: str | None = None  # if the slice is of one client alone
+    jobs: "list[_Job]" = field(default_factory=list)  # which it is at, or will be
+    may_go_on: Event = field(default_factory=Event)
+    paused: bool = False  # another is at work in its place
     task: "asyncio.Task[None] | None" = None
+
+    @property
+    def work(self) -> int:
+        return sum(job.work for job in self.jobs)
+
+    @property
+    def only_client(self) -> str | None:
+        """Whose search it is, if it can wait for others: those of several clients do not, nor does
+        what holds more than its own memory."""
+        clients = {job.round.client for job in self.jobs}
+        is_search = all(isinstance(job, _Search) for job in self.jobs)
+        return clients.pop() if len(clients) == 1 and is_search else None
 
 
 class Batcher:
@@ -119,7 +138,7 @@ class Batcher:
         self._threads, self.workers = threads, workers
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work
         self.batches = self.lines = self.abandoned = 0
-        self._queue: FairQueue[_Job] = FairQueue()
+        self._queue: FairQueue[_Job] = FairQueue(credit=slice_work)
         self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
         self._jobs: set[_Job] = set()  # likewise
         self._requests = 0
@@ -142,6 +161,8 @@ class Batcher:
         for job in self._jobs:
             if not job.done.done():
                 job.done.set_exception(StoppingError())
+        for worker in self._busy:
+            worker.may_go_on.set()
 
     async def close(self) -> None:
         """Stop, and give the engine a moment to notice.
@@ -235,26 +256,64 @@ class Batcher:
         while not self._stopped:
             await self._arrived.wait()
             self._arrived.clear()
-            while self._queue and len(self._busy) < self.workers and not self._stopped:
-                await self._gather()
-                if self._kept_free():
-                    asyncio.get_running_loop().call_later(_COURTESY_S, self._arrived.set)
+            while self._has_room() and not self._stopped:
+                if (paused := self._next_paused()) is not None:
+                    paused.paused = False
+                    paused.may_go_on.set()
+                    continue
+                if not self._queue:
                     break
-                alone = not self._busy
-                worker = _Worker()
-                self._busy.add(worker)
+                await self._gather()
+                if not self._queue:  # whoever waited has left
+                    continue
+                alone = not self._busy and not self._has_company()
                 slice_ = self._slice()
-                worker.only_client = _only_client(slice_)
+                worker = _Worker()
+                worker.may_go_on.set()
+                self._busy.add(worker)
                 worker.task = asyncio.create_task(self._work(worker, slice_, alone))
 
-    def _kept_free(self) -> bool:
-        """Whether those who wait have enough workers already, as others may come any moment."""
-        client = self._queue.only_client
-        theirs = sum(worker.only_client == client for worker in self._busy)
-        if client is None or theirs < max(1, self.workers // 2):
+    def _has_company(self) -> bool:
+        """Whether two clients or more were here just now, and will want a core soon."""
+        earliest = time.monotonic() - _COMPANY_S
+        return sum(came > earliest for came in self._came.values()) > 1
+
+    @property
+    def _at_work(self) -> int:
+        return sum(not worker.paused for worker in self._busy)
+
+    def _has_room(self) -> bool:
+        """Whether somebody may begin or go on; for those who come first, another makes room."""
+        if self._at_work < self.workers:
+            return True
+        # As many as there are workers may wait: each keeps the memory of its search.
+        if not self._queue or len(self._busy) >= 2 * self.workers or self.workers == 1:
             return False
-        earliest = time.monotonic() - _COURTESY_S
-        return any(other != client and came > earliest for other, came in self._came.items())
+        ahead = [
+            worker
+            for worker in self._busy
+            if not worker.paused and min(self._lead(worker), worker.work) > _PAUSED_FOR
+        ]
+        if not ahead:
+            return False
+        furthest = max(ahead, key=self._lead)
+        furthest.paused = True
+        furthest.may_go_on.clear()
+        return True
+
+    def _next_paused(self) -> _Worker | None:
+        """Who waits for others, if none of them has to come first any more."""
+        paused = [worker for worker in self._busy if worker.paused]
+        if not paused:
+            return None
+        first = min(paused, key=self._lead)
+        return first if not self._queue or self._lead(first) <= 0 else None
+
+    def _lead(self, worker: _Worker) -> float:
+        """How far the client of a search is ahead of the next one in the queue, in positions."""
+        if (client := worker.only_client) is None or not self._queue:
+            return 0.0
+        return self._queue.lead(client)
 
     async def _work(self, worker: _Worker, slice_: list[_Job], alone: bool) -> None:
         """A slice in batches. What is alone in the service gets all cores."""
@@ -262,7 +321,7 @@ class Batcher:
             at_once = 0 if alone and len(slice_) == 1 and not self._queue else 1
             batches = _batches(slice_)
             while batches:
-                worker.only_client = _only_client(job for batch in batches for job in batch)
+                worker.jobs = [job for batch in batches for job in batch]
                 await self._search(worker, batches.pop(0), at_once)
         finally:
             self._busy.discard(worker)
@@ -285,11 +344,14 @@ class Batcher:
 
     def _slice(self) -> list[_Job]:
         """The next jobs in fair order: a worker's part of a slice, or of what waits if that is less
-        than the idle workers could do."""
-        idle = 1 + self.workers - len(self._busy)
+        than the idle workers could do. Who is further ahead than that has to wait."""
+        idle = self.workers - self._at_work
         most: float = min(self.slice_work // self.workers, ceil(self._queue.work / idle))
+        last = self._queue.clock + most
         jobs: list[_Job] = []
-        while self._queue and (not jobs or self._cost(self._queue.peek()) <= most):
+        while self._queue and (
+            not jobs or (self._queue.clock <= last and self._cost(self._queue.peek()) <= most)
+        ):
             jobs.append(self._queue.pop())
             most -= self._cost(jobs[-1])
         return jobs
@@ -347,9 +409,12 @@ class Batcher:
         """The answer to each job of a batch."""
 
         def on_step() -> None:
-            worker.progress = time.monotonic()
-            if self._stopped or all(job.done.done() for job in batch):
-                raise _NobodyWaitsError
+            while True:
+                worker.progress = time.monotonic()
+                if self._stopped or all(job.done.done() for job in batch):
+                    raise _NobodyWaitsError
+                if worker.may_go_on.wait(_LOOK_S):
+                    return
 
         began = time.thread_time()
         try:
@@ -361,11 +426,6 @@ class Batcher:
             return searches[0].searcher([job.query for job in searches], on_step, at_once=at_once)
         finally:
             worker.cpu_s += time.thread_time() - began
-
-
-def _only_client(jobs: Iterable[_Job]) -> str | None:
-    clients = {job.round.client for job in jobs}
-    return clients.pop() if len(clients) == 1 else None
 
 
 def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:

@@ -5,6 +5,9 @@ It works over clients, and over the requests of a client.
 Each client has a clock that runs as work is done for it. The one whose clock is furthest behind is
 next. So a client with little work overtakes one with much, whoever came first. What is charged at
 first is an estimate, which is corrected when the work is done.
+
+A client that comes again after it has used less than its share has credit, up to a limit: its clock
+is behind those of others, and it goes before them until it has caught up.
 """
 
 from collections import deque
@@ -28,33 +31,40 @@ class _Clocks:
     Among equals, the first to come is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, credit: int = 0) -> None:
         self._waiting: dict[Hashable, int] = {}
         self._gone: dict[Hashable, int] = {}
         self._now = 0
+        self._credit = credit
 
     def __contains__(self, who: Hashable) -> bool:
         return who in self._waiting
 
     def add(self, who: Hashable) -> None:
-        """Start level with those who are served now, or where `who` was before.
+        """Start where `who` was before, or level with those who are served now.
 
-        So waiting earns no credit.
+        What was not used is a credit; waiting earns none.
         """
-        self._waiting[who] = max(self._now, self._gone.pop(who, 0))
+        self._waiting[who] = max(self._now - self._credit, self._gone.pop(who, self._now))
 
     def next(self) -> Hashable:
         return min(self._waiting, key=self._waiting.__getitem__)
 
+    def of(self, who: Hashable) -> int:
+        """The clock of one who waits, or did; others are level with those who are served now."""
+        return self._waiting.get(who, self._gone.get(who, self._now))
+
     def charge(self, who: Hashable, work: int) -> None:
-        self._now = self._waiting[who]
+        self._now = max(self._now, self._waiting[who])
         self._waiting[who] += work
 
     def correct(self, who: Hashable, work: int) -> None:
         """Work that turned out to be more than was charged, or less. Nobody falls behind those who
-        are served now."""
+        are served now by that."""
         clocks = self._waiting if who in self._waiting else self._gone
-        clocks[who] = max(self._now, clocks.get(who, self._now) + work)
+        clock = clocks.get(who, self._now)
+        lowest = self._now if clock >= self._now else self._now - self._credit
+        clocks[who] = max(lowest, clock + work)
         self._forget()
 
     def remove(self, who: Hashable) -> None:
@@ -83,8 +93,9 @@ class _Client(Generic[J]):
 
 
 class FairQueue(Generic[J]):
-    def __init__(self) -> None:
-        self._clocks = _Clocks()
+    def __init__(self, credit: int = 0) -> None:
+        """`credit`: work by which a client may be behind others when it comes again."""
+        self._clocks = _Clocks(credit)
         self._clients: dict[Hashable, _Client[J]] = {}
         self.work = 0  # of all jobs
 
@@ -92,9 +103,13 @@ class FairQueue(Generic[J]):
         return bool(self._clients)
 
     @property
-    def only_client(self) -> Hashable:
-        """Who waits, if it is one client alone; None otherwise."""
-        return next(iter(self._clients)) if len(self._clients) == 1 else None
+    def clock(self) -> int:
+        """That of the client who is next."""
+        return self._clocks.of(self._clocks.next())
+
+    def lead(self, client: Hashable) -> int:
+        """How far a client's clock is ahead of that of the one who is next."""
+        return self._clocks.of(client) - self.clock
 
     @property
     def first_work(self) -> int:

@@ -133,7 +133,8 @@ class Service:
         self._fixed_keys = {**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})}
         self._key_files = key_files
         self.keys = self._read_keys()
-        self._engine = ThreadPoolExecutor(thread_name_prefix="engine")
+        # a search on every core, and as many that wait for others
+        self._engine = ThreadPoolExecutor(2 * (os.cpu_count() or 1), thread_name_prefix="engine")
         self._load = partial(Models.load, folders, device, engine)
         self.models = self._engine.submit(self._load).result()
         self._reloads = 0

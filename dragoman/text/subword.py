@@ -38,6 +38,7 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.storage.untrusted import parsed_json
 from dragoman.text.vocabulary import Vocabulary
 
+_FEW = 16  # texts
 _SENTENCES_AT_ONCE = 10_000  # whose words are counted
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 _VARIANTS = 32  # segmentations of a word to draw from
@@ -249,6 +250,10 @@ class BytePairs:
         return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # SentencePiece starts threads for a list. A few texts are done sooner than these begin,
+        # above all on busy cores.
+        if len(texts) <= _FEW:
+            return [self._processor.encode(text) for text in texts]
         return list(self._processor.encode(list(texts)))
 
     @cached_property
@@ -300,7 +305,7 @@ class BytePairs:
         SentencePiece does it again; if that changes a word, we cut it here.
         """
         normal = self._processor.normalize(words)
-        encoded = self._processor.encode(words)
+        encoded = self.encode(words)
         for word, again, ids in zip(words, normal, encoded, strict=True):
             marked = f"{WORD_START}{word}"
             yield ids if again == marked else self._spell(self.merge(marked))

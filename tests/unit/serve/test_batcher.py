@@ -151,25 +151,73 @@ def test_who_is_alone_gets_all_cores_and_who_has_company_one() -> None:
     assert shouter.at_once == [0, 1, 1]
 
 
-def test_one_client_of_several_leaves_a_worker_to_the_others(monkeypatch) -> None:
-    monkeypatch.setattr(batcher_module, "_COURTESY_S", 0.3)
+def test_who_was_here_just_now_counts_as_company(monkeypatch) -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
-        await ask(batcher, shouter, "a", client="other")
+        for client in ("one", "one", "two"):
+            await ask(batcher, shouter, "a", client=client)
+        monkeypatch.setattr(batcher_module, "_COMPANY_S", 0.0)
+        await ask(batcher, shouter, "a", client="two")
+
+    with_batcher(story, workers=2)
+    assert shouter.at_once == [0, 0, 1, 0]
+
+
+def test_a_search_of_who_has_had_more_waits_for_the_others(monkeypatch) -> None:
+    monkeypatch.setattr(batcher_module, "_PAUSED_FOR", 0)
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
         hogs = [
             asyncio.create_task(ask(batcher, shouter, "endless", client="hog")) for _ in range(2)
         ]
-        while not shouter.steps:
+        while len(batcher._busy) < 2:
             await asyncio.sleep(0.01)
-        assert len(batcher._busy) == 1
         assert await ask(batcher, shouter, "b", client="other") == ["B"]
-        while len(batcher._busy) < 2:  # nobody else came for a while
+        while any(worker.paused for worker in batcher._busy):
             await asyncio.sleep(0.01)
+        assert len(batcher._busy) == 2  # both have gone on
+        held_up = asyncio.create_task(ask(batcher, shouter, "endless", client="other"))
+        while not any(worker.paused for worker in batcher._busy):
+            await asyncio.sleep(0.01)
+        steps = shouter.steps
+        while shouter.steps < steps + 10:  # one of the hogs, and the other client
+            await asyncio.sleep(0.01)
+        assert batcher.stuck_for() < 5  # nor does one that waits count as stuck
         for hog in hogs:
             hog.cancel()
+        while len(batcher._busy) > 1:  # one that waits sees that nobody wants it any more
+            await asyncio.sleep(0.01)
+        held_up.cancel()
 
     with_batcher(story, workers=2, slice_work=2 * WORK)
+
+
+def test_nobody_waits_for_a_search_of_several_clients_or_for_one_that_has_had_less(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(batcher_module, "_PAUSED_FOR", 0)
+    shouter = Shouter()
+
+    async def story(batcher: Batcher) -> None:
+        shouter.free.clear()
+        both = [
+            asyncio.create_task(ask(batcher, shouter, *["endless"] * 2, client=client))
+            for client in ("one", "two")
+        ]
+        await asyncio.sleep(0.1)
+        shouter.free.set()
+        while not shouter.steps:
+            await asyncio.sleep(0.01)
+        third = asyncio.create_task(ask(batcher, shouter, "c", client="three"))
+        await asyncio.sleep(0.3)
+        assert not third.done()
+        assert not any(worker.paused for worker in batcher._busy)
+        for task in (*both, third):
+            task.cancel()
+
+    with_batcher(story, workers=2, slice_work=8 * WORK)
 
 
 def test_short_texts_of_a_slice_do_not_wait_for_long_ones() -> None:

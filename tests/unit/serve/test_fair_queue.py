@@ -124,3 +124,28 @@ def test_a_bounded_number_is_remembered_while_somebody_waits(monkeypatch) -> Non
         queue.pop()
         assert len(queue._clocks._gone) <= 20
     assert len(queue._clocks._gone) >= 10
+
+
+def test_who_used_less_than_its_share_goes_first_until_it_has_caught_up() -> None:
+    queue: FairQueue[Job] = FairQueue(credit=50)
+    queue.push("modest", 0, Job("modest", 10))
+    for _ in range(40):
+        queue.push("greedy", 1, Job("greedy", 10))
+    served(queue, 21)
+    for _ in range(20):
+        queue.push("modest", 2, Job("modest", 10))
+        queue.push("stranger", 3, Job("stranger", 10))
+    assert queue.lead("greedy") >= 50
+    assert served(queue, 5) == ["modest"] * 5  # and no more for having been away for longer
+    assert {*served(queue, 6)} == {"modest", "stranger", "greedy"}
+
+
+def test_a_correction_earns_no_credit() -> None:
+    queue: FairQueue[Job] = FairQueue(credit=50)
+    for _ in range(40):
+        queue.push("cheap", 1, Job("cheap", 10))
+        queue.push("other", 2, Job("other", 10))
+    served(queue, 20)
+    for _ in range(10):
+        queue.correct("cheap", -10)
+    assert served(queue, 10).count("cheap") <= 6
