@@ -30,19 +30,14 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.splitting import Part
-from dragoman.decode.translation import Candidate, Translation, word_probabilities
+from dragoman.decode.translation import Candidate, Translation
 from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.driving import in_pipeline
 from dragoman.documents.formats import Format
-from dragoman.inspect.explain import explain
-from dragoman.inspect.explain import payload as explanation_payload
-from dragoman.inspect.page import payload
-from dragoman.inspect.sentence import inspect_sentence
 from dragoman.inspect.touch import Change
-from dragoman.inspect.translator import InspectableTranslator
-from dragoman.inspect.words import Axis
-from dragoman.serve import schemas
+from dragoman.serve import looking, schemas
+from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError
 from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
@@ -63,8 +58,6 @@ _SHORT, _FEW_TERMS = 300, 50
 # Comparisons of words with terms that begin alike, of a request and of a document: half a second
 # and 20 s.
 _COMPARED, _COMPARED_IN_DOCUMENT = 50_000, 2_000_000
-_SHOWN_WEIGHTS = 8_000_000  # of attention: 16 MB as the page gets them
-_SHOWN_NUMBERS = 16_000_000  # of vectors, a byte each
 
 
 @dataclass(frozen=True)
@@ -273,7 +266,7 @@ class Service:
         models = of_model.values()
         await asyncio.gather(*(self._finish(some, budget, client, glossary) for some in models))
         return [
-            _translated(text.route, text.steps.result, text.gaps, alignments, confidence)
+            translated(text.route, text.steps.result, text.gaps, alignments, confidence)
             for text in planned
         ]
 
@@ -409,7 +402,7 @@ class Service:
         self, text: str, source: str, target: str, translation: str | None, client: str = ""
     ) -> dict[str, Any]:
         """What the page's viewer takes."""
-        return await self._look_inside(_attention, text, source, target, translation, client)
+        return await self._look_inside(looking.attention, text, source, target, translation, client)
 
     async def explain(
         self,
@@ -422,12 +415,12 @@ class Service:
     ) -> dict[str, Any]:
         """What the viewer's last tab takes, perhaps with something changed."""
         return await self._look_inside(
-            _explanation, text, source, target, translation, client, change
+            looking.explanation, text, source, target, translation, client, change
         )
 
     async def _look_inside(
         self,
-        look: "_Look",
+        look: looking.Look,
         text: str,
         source: str,
         target: str,
@@ -499,7 +492,7 @@ class Service:
         return planned, total
 
     def _check_inside(
-        self, look: "_Look", text: str, source: str, target: str, translation: str | None
+        self, look: looking.Look, text: str, source: str, target: str, translation: str | None
     ) -> tuple[Route, Request, int]:
         """How to look inside, and the work of it. What would show too many numbers is refused."""
         route = self.models.route(text, source, target)
@@ -512,26 +505,7 @@ class Service:
             said = translator.searcher.longest_target(query)
         else:
             said = len(translator.codec.encode_target([translation])[0])
-        model = translator.config.model
-        weights = model.heads * (
-            model.encoder_layers * read**2 + model.decoder_layers * said * (said + read)
-        )
-        # of each position in each layer up to twelve vectors and the hidden units
-        vectors = (model.encoder_layers * read + model.decoder_layers * said) * (
-            12 * model.width + model.feed_forward_width
-        )
-        if vectors > _SHOWN_NUMBERS and look is _explanation:
-            raise HTTPException(
-                413,
-                f"this has up to {vectors:,} numbers in vectors, {_SHOWN_NUMBERS:,} can be shown: "
-                f"send a shorter text.",
-            )
-        if weights > _SHOWN_WEIGHTS:
-            raise HTTPException(
-                413,
-                f"this has up to {weights:,} attention weights, but only {_SHOWN_WEIGHTS:,} can "
-                "be shown: send a shorter text.",
-            )
+        looking.check(look, translator.config.model, read, said)
         return route, request, translator.searcher.work(query) + read + said
 
     def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
@@ -570,30 +544,6 @@ def _compared(rounds: Rounds, glossary: Glossary, most: int) -> Rounds:
     return steps.result
 
 
-_Look = Callable[[InspectableTranslator, str, str | None, Request, Change], dict[str, Any]]
-"""From a text, and a translation if one is given, to what the page shows of them."""
-
-
-def _attention(
-    translator: InspectableTranslator,
-    text: str,
-    translation: str | None,
-    request: Request,
-    change: Change,
-) -> dict[str, Any]:
-    return payload(inspect_sentence(translator, text, translation, request))
-
-
-def _explanation(
-    translator: InspectableTranslator,
-    text: str,
-    translation: str | None,
-    request: Request,
-    change: Change,
-) -> dict[str, Any]:
-    return explanation_payload(explain(translator, text, translation, request, change))
-
-
 def _unchanged(text: str) -> Life[list[Translation]]:
     """A text that stays as it is asks for nothing."""
     yield from ()
@@ -608,86 +558,3 @@ def _request(route: Route, beam: int | None, options: Request) -> Request:
         source_language=route.source if route.model.sources else "",
         decoding=replace(settings, beam=beam) if beam is not None else settings,
     )
-
-
-def _translated(
-    route: Route,
-    found: list[Translation],
-    gaps: list[str],
-    alignments: bool,
-    confidence: bool = False,
-) -> schemas.Translated:
-    """A text's translation from those of its sentences: the best of each, the second of each, ...
-
-    Candidates of other pieces may read the same; the best of those is enough.
-    """
-    source_words = (
-        [_source_words(route, sentence.source) for sentence in found] if alignments else []
-    )
-    count = max(len(sentence.candidates) for sentence in found)
-    distinct: dict[str, schemas.Candidate] = {}
-    for rank in range(count):
-        parts = [s.candidates[min(rank, len(s.candidates) - 1)] for s in found]
-        candidate = _candidate(parts, gaps, source_words)
-        distinct.setdefault(candidate.text, candidate)
-    candidates = [*distinct.values()]
-    estimates = [sentence.estimate if confidence else None for sentence in found]
-    known = [estimate for estimate in estimates if estimate]
-    sure = [word for estimate in known for word in estimate.words]
-    if alignments and known and len(sure) == len(candidates[0].words or ()):
-        for word, chance in zip(candidates[0].words or (), sure, strict=True):
-            word.confidence = round(chance, 4)
-    return schemas.Translated(
-        text=candidates[0].text,
-        source=route.source,
-        target=route.target,
-        model=route.model.name,
-        detected=schemas.DetectedLanguage(**route.detected._asdict()) if route.detected else None,
-        source_words=[word for words in source_words for word in words] if alignments else None,
-        sentences=[
-            schemas.Sentence(
-                source=sentence.source,
-                text=sentence.text,
-                confidence=round(estimate.good, 4) if estimate else None,
-                chrf=round(estimate.chrf, 2) if estimate else None,
-            )
-            for sentence, estimate in zip(found, estimates, strict=True)
-        ]
-        if alignments or confidence
-        else None,
-        confidence=round(min(estimate.good for estimate in known), 4) if known else None,
-        note=route.note or None,
-        warning=None if route.note else next(filter(None, (one.warning for one in found)), None),
-        terms=None,
-        candidates=candidates,
-    )
-
-
-def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts, between the language tag and the end."""
-    codec = route.model.translator.codec
-    ids = codec.encode_sides([sentence]).lists()[0]
-    return Axis.of([codec.source.pieces[i] for i in ids]).labels
-
-
-def _candidate(
-    parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]
-) -> schemas.Candidate:
-    """The candidates of a text's sentences as one; word numbers count through the text."""
-    text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
-    score = sum(part.score for part in parts)
-    if not source_words:
-        return schemas.Candidate(text=text, score=score, words=None, alignment=None)
-    words: list[schemas.Word] = []
-    links: list[tuple[int, int]] = []
-    before = 0
-    for part, sources in zip(parts, source_words, strict=True):
-        links += [(s + before, t + len(words)) for s, t in part.alignment]
-        labels = Axis.of(part.pieces).labels
-        probabilities = word_probabilities(part.pieces, part.log_probs)
-        words += [
-            schemas.Word(text=w, probability=p, confidence=None)
-            for w, p in zip(labels, probabilities, strict=True)
-        ]
-        before += len(sources)
-    return schemas.Candidate(text=text, score=score, words=words, alignment=links)

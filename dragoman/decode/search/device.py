@@ -11,7 +11,7 @@ done. A test holds the hypotheses against those of `beam_search`. What needs the
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ class DeviceSearch:
         self._live: list[Tensor] = list(engine.model.parameters())
         self._copied: list[Tensor] = list(self._model.parameters()) if halve else []
         self._beams: dict[Room, Beams] = {}
+        self._pool: Any = None
 
     @torch.inference_mode()
     def __call__(
@@ -127,7 +128,8 @@ class DeviceSearch:
                 # Caches never move once they are recorded, so each room has its own.
                 while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
                     del self._beams[next(iter(self._beams))]
-                beams.record()
+                self._pool = self._pool or torch.cuda.graph_pool_handle()
+                beams.record(self._pool)
             self._beams[room] = beams
         return self._beams[room]
 
@@ -191,7 +193,6 @@ class Beams:
         self.ends = zeros(capacity, 3)  # step, parent, last token
         self.end_log_probs = zeros(capacity, dtype=torch.float32)
         self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
-        self._recorded_start: torch.cuda.CUDAGraph | None = None
         self._recorded_step: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -205,10 +206,11 @@ class Beams:
     def bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self._tensors)
 
-    def record(self) -> None:
-        """Record a start and a step as CUDA graphs.
+    def record(self, pool: Any) -> None:
+        """Record a step as a CUDA graph.
 
-        Both run once before, so that nothing is compiled during the recording.
+        It runs once before, so that nothing is compiled during the recording. What it needs for a
+        moment comes from a pool that recordings share, since no two run at once.
         """
         self._begin()
         self._advance()
@@ -216,11 +218,8 @@ class Beams:
         # the host longer than they take the GPU. It works because a step is always the same
         # computation at the same addresses: what changes, such as the number of the step, is read
         # from tensors.
-        self._recorded_start = torch.cuda.CUDAGraph()
         self._recorded_step = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._recorded_start):
-            self._begin()
-        with torch.cuda.graph(self._recorded_step):
+        with torch.cuda.graph(self._recorded_step, pool=pool):
             self._advance()
 
     def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
@@ -239,10 +238,7 @@ class Beams:
             (self.end_from, end_from),
         ):
             ours.copy_(torch.from_numpy(value))
-        if self._recorded_start is not None:
-            self._recorded_start.replay()
-        else:
-            self._begin()
+        self._begin()
 
     def _begin(self) -> None:
         self.decoder.start(self._source)

@@ -15,6 +15,7 @@ from dragoman.inspect.explain import explain
 from dragoman.inspect.explain import payload as explanation_payload
 from dragoman.inspect.page import payload
 from dragoman.inspect.sentence import inspect_sentence
+from dragoman.serve import looking
 from dragoman.serve import service as service_module
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Limits, Service
@@ -74,12 +75,12 @@ def test_an_answer_tells_what_became_of_each_term(client) -> None:
 
 def test_alternatives_that_read_the_same_are_one(client) -> None:
     from dragoman.decode.translation import Translation
-    from dragoman.serve import service
+    from dragoman.serve import answers
 
     texts = ["one", "a", "one", "b", "a"]
     found = [Translation("eins", tuple(Candidate(text, -i) for i, text in enumerate(texts)))]
     route = client.app.state.service.models.route("eins", "de", "en")
-    shown = service._translated(route, found, [], alignments=False).candidates
+    shown = answers.translated(route, found, [], alignments=False).candidates
     assert [(c.text, c.score) for c in shown] == [("one", 0), ("a", -1), ("b", -3)]
 
 
@@ -159,7 +160,7 @@ def test_the_explanation_is_what_the_page_of_explain_shows(client, trained, monk
     shown = client.post("/v1/explain", json={"text": "eins zwei"}).json()
     translator = dragoman.load(trained, device="cpu")
     assert shown == json.loads(json.dumps(explanation_payload(explain(translator, "eins zwei"))))
-    monkeypatch.setattr(service_module, "_SHOWN_NUMBERS", 1000)
+    monkeypatch.setattr(looking, "_MOST_NUMBERS", 1000)
     answer = client.post("/v1/explain", json={"text": "eins zwei"})
     assert answer.status_code == 413
     assert "numbers in vectors, 1,000 can be shown" in answer.json()["error"]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fastapi.testclient import TestClient
 
-from dragoman.serve import service as service_module
+from dragoman.serve import looking
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 
@@ -20,7 +20,7 @@ def test_one_looks_inside_at_a_time(trained, monkeypatch) -> None:
         inside.pop()
         return {}
 
-    monkeypatch.setattr(service_module, "_explanation", explanation)
+    monkeypatch.setattr(looking, "explanation", explanation)
     service = Service([str(trained)], device="cpu")
     service.batcher.workers = 2
     with TestClient(create_app(service), raise_server_exceptions=False) as client:
