@@ -74,7 +74,7 @@ TINY = Scale(
     flops=2e9,
     settings={
         **_COMMON,
-        "text.size": 300, "model.width": 32, "model.heads": 4, "model.feed_forward_width": 96,
+        "text.size": 500, "model.width": 32, "model.heads": 4, "model.feed_forward_width": 96,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "training.batch_tokens": 300,
     },
     test_pairs=20,
