@@ -63,6 +63,8 @@ class Result:
     chrf: float = 0.0
     outputs: Sequence[str] = ()
     valid: float = 0.0  # the best BLEU of a validation
+    loss: float = math.inf  # of the last validation: -log p of a piece
+    target_tokens: int = 0  # trained on
     curve: Sequence[tuple[float, float]] = ()  # (FLOPs, BLEU) at each validation
     failure: str = ""
 
@@ -189,6 +191,7 @@ def _ensemble(study: Study, system: System) -> Result:
         steps=sum(result.steps for result in results),
         flops=sum(result.flops for result in results),
         seconds=sum(result.seconds for result in results),
+        target_tokens=sum(result.target_tokens for result in results),
     )
 
 
@@ -254,28 +257,33 @@ def _score(study: Study, system: System, translator: Translator) -> Result:
 
 
 def measure(study: Study, system: System) -> Result:
-    """The finished run's cost and its translations of the test set."""
+    """The finished run's cost and, if it is to be scored, its translations of the test set."""
     folder = study.run_of(system)
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     validations = list(_validations(folder / LOG))
+    scored = _score(study, system, study.translator(system)) if system.scored else Result()
     return dataclasses.replace(
-        _score(study, system, study.translator(system)),
+        scored,
         parameters=card["parameters"],
         pairs=card["pairs"],
         steps=card["steps"],
         flops=card["flops"],
         seconds=card["training_seconds"],
-        valid=max((value for _, value in validations), default=0.0),
-        curve=[(card["flops"] * step / card["steps"], value) for step, value in validations],
+        valid=max((entry["BLEU"] for entry in validations), default=0.0),
+        loss=math.log(validations[-1]["perplexity"]) if validations else math.inf,
+        target_tokens=card["target_tokens"],
+        curve=[
+            (card["flops"] * entry["step"] / card["steps"], entry["BLEU"]) for entry in validations
+        ],
     )
 
 
-def _validations(log: Path) -> Iterator[tuple[int, float]]:
-    """(step, BLEU) of each; a system that counts instead of training has no log."""
+def _validations(log: Path) -> Iterator[dict[str, Any]]:
+    """Step, perplexity and BLEU of each; a system that counts instead of training has no log."""
     for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         entry = json.loads(line)
         if entry["kind"] == "valid":
-            yield entry["step"], entry["BLEU"]
+            yield entry
 
 
 def _keep(folder: Path, result: Result) -> None:
@@ -317,10 +325,8 @@ def run_all(
                 )
             result = study.result(system)
             elapsed = time.monotonic() - started
-            outcome = (
-                result.failure
-                or f"BLEU {result.bleu:.2f}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
-            )
+            bleu = f"BLEU {result.bleu:.2f}" if system.scored else f"loss {result.loss:.3f}"
+            outcome = result.failure or f"{bleu}, {result.flops:.3g} FLOPs, {result.seconds:.0f} s"
             console.print(f"{elapsed:5.0f} s  {done}/{len(missing)}  {system.name}: {outcome}")
     return all(study.has_result(system) for system in missing)
 

@@ -30,11 +30,32 @@ def t_quantile(share: float, freedom: int) -> float:
     >>> [round(t_quantile(0.975, n), 2) for n in (1, 2, 4, 30)]
     [12.71, 4.3, 2.78, 2.04]
     """
+    angles, within = _student(freedom)
+    angle = np.interp(2 * share - 1, within, angles)
+    return math.sqrt(freedom) * math.tan(float(angle))
+
+
+def t_test(differences: Sequence[float]) -> float:
+    """The p-value of "the mean is 0" by Student's test, two-sided; 1 for a single value.
+
+    >>> round(t_test([1.0, 2.0, 3.0, 4.0, 5.0]), 4), t_test([1.0])
+    (0.0132, 1.0)
+    """
+    own = np.asarray(differences, float)
+    if len(own) < 2 or not own.any():
+        return 1.0
+    error = float(own.std(ddof=1)) / math.sqrt(len(own))
+    angles, within = _student(len(own) - 1)
+    angle = math.atan2(abs(float(own.mean())), error * math.sqrt(len(own) - 1))
+    return 1.0 - float(np.interp(angle, angles, within))
+
+
+def _student(freedom: int) -> tuple[np.ndarray, np.ndarray]:
+    """Angles θ from 0 to π/2, and the share of the distribution within ±√ν tan θ."""
     angles = np.linspace(0, math.pi / 2, _PLACES)
     density = np.cos(angles) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    angle = np.interp(2 * share - 1, below / below[-1], angles)
-    return math.sqrt(freedom) * math.tan(float(angle))
+    return angles, below / below[-1]
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:

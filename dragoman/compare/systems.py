@@ -26,6 +26,7 @@ class System:
     file: str = ""  # a TOML file with all settings, instead of those of the scale
     members: tuple["System", ...] = ()  # of an ensemble, which is not trained itself
     optional: bool = False  # trained last; a claim can be shown without it
+    scored: bool = True  # on the test set; not while something is chosen
 
 
 @dataclass(frozen=True)

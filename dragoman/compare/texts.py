@@ -78,9 +78,9 @@ class Texts:
         names = {"all": _called(given.train), ALSO: _called(given.also)}
         write_atomically(self.folder / _NAMES, json.dumps(names).encode())
         if "all" in wanted and given.train:
-            self._write_corpus(given, scale)
+            self.write_corpus(given, scale)
         if ALSO in wanted and given.also:
-            self._write_corpus(Given(given.also), scale, ALSO, f"{ALSO}.")
+            self.write_corpus(Given(given.also), scale, ALSO, f"{ALSO}.")
         whole = self.sentences("all")
         everything = list(zip(whole.sources, whole.targets, strict=True))
         for name in wanted:
@@ -88,14 +88,13 @@ class Texts:
                 drawn = rng(1).permutation(len(everything))[: int(name.removeprefix("pairs-"))]
                 self._put(name, [everything[place] for place in sorted(drawn)])
 
-    def _write_corpus(
-        self, given: Given, scale: Scale, name: str = "all", before: str = ""
-    ) -> None:
+    def write_corpus(self, given: Given, scale: Scale, name: str = "all", before: str = "") -> None:
         """The corpus and its held-out parts; no pair to train on shares a sentence with them.
 
         `before` stands before the names of the held-out parts.
         """
         assert given.train is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
         pairs = _read(given.train)
         for part, files, size in (
             ("test", given.test, scale.test_pairs),

@@ -215,7 +215,8 @@ def is_a_target(words: list[str]) -> None:
 
 
 def is_a_script(words: list[str]) -> None:
-    assert (ROOT / words[1]).exists(), words
+    name = f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1]
+    assert (ROOT / name).exists(), words
 
 
 def is_answered(words: list[str]) -> None:
