@@ -114,7 +114,7 @@ def _corpus(name: str, corpus: Mapping[str, Any]) -> list[str]:
                 rung["name"],
                 f"{_mean(runs, 'bleu'):.2f} [{low:.2f}, {high:.2f}]",
                 str(change) if change else "",
-                f"{change.p_value:.3f}" if change else "",
+                _p(change.p_value) if change else "",
                 change.verdict if change else "",
                 f"{_mean(runs, 'loss'):.3f}" + (f" ({failed} failed)" if failed else ""),
                 f"{runs[0]['parameters'] / 1e6:.2f} M",
@@ -144,8 +144,16 @@ def _found(changes: Sequence[Step]) -> str:
         words.append(f"{verdict}: {listed(named) or 'none'}")
     return (
         f"Against the rung below, {'; '.join(words)}. All changes together: {together} BLEU "
-        f"({together.verdict}, p {together.p_value:.3f})."
+        f"({together.verdict}, p {_p(together.p_value)})."
     )
+
+
+def _p(value: float) -> str:
+    """
+    >>> _p(0.0213), _p(1e-6)
+    ('0.021', '< 0.001')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _speed(results: Mapping[str, Any]) -> str:

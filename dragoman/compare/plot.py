@@ -14,6 +14,7 @@ from dragoman.compare.figures import Bars, Lines, Map, Series
 
 _WIDTH, _FONT = 480, 12
 _LETTER = 0.56 * _FONT  # about the mean width of one
+_USUAL = 0.84  # of that in labels, whose font is smaller
 _LEFT, _RIGHT, _TOP, _PLOT, _BOTTOM = 58, 14, 30, 210, 44
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "6 3", "2 3", "8 3 2 3")
 _MOST_OWN_TICKS = 10
@@ -315,7 +316,7 @@ def _pressed(text: str, room: float) -> str:
     own = _LETTER * len(text)
     if 1.3 * own <= room:
         return ""
-    return f' textLength="{min(own, room):.0f}" lengthAdjust="spacingAndGlyphs"'
+    return f' textLength="{min(_USUAL * own, room):.0f}" lengthAdjust="spacingAndGlyphs"'
 
 
 def _svg(parts: Iterator[str], height: float, title: str) -> str:
