@@ -99,6 +99,7 @@ def plain_search() -> DecodingConfig:
         keep_numbers=False,
         keep_names=False,
         keep_capitals=False,
+        short_lines=False,
     )
 
 

@@ -502,6 +502,11 @@ class DecodingConfig:
         "repair names that a translation misspells, and search all pieces for those that the "
         "shortlist cannot spell",
     )
+    short_lines: bool = setting(
+        False,
+        "ask for lines of up to three words in several ways, and by way of English, and take the "
+        "answer that they agree on",
+    )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
         0,

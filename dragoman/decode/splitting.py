@@ -142,6 +142,11 @@ class Splitter:
         """The part with another text."""
         return self.encode([part._replace(text=text)], request)[0]
 
+    def speaks(self, language: str) -> bool:
+        """Whether the model translates from a language and into it."""
+        languages = self._codec.languages
+        return language in languages.sources and language in languages.targets
+
     def can_spell(self, part: Part, word: str) -> bool:
         """Whether the search for a part was free to say all pieces of a word."""
         listed = None if part.all_pieces else self._listed(part.ids)
