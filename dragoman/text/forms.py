@@ -44,6 +44,12 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     head = _head(words, language)
     if _is_phrase(words, head, language):
         forms = []
+    elif _ACRONYM.fullmatch(words[head]) and language in LANGUAGES:
+        # Its letters tell neither its gender nor its plural.
+        many = words[head].removesuffix("s") + "s"
+        forms = [_with_head(words, head, many, MANY)]
+        if words[head] != many:
+            forms.insert(0, _with_head(words, head, words[head], ONE))
     elif _is_plural(words[head], language):
         return plural_forms(term, language)
     elif language == "en":
@@ -57,8 +63,12 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     else:
         forms = _romance(words, head, language)
         if looks_like_a_verb(term, language):  # and may be a noun all the same: atelier, alquiler
-            forms += [Form(text) for text in verb_forms(term, language)]
+            texts = verb_forms(words[0], language)
+            forms += [Form(" ".join([text, *words[1:]])) for text in texts]
     return tuple(dict.fromkeys([*_given_first(term, forms), *forms]))
+
+
+_ACRONYM = re.compile(r"(?:\w+-)*[A-ZÄÖÜ][A-ZÄÖÜ\d]+s?")  # URL, APIs, REST-API
 
 
 def _given_first(term: str, forms: list[Form]) -> list[Form]:
@@ -142,7 +152,7 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
     if one == words[head]:
         return (Form(term),)
     kind, _ = classified(one, language)
-    gender = kind.gender if kind else ""
+    gender = kind.gender if kind and not _ACRONYM.fullmatch(one) else ""
     texts: list[tuple[str, tuple[str, ...]]] = [(words[head], ())]
     if language == "de":
         texts = [(text, cases) for _, cases, text in _german_plurals(words[head])]
@@ -240,6 +250,18 @@ def is_german_adjective(word: str) -> bool:
     return small or _OF_NAMES.fullmatch(word) is not None
 
 
+def is_nominalised(word: str) -> bool:
+    """Whether a German noun has the endings of an adjective.
+
+    >>> is_nominalised("Angestellter"), is_nominalised("Mitarbeiter")
+    (True, False)
+    """
+    # Other masculine nouns in -er have a genitive in -s.
+    noun, _ = classified(word.rsplit("-", 1)[-1], "de")
+    is_unlike_others = noun is not None and noun.gender == "m" and noun.genitive == "0"
+    return is_unlike_others and word[:1].isupper() and word.endswith("er")
+
+
 def _german(words: list[str], head: int) -> list[Form]:
     word = words[head]
     if not word[:1].isupper():
@@ -250,6 +272,9 @@ def _german(words: list[str], head: int) -> list[Form]:
     noun, sure = classified(last, "de")
     if noun is None:
         return []
+    if is_nominalised(word):
+        stem = " ".join([*words[:head], german_adjective(word)])
+        return [Form(stem + ending) for ending in ADJECTIVE_ENDINGS]
     spelled = _german_noun(last, noun)
     if not sure:
         usual = _USUAL_PLURALS.get(last[-2:]) or _USUAL_PLURALS.get(last[-1:])
@@ -297,7 +322,7 @@ def _german_noun(word: str, noun: Noun) -> list[_Spelled]:
 
 
 def _german_plurals(word: str) -> list[_Spelled]:
-    if word[-1] in "ns":
+    if not re.search("e[lr]?$", word):  # *Kunden*, *Autos*, *Kommata*
         return [(MANY, CASES, word)]
     return [(MANY, ("nominative", "genitive", "accusative"), word), (MANY, ("dative",), word + "n")]
 

@@ -141,10 +141,11 @@ def _spelled(form: str, in_capitals: bool) -> str:
 
 
 def _apart(target: str, to: str) -> list[str]:
-    """A German verb in two parts: *zeigt die Liste an*."""
-    if to != "de" or not looks_like_a_verb(target, to) or " " in target:
+    """A German verb in two parts: *zeigt die Liste an*, *melden Sie sich an*."""
+    verb = target.removeprefix("sich ")
+    if to != "de" or not looks_like_a_verb(verb, to) or " " in verb:
         return []
-    prefix, base = separable(target)
+    prefix, base = separable(verb)
     forms = "|".join(_spelled(form, False) for form in finite_forms(base))
     return [rf"(?:{forms})\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
 
@@ -217,7 +218,7 @@ class Glossary:
         first letters."""
         index: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
         for term in self.terms:
-            words = tuple(_WORD.findall(term.source if term.exact else _parted(term.source)))
+            words = tuple(_words(term))
             if words:
                 others: set[str] = set() if term.exact else unlike_forms(words[0])
                 for key in {_key(words[0]), *map(_key, others)}:
@@ -301,9 +302,10 @@ def _key(word: str) -> str:
     return "".join(letter for letter in normalize("NFD", first) if not combining(letter))
 
 
-def _parted(source: str) -> str:
-    """A source without hyphens: *work-order* and *work order* are one term."""
-    return re.sub(r"(?<=\w)-(?=\w)", " ", source)
+def _words(term: Term) -> list[str]:
+    """Those of a source, without hyphens: *work-order* and *work order* are one term."""
+    words = _WORD.findall(term.source)
+    return words if term.exact else _without_hyphens(words)
 
 
 def _without_hyphens(words: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.text.agreement import agreeing, german_cases, lead_of, leads, tail_of, tails
-from dragoman.text.forms import MANY, ONE, Form, plural, same_word, term_forms
+from dragoman.text.forms import MANY, ONE, Form, plural, plural_forms, same_word, term_forms
 from dragoman.text.inflection import applied, classified
 
 
@@ -49,6 +49,31 @@ def test_of_several_words_the_noun_is_inflected_that_the_others_belong_to(
     language: str, term: str, many: str
 ) -> None:
     assert many in [form.text for form in term_forms(term, language)]
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es", "pt"])
+def test_the_letters_of_an_acronym_tell_neither_gender_nor_plural(language: str) -> None:
+    for term in ("URL", "REST-API"):
+        assert term_forms(term, language) == (Form(term, ONE), Form(f"{term}s", MANY))
+    assert term_forms("VPNs", language) == (Form("VPNs", MANY),)
+    assert "" == plural_forms("VPNs", language)[0].gender
+
+
+def test_only_some_german_plurals_have_another_dative() -> None:
+    for term, dative in (("Vertrag", "Verträgen"), ("Schalter", "Schaltern")):
+        assert dative in {form.text for form in term_forms(term, "de")}
+    assert {form.text for form in term_forms("Diagnostik", "de")} == {"Diagnostik"}
+
+
+def test_a_nominalised_adjective_has_an_adjectives_endings() -> None:
+    forms = {form.text for form in term_forms("Angestellter", "de")}
+    assert forms == {f"Angestellt{ending}" for ending in ("e", "en", "er", "es", "em")}
+    assert "Mitarbeiters" in {form.text for form in term_forms("Mitarbeiter", "de")}
+
+
+def test_of_several_words_a_verb_is_inflected() -> None:
+    forms = {form.text for form in term_forms("iniciar sesión", "es")}
+    assert {"inicia sesión", "inició sesión", "iniciando sesión"} <= forms
 
 
 def test_the_first_part_of_a_word_with_a_hyphen_tells_its_gender() -> None:

@@ -247,3 +247,22 @@ def test_with_no_phrases_the_search_is_the_usual_one() -> None:
     plain = beam_search(engine, SOURCES, Task(settings))
     free = constrained_search(engine, SOURCES, Task(settings, phrases=[()] * 3))
     assert [h[0].tokens for h in free] == [h[0].tokens for h in plain]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("re- and deactivation", "The re- and deactivation takes a while."),
+        ("QT - interval", "A long QT-interval is rare."),
+        ("work-order", "Two work orders are open."),
+    ],
+)
+def test_hyphens_of_an_entry_do_not_count_wherever_they_stand(source: str, text: str) -> None:
+    (demand,) = Glossary.of([(source, "Wort")]).demands(text, "en", "de")
+    assert demand.targets == ("Wort",)
+
+
+def test_a_reflexive_german_verb_may_be_in_two_parts() -> None:
+    demands = Glossary.of([("log in", "sich anmelden")]).demands("You log in.", "en", "de")
+    assert not lacking(demands, "Dort melden Sie sich mit dem Kennwort an.")
+    assert lacking(demands, "Dort melden Sie das Gerät.")
