@@ -82,7 +82,8 @@ def _with_head(words: list[str], head: int, text: str, number: str) -> Form:
 
 # Words behind which a term only says more about its noun.
 _BEHIND_HEAD = {
-    "de": "für von der des den zum zur im in mit auf an aus bei nach ohne über unter und",
+    "de": "für von der des den dem zum zur vom im in mit auf an am aus bei beim nach ohne über unter "
+    "und oder sowie gegen durch um vor zwischen als wegen während seit per pro",
     "fr": "de du des d' à au aux en pour sur sans par et dans",
     "es": "de del al a en para por sin con y sobre",
     "pt": "de do da dos das a ao à em no na para por sem com e sobre",
@@ -163,7 +164,7 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
 
 
 _PLURAL_ENDINGS = {
-    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät)en"),
+    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät|os|ik|inn|ei|enz|stanz|tur|thod)en"),
     "es": re.compile(r"\w{2,}(?:[oa]s|iones|dades)"),
     "pt": re.compile(r"\w{2,}(?:[oa]s|ões|dades)"),
 }
@@ -231,7 +232,7 @@ def german_adjective(word: str) -> str:
     >>> german_adjective("neuen"), german_adjective("offener"), german_adjective("verfügbar")
     ('neu', 'offen', 'verfügbar')
     """
-    found = re.fullmatch(r"(\w{2,}?)(?:e[mnrs]?)", word)
+    found = re.fullmatch(r"([\w-]{2,}?)(?:e[mnrs]?)", word)
     return found[1] if found else word
 
 

@@ -249,6 +249,9 @@ class BytePairs:
         return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if len(texts) == 1:
+            # For a list SentencePiece starts threads, which takes longer than to cut one text.
+            return [self._processor.encode(texts[0])]
         return list(self._processor.encode(list(texts)))
 
     @cached_property

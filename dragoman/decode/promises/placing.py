@@ -19,6 +19,7 @@ from dragoman.text.agreement import (
     gender_of,
     german_cases,
     is_governed,
+    is_known_adjective,
     lead_of,
     leads,
     tail_of,
@@ -197,7 +198,12 @@ def _trimmed(text: str, start: int, end: int, demand: Demand, language: str) -> 
     start, end = _without_function_words(text, start, end, demand, language)
     if language == "en" and (owner := _OWNER.search(text, start, end)):
         end = owner.start()
-    return Place(lead_of(text, start, language), start, end, demand)
+    with_adjective = language == "de" and any(map(_begins_with_adjective, demand.targets))
+    return Place(lead_of(text, start, language, with_adjective), start, end, demand)
+
+
+def _begins_with_adjective(target: str) -> bool:
+    return " " in target and is_german_adjective(target.split()[0])
 
 
 _OWNER = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])\Z")  # of an English genitive
@@ -244,7 +250,8 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     ways = []
     for target in place.demand.targets:
         own, forms = _forms(target, place.demand, language)
-        forms = _of_cases(forms, cases, bool(lead or own))
+        of_target = cases if lead or not own else _without_lead(cases, text[: place.article])
+        forms = _of_cases(forms, of_target, bool(lead or own))
         if language == "en":
             forms = _as_many(forms, noun)
         for form in _likely(forms, noun, lead, describes, language):
@@ -252,7 +259,7 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
             # gender is most likely that of the noun which it takes the place of.
             agree = form.gender or language == "en" or not place.demand.inflection
             of_gender = tails(text[tail], gender, form, language) if tail.stop <= limit else {}
-            of_form = leads(lead + own, form, language, cases) if agree else [(lead + own, "")]
+            of_form = leads(lead + own, form, language, of_target) if agree else [(lead + own, "")]
             for before, kind in of_form:
                 way = (before + form.text).rstrip(" ")
                 way = way[:1].upper() + way[1:] if capital else way
@@ -282,6 +289,20 @@ def _forms(target: str, demand: Demand, language: str) -> tuple[str, Sequence[Fo
         return "", demand.forms(target)
     rest = " ".join(words[len(own) :])
     return f"{' '.join(own)} ", replace(demand, targets=(rest,)).forms(rest)
+
+
+def _without_lead(cases: tuple[str, ...], before: str) -> tuple[str, ...]:
+    """The cases of a German term that begins with an adjective, without an article: no dative
+    without a preposition, and a genitive only behind a noun.
+
+    >>> _without_lead(CASES, "die Zahl "), _without_lead(CASES, "er sieht ")
+    (('nominative', 'genitive', 'accusative'), ('nominative', 'accusative'))
+    """
+    if "nominative" not in cases:
+        return cases
+    behind_noun = re.search(r"(?<!\w)[A-ZÄÖÜ][\w-]* ?\Z", before) is not None
+    unlikely = ("dative",) if behind_noun else ("dative", "genitive")
+    return tuple(case for case in cases if case not in unlikely)
 
 
 def _of_cases(forms: Sequence[Form], cases: Container[str], led: bool) -> list[Form]:
@@ -314,8 +335,9 @@ def _likely(
     nouns = [form for form in forms if form.number and form.cases != ADJECTIVE]
     if all(form.number for form in forms):
         return nouns
-    # Behind an article there is a noun, but behind *el usuario* there may be a verb.
-    if nouns and len(lead.split()) == 1:
+    # Behind *un pequeño* there is a noun, and behind *el usuario* perhaps a verb.
+    words = lead.lower().split()
+    if nouns and (len(words) == 1 or (words and is_known_adjective(words[-1], language))):
         return nouns
     verb = -1 if language == "de" else 0  # *sich anmelden*, *iniciar sesión*
     infinitive = next(form.text.split()[verb] for form in forms if not form.number)
@@ -329,7 +351,8 @@ def _likely(
     if all(form.text.startswith(forms[0].text) for form in forms):
         # An adjective has an ending only before its noun: that of the word whose place it takes.
         return by_ending[:1] if describes else [*forms[:1]]
-    return by_ending[:_MOST_FORMS]
+    first = nouns if lead else []
+    return [*first, *(form for form in by_ending if form not in first)][:_MOST_FORMS]
 
 
 def _same_ending(form: str, infinitive: str, old: str) -> int:

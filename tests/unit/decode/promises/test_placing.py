@@ -216,6 +216,9 @@ def test_a_replaced_words_ending_is_that_of_an_adjective() -> None:
         ("mit der Rechnung", "offener Posten", ["mit dem offenen Posten"]),
         ("wegen einer Rechnung", "offener Posten", None),
         ("für Rechnungen von", "offener Posten", ["für offene Posten von"]),
+        ("sie zahlt Rechnungen", "offener Posten", ["sie zahlt offene Posten"]),
+        ("alte und Rechnungen", "offener Posten", ["alte und offene Posten"]),
+        ("von alten und Rechnungen", "offener Posten", ["von alten und offenen Posten"]),
         ("in der Rechnung", "Heiliges Land", ["im Heiligen Land"]),
         ("sie zahlt Rechnungen", "Arbeitsblatt", ["sie zahlt Arbeitsblätter"]),
         ("sie zahlt Rechnung", "Arbeitsblatt", ["sie zahlt Arbeitsblatt"]),
@@ -346,6 +349,12 @@ def test_a_nominalised_adjective_agrees_with_its_article(text: str, said: str) -
     place = next(i for i, word in enumerate(text.split()) if word.startswith("Kr"))
     demand = Demand(("Angestellter",), True, (place, place + 1), "de", number)
     assert said in filled_in(text, looked(*range(len(text.split()))), [demand], "de")
+
+
+def test_a_noun_that_looks_like_a_verb_stays_a_noun_behind_an_adjective() -> None:
+    demand = Demand(("parecer",), True, (2, 3), "pt", "singular")
+    ways = filled_in("um pequeno relatório", looked(0, 1, 2), [demand], "pt")
+    assert ways[0] == "um pequeno parecer"
 
 
 def test_of_a_verb_with_words_behind_it_the_first_has_the_ending() -> None:
