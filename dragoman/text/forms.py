@@ -82,8 +82,8 @@ def _with_head(words: list[str], head: int, text: str, number: str) -> Form:
 
 # Words behind which a term only says more about its noun.
 _BEHIND_HEAD = {
-    "de": "für von der des den dem zum zur vom im in mit auf an am aus bei beim nach ohne über unter "
-    "und oder sowie gegen durch um vor zwischen als wegen während seit per pro",
+    "de": "für von der des den dem zum zur vom im in mit auf an am aus bei beim nach ohne über "
+    "unter und oder sowie gegen durch um vor zwischen als wegen während seit per pro",
     "fr": "de du des d' à au aux en pour sur sans par et dans",
     "es": "de del al a en para por sin con y sobre",
     "pt": "de do da dos das a ao à em no na para por sem com e sobre",
