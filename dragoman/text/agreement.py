@@ -543,10 +543,7 @@ def lead_of(text: str, end: int, language: str, adjective: bool = False) -> int:
             with_article = None
         if with_article and not _NO_ADJECTIVES.intersection(_adjectives(with_article[1])):
             return with_article.start()
-        joined = r"(?: und| oder)? " if adjective else " "
-        bare = re.compile(
-            rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}}{_GERMAN_ADJECTIVE}{joined})$"
-        ).search(text, begin, end)
+        bare = (_BEFORE_ADJECTIVE if adjective else _BEFORE_NOUN).search(text, begin, end)
         start = end
         for word in reversed(bare[1].split() if bare else []):
             at = start - len(word) - 1
@@ -559,6 +556,10 @@ def lead_of(text: str, end: int, language: str, adjective: bool = False) -> int:
     return found.start() if found else end
 
 
+_BEFORE_NOUN = re.compile(rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}})$")
+_BEFORE_ADJECTIVE = re.compile(
+    rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}}(?:{_GERMAN_ADJECTIVE} (?:und|oder) )?)$"
+)
 # Behind these stands a verb: *ich finde*, *um zu essen*.
 _PRONOUN = re.compile(r"(?i)(?<!\w)(?:ich|du|er|sie|es|wir|ihr|man|wer|was|zu) \Z")
 

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 from dragoman.text import verbs
 from dragoman.text.inflection import LANGUAGES, Noun, applied, classified, known_letters
-from dragoman.text.verbs import ADJECTIVE_ENDINGS, english_verb, looks_like_a_verb, verb_forms
+from dragoman.text.verbs import (
+    ADJECTIVE_ENDINGS,
+    looks_like_a_verb,
+    of_one_english_verb,
+    verb_forms,
+)
 
 ONE, MANY = "singular", "plural"
 ADJECTIVE = ("adjective",)  # in the place of cases: a form that no article stands before
@@ -418,6 +423,41 @@ def english_plural(word: str) -> str:
     return word + "s"
 
 
+# Plurals that mean something else than their singular.
+_ONLY_PLURALS_LISTED = (
+    "arms clothes contents customs damages earnings glasses goods graphics means minutes premises "
+    "proceeds savings terms thanks works"
+)
+_ONLY_PLURALS = frozenset(_ONLY_PLURALS_LISTED.split())
+
+
+def is_english_plural(word: str, one: str) -> bool:
+    """Whether a word is the plural of another one.
+
+    >>> is_english_plural("days", "day"), is_english_plural("news", "new")
+    (True, False)
+    """
+    known = word not in _ONLY_PLURALS and english_number(word) == MANY
+    return known and word in (english_plural(one), one + "s")
+
+
+def singular_term(term: str, language: str) -> str:
+    """What a term in the plural is in the singular; nothing if it does not look like a plural.
+
+    >>> singular_term("copias diarias de datos", "es"), singular_term("Ware", "de")
+    ('copia diaria de datos', '')
+    """
+    words = term.split()
+    head = _head(words, language)
+    last = head + 1
+    if language not in ("de", "en"):  # adjectives behind a noun
+        behind = _BEHIND_HEAD.get(language, "").split()
+        while last < len(words) and words[last].lower() not in behind:
+            last += 1
+    changed = [singular(word, language) for word in words[head:last]]
+    return " ".join([*words[:head], *changed, *words[last:]]) if changed[0] != words[head] else ""
+
+
 def unlike_forms(word: str) -> set[str]:
     """Forms of a word that may begin with other letters than it does: *mice*, *wrote*, *ging*."""
     small = word.lower()
@@ -446,7 +486,7 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
     if language == "en":
         if word in (english_plural(entry), entry + "s", entry + "es"):
             return MANY
-        return "" if verb and word in english_verb(entry) else None
+        return "" if verb and of_one_english_verb(word, entry) else None
     if language in LANGUAGES:
         return _same_in_table(word, entry, language)
     ending = len(word) - len(entry)

@@ -537,7 +537,7 @@ _ENGLISH_LISTED = (
     "leave left,lend lent,lie lay lain lying,light lit,lose lost,make made,mean meant,meet met,"
     "overwrite overwrote overwritten,pay paid,ride rode ridden,ring rang rung,rise rose risen,"
     "run ran,say said,see saw seen,seek sought,sell sold,send sent,shake shook shaken,"
-    "shine shone,shoot shot,show shown,shrink shrank shrunk,sing sang sung,sink sank sunk,"
+    "shine shone,shoot shot,show showed shown,shrink shrank shrunk,sing sang sung,sink sank sunk,"
     "sit sat,sleep slept,slide slid,speak spoke spoken,spend spent,spin spun,stand stood,"
     "steal stole stolen,stick stuck,strike struck,swear swore sworn,swim swam swum,swing swung,"
     "take took taken,teach taught,tear tore torn,tell told,think thought,throw threw thrown,"
@@ -573,3 +573,20 @@ def english_verb(word: str) -> frozenset[str]:
     if word.endswith("ie"):
         forms.add(word[:-2] + "ying")
     return frozenset(forms | {*(_irregular_english().get(word) or past)})
+
+
+def of_one_english_verb(word: str, other: str) -> bool:
+    """Whether two words are forms of one verb.
+
+    >>> of_one_english_verb("shared", "sharing"), of_one_english_verb("share", "shares")
+    (True, True)
+    """
+    endings = [("", ""), ("s", ""), ("es", ""), ("ed", ""), ("d", ""), ("ing", ""), ("ing", "e")]
+    bases = {
+        other.removesuffix(ending) + added for ending, added in endings if other.endswith(ending)
+    }
+    for base in bases:
+        if len(base) > 2 and other in {base, *english_verb(base)}:
+            if word in {base, *english_verb(base)}:
+                return True
+    return False

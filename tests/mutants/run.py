@@ -349,6 +349,31 @@ MUTANTS = [
         (f"{TERM_PLACES}::test_an_english_term_has_the_number_of_the_word_whose_place_it_takes",),
     ),
     Mutant(
+        "an article changes beside an acronym", TERM_PLACING,
+        'agree = form.gender or language == "en" or not place.demand.inflection',
+        "agree = form.number or not place.demand.inflection",
+        (f"{TERM_PLACES}::test_beside_an_acronym_an_article_stays",),
+    ),
+    Mutant(
+        "two German terms for one word stand side by side", TERM_PLACING,
+        'places = _with_compounds(places) if language == "de" else places', "pass",
+        (f"{TERM_PLACES}::test_two_german_nouns_for_one_word_become_one",),
+    ),
+    Mutant(
+        "a clause begins with a genitive", AGREEMENT,
+        'cases = tuple(case for case in cases if case != "genitive") or cases', "pass", (FORMS,),
+    ),
+    Mutant(
+        "a verb behind its pronoun is an adjective", AGREEMENT,
+        "(word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at))", "word in _NO_ADJECTIVES",
+        (FORMS,),
+    ),
+    Mutant(
+        "hyphens of an entry count", GLOSSARY,
+        "return words if term.exact else _without_hyphens(words)", "return words",
+        (f"{GLOSSARIES}::test_hyphens_of_an_entry_do_not_count_wherever_they_stand",),
+    ),
+    Mutant(
         "forms with an umlaut or an accent are not found", GLOSSARY,
         'return "".join(letter for letter in normalize("NFD", first) if not combining(letter))',
         "return first", (f"{GLOSSARIES}::test_a_sources_form_tells_the_number",),

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 from unicodedata import combining, normalize
@@ -16,9 +16,11 @@ from dragoman.text.forms import (
     ONE,
     Form,
     english_number,
+    is_english_plural,
     number_in_source,
     plural_forms,
     same_word,
+    singular_term,
     term_forms,
     unlike_forms,
 )
@@ -252,6 +254,10 @@ class Glossary:
                     continue
                 here = words[at:end] if term.exact else _without_hyphens(words[at:end])
                 number = _number(here, wanted, term, source, to)
+                if number == ONE and _of_entry(wanted[-1], source) == AS_GIVEN:
+                    # An entry in the plural, for one of them.
+                    ones = tuple(singular_term(target, to) for target in term.targets)
+                    term, number = replace(term, targets=ones), ONE if all(ones) else None
                 if number is not None:
                     span = places[at][0], places[end - 1][1]
                     demands.append(_demand(text, span, spaced, term, to, number))
@@ -340,6 +346,8 @@ def _number(
         if word == other:
             continue
         form = None if term.exact else same_word(word, other, source, verb)
+        if form is None and source == "en" and not term.exact and other == wanted[-1]:
+            form = ONE if is_english_plural(other, word) else None
         if form is None:
             return None
         number = form or number
