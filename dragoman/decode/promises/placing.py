@@ -300,7 +300,7 @@ def _without_lead(cases: tuple[str, ...], before: str) -> tuple[str, ...]:
     """
     if "nominative" not in cases:
         return cases
-    behind_noun = re.search(r"(?<!\w)[A-ZÄÖÜ][\w-]* ?\Z", before) is not None
+    behind_noun = before.rstrip(" ").rpartition(" ")[2][:1].isupper()
     unlikely = ("dative",) if behind_noun else ("dative", "genitive")
     return tuple(case for case in cases if case not in unlikely)
 
