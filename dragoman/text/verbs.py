@@ -578,7 +578,7 @@ def english_verb(word: str) -> frozenset[str]:
 def of_one_english_verb(word: str, other: str) -> bool:
     """Whether two words are forms of one verb.
 
-    >>> of_one_english_verb("shared", "sharing"), of_one_english_verb("share", "shares")
+    >>> of_one_english_verb("shared", "sharing"), of_one_english_verb("is", "be")
     (True, True)
     """
     endings = [("", ""), ("s", ""), ("es", ""), ("ed", ""), ("d", ""), ("ing", ""), ("ing", "e")]
@@ -586,7 +586,7 @@ def of_one_english_verb(word: str, other: str) -> bool:
         other.removesuffix(ending) + added for ending, added in endings if other.endswith(ending)
     }
     for base in bases:
-        if len(base) > 2 and other in {base, *english_verb(base)}:
-            if word in {base, *english_verb(base)}:
-                return True
+        forms = {base, *english_verb(base)}
+        if (base == other or len(base) > 2) and {word, other} <= forms:
+            return True
     return False

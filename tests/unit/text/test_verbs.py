@@ -2,7 +2,13 @@
 
 import pytest
 
-from dragoman.text.verbs import english_verb, looks_like_a_verb, unlike_forms, verb_forms
+from dragoman.text.verbs import (
+    english_verb,
+    looks_like_a_verb,
+    of_one_english_verb,
+    unlike_forms,
+    verb_forms,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +56,13 @@ def test_english_forms_double_letters_and_have_pasts_of_their_own() -> None:
     assert {"copied", "copies", "copying"} == english_verb("copy")
     assert {"chose", "chosen", "choosing"} <= english_verb("choose")
     assert "choosed" not in english_verb("choose")
+
+
+def test_two_forms_of_one_english_verb() -> None:
+    for word, entry in (("goes", "go"), ("is", "be"), ("shared", "sharing"), ("use", "used")):
+        assert of_one_english_verb(word, entry)
+    for word, entry in (("bed", "be"), ("thing", "this"), ("needle", "need")):
+        assert not of_one_english_verb(word, entry)
 
 
 def test_nouns_are_not_taken_for_verbs() -> None:
