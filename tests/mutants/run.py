@@ -336,7 +336,7 @@ MUTANTS = [
     ),
     Mutant(
         "a German noun beside another subject may be the subject", AGREEMENT,
-        'return () if _COPULA.search(f"{before} {behind}") else ("nominative",)', "return ()",
+        'return () if _COPULA.search(f"{others} {behind}") else ("nominative",)', "return ()",
         (FORMS,),
     ),
     Mutant(
