@@ -121,8 +121,23 @@ def _german(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
             if case not in cases:
                 continue
             article = "" if endings is None else stem + endings[case][column]
-            adjectives = [german_adjective(word) + of_adjectives[case][column] for word in words]
+            adjectives = [_with_ending(word, of_adjectives[case][column]) for word in words]
             yield _joined([preposition, article, *adjectives])
+
+
+_AND = ("und", "oder")
+
+
+def _with_ending(word: str, ending: str) -> str:
+    """An adjective with another ending, or what stands between two.
+
+    >>> _with_ending("alte", "en"), _with_ending("alte,", "en"), _with_ending("und", "en")
+    ('alten', 'alten,', 'und')
+    """
+    if word in _AND:
+        return word
+    bare = word.rstrip(",")
+    return german_adjective(bare) + ending + word[len(bare) :]
 
 
 def _german_parts(lead: str) -> tuple[str, str, list[str]]:
@@ -226,6 +241,10 @@ def german_cases(
     told = _told_cases(determiner, adjectives, columns)
     told = told or _told_cases(determiner, adjectives, [0, 1, 2, 3])
     cases = tuple(case for case in told if case in governed) or told or governed
+    ends_so = noun.endswith(("s", "n")) or columns[0] not in (0, 2) or len(columns) > 1
+    if governed == CASES and (not _CLAUSE_END.split(before)[-1].strip() or not ends_so):
+        # A genitive has a noun before it, and mostly an ending.
+        cases = tuple(case for case in cases if case != "genitive") or cases
     return tuple(case for case in cases if case not in _excluded(cases, before, behind)) or cases
 
 
@@ -238,7 +257,9 @@ def _excluded(cases: Container[str], before: str, behind: str) -> tuple[str, ...
     if _BEFORE_PREDICATE.search(before.rstrip()) and not _PARTICIPLE.search(behind):
         return ("accusative",)
     if _has_subject(before, behind):
-        return () if _COPULA.search(f"{before} {behind}") else ("nominative",)
+        # *Wie hast du* is a question.
+        others = re.sub(r"(?i)^\W*(?:wie|als) ", "", before)
+        return () if _COPULA.search(f"{others} {behind}") else ("nominative",)
     # What a clause begins with is its subject, if nothing else is.
     return ("accusative",) if behind.strip() and not before.strip() else ()
 
@@ -253,7 +274,7 @@ def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> t
         if endings is not None and stem + endings[case][column] != determiner:
             return False
         ending = of_adjectives[case][column]
-        return all(german_adjective(word) + ending == word for word in adjectives)
+        return all(_with_ending(word, ending) == word for word in adjectives)
 
     return tuple(case for case in CASES if any(fits(case, column) for column in columns))
 
@@ -402,7 +423,9 @@ def _article(lead: str, language: str) -> tuple[str, list[str]]:
     """An article as it is without elision, and the adjectives behind it."""
     small = lead.lower().replace("’", "'").strip()
     for elided, whole in _ELIDED.items():
-        if language == "fr" and (small == elided or small.startswith(f"{elided} ")):
+        # *l'ancien*, but *cet ancien*
+        begins = elided if elided.endswith("'") else f"{elided} "
+        if language == "fr" and f"{small} ".startswith(begins):
             return whole, small[len(elided) :].split()
     rows = _rows(language)
     for count in (2, 1):
@@ -510,23 +533,39 @@ def _singular(word: str, language: str) -> str:
     return word
 
 
-def lead_of(text: str, end: int, language: str) -> int:
-    """Where the lead begins of a noun that begins at `end`."""
+def lead_of(text: str, end: int, language: str, adjective: bool = False) -> int:
+    """Where the lead begins of a noun that begins at `end`. `adjective`: it begins with one, so
+    that *alte und* before it belongs to it."""
     begin = max(0, end - _LONGEST_LEAD)
     if language == "de":
         with_article = _german_lead().search(text, begin, end)
-        if with_article and not _NO_ADJECTIVES.intersection(with_article[1].split()):
+        if with_article and not adjective and with_article[1].rstrip().endswith((",", *_AND)):
+            with_article = None
+        if with_article and not _NO_ADJECTIVES.intersection(_adjectives(with_article[1])):
             return with_article.start()
-        bare = re.compile(rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}})$").search(text, begin, end)
+        bare = (_BEFORE_ADJECTIVE if adjective else _BEFORE_NOUN).search(text, begin, end)
         start = end
         for word in reversed(bare[1].split() if bare else []):
-            if word in _NO_ADJECTIVES:
+            at = start - len(word) - 1
+            if word not in _AND and (word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at)):
                 break
-            start -= len(word) + 1
+            start = at
         return start
     pattern = _ENGLISH_LEAD if language == "en" else _romance_lead(language)
     found = pattern.search(text, begin, end)
     return found.start() if found else end
+
+
+_BEFORE_NOUN = re.compile(rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}})$")
+_BEFORE_ADJECTIVE = re.compile(
+    rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}}(?:{_GERMAN_ADJECTIVE} (?:und|oder) )?)$"
+)
+# Behind these stands a verb: *ich finde*, *um zu essen*.
+_PRONOUN = re.compile(r"(?i)(?<!\w)(?:ich|du|er|sie|es|wir|ihr|man|wer|was|zu) \Z")
+
+
+def _adjectives(words: str) -> list[str]:
+    return [word.rstrip(",") for word in words.split() if word not in _AND]
 
 
 _LONGEST_LEAD = 80  # letters
@@ -537,7 +576,8 @@ _ENGLISH_LEAD = re.compile(r"(?i)(?<!\w)an? $")
 def _german_lead() -> re.Pattern[str]:
     determiners = "|".join(sorted([*_german_determiners(), *_CONTRACTED], key=len, reverse=True))
     article = rf"(?:(?:in|an|zu|von|bei) (?=der |die |das |den |dem ))?(?:{determiners}) "
-    return re.compile(rf"(?<!\w)(?i:{article})((?:{_GERMAN_ADJECTIVE} ){{0,2}})$")
+    adjective = rf"{_GERMAN_ADJECTIVE}(?:,| und| oder)? "
+    return re.compile(rf"(?<!\w)(?i:{article})((?:{adjective}){{0,3}})$")
 
 
 @cache
@@ -646,10 +686,17 @@ _ADJECTIVE_ENDINGS = {
 _LIKE_ADJECTIVES = ("arrive", "dérive", "prive", "appelle", "rappelle", "signale", "avale", "égale")
 
 
+def is_known_adjective(word: str, language: str) -> bool:
+    """Whether a French, Spanish or Portuguese adjective is listed."""
+    if language not in _ADJECTIVES_LISTED:
+        return False
+    masculine = agreeing(word, "m", ONE, language)
+    return masculine in _ADJECTIVES_LISTED[language].split() or word in _irregular(language)
+
+
 def _is_adjective(word: str, language: str) -> bool:
     """Whether a word behind a noun is an adjective: *casa vacía*, not *casa cuesta*."""
-    masculine = agreeing(word, "m", ONE, language)
-    if masculine in _ADJECTIVES_LISTED[language].split() or word in _irregular(language):
+    if is_known_adjective(word, language):
         return True
     ends_so = re.fullmatch(_ADJECTIVE_ENDINGS[language], word) is not None
     return ends_so and word not in _LIKE_ADJECTIVES

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 from dragoman.text import verbs
 from dragoman.text.inflection import LANGUAGES, Noun, applied, classified, known_letters
-from dragoman.text.verbs import ADJECTIVE_ENDINGS, english_verb, looks_like_a_verb, verb_forms
+from dragoman.text.verbs import (
+    ADJECTIVE_ENDINGS,
+    looks_like_a_verb,
+    of_one_english_verb,
+    verb_forms,
+)
 
 ONE, MANY = "singular", "plural"
 ADJECTIVE = ("adjective",)  # in the place of cases: a form that no article stands before
@@ -44,6 +49,12 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     head = _head(words, language)
     if _is_phrase(words, head, language):
         forms = []
+    elif _ACRONYM.fullmatch(words[head]) and language in LANGUAGES:
+        # Its letters tell neither its gender nor its plural.
+        many = words[head].removesuffix("s") + "s"
+        forms = [_with_head(words, head, many, MANY)]
+        if words[head] != many:
+            forms.insert(0, _with_head(words, head, words[head], ONE))
     elif _is_plural(words[head], language):
         return plural_forms(term, language)
     elif language == "en":
@@ -57,8 +68,12 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     else:
         forms = _romance(words, head, language)
         if looks_like_a_verb(term, language):  # and may be a noun all the same: atelier, alquiler
-            forms += [Form(text) for text in verb_forms(term, language)]
+            texts = verb_forms(words[0], language)
+            forms += [Form(" ".join([text, *words[1:]])) for text in texts]
     return tuple(dict.fromkeys([*_given_first(term, forms), *forms]))
+
+
+_ACRONYM = re.compile(r"(?:\w+-)*[A-ZÄÖÜ][A-ZÄÖÜ\d]+s?")  # URL, APIs, REST-API
 
 
 def _given_first(term: str, forms: list[Form]) -> list[Form]:
@@ -72,7 +87,8 @@ def _with_head(words: list[str], head: int, text: str, number: str) -> Form:
 
 # Words behind which a term only says more about its noun.
 _BEHIND_HEAD = {
-    "de": "für von der des den zum zur im in mit auf an aus bei nach ohne über unter und",
+    "de": "für von der des den dem zum zur vom im in mit auf an am aus bei beim nach ohne über "
+    "unter und oder sowie gegen durch um vor zwischen als wegen während seit per pro",
     "fr": "de du des d' à au aux en pour sur sans par et dans",
     "es": "de del al a en para por sin con y sobre",
     "pt": "de do da dos das a ao à em no na para por sem com e sobre",
@@ -142,7 +158,7 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
     if one == words[head]:
         return (Form(term),)
     kind, _ = classified(one, language)
-    gender = kind.gender if kind else ""
+    gender = kind.gender if kind and not _ACRONYM.fullmatch(one) else ""
     texts: list[tuple[str, tuple[str, ...]]] = [(words[head], ())]
     if language == "de":
         texts = [(text, cases) for _, cases, text in _german_plurals(words[head])]
@@ -153,7 +169,7 @@ def plural_forms(term: str, language: str) -> tuple[Form, ...]:
 
 
 _PLURAL_ENDINGS = {
-    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät)en"),
+    "de": re.compile(r"\w+(?:ung|heit|keit|ion|schaft|tät|os|ik|inn|ei|enz|stanz|tur|thod)en"),
     "es": re.compile(r"\w{2,}(?:[oa]s|iones|dades)"),
     "pt": re.compile(r"\w{2,}(?:[oa]s|ões|dades)"),
 }
@@ -221,7 +237,7 @@ def german_adjective(word: str) -> str:
     >>> german_adjective("neuen"), german_adjective("offener"), german_adjective("verfügbar")
     ('neu', 'offen', 'verfügbar')
     """
-    found = re.fullmatch(r"(\w{2,}?)(?:e[mnrs]?)", word)
+    found = re.fullmatch(r"([\w-]{2,}?)(?:e[mnrs]?)", word)
     return found[1] if found else word
 
 
@@ -240,6 +256,18 @@ def is_german_adjective(word: str) -> bool:
     return small or _OF_NAMES.fullmatch(word) is not None
 
 
+def is_nominalised(word: str) -> bool:
+    """Whether a German noun has the endings of an adjective.
+
+    >>> is_nominalised("Angestellter"), is_nominalised("Mitarbeiter")
+    (True, False)
+    """
+    # Other masculine nouns in -er have a genitive in -s.
+    noun, _ = classified(word.rsplit("-", 1)[-1], "de")
+    is_unlike_others = noun is not None and noun.gender == "m" and noun.genitive == "0"
+    return is_unlike_others and word[:1].isupper() and word.endswith("er")
+
+
 def _german(words: list[str], head: int) -> list[Form]:
     word = words[head]
     if not word[:1].isupper():
@@ -250,6 +278,9 @@ def _german(words: list[str], head: int) -> list[Form]:
     noun, sure = classified(last, "de")
     if noun is None:
         return []
+    if is_nominalised(word):
+        stem = " ".join([*words[:head], german_adjective(word)])
+        return [Form(stem + ending) for ending in ADJECTIVE_ENDINGS]
     spelled = _german_noun(last, noun)
     if not sure:
         usual = _USUAL_PLURALS.get(last[-2:]) or _USUAL_PLURALS.get(last[-1:])
@@ -297,7 +328,7 @@ def _german_noun(word: str, noun: Noun) -> list[_Spelled]:
 
 
 def _german_plurals(word: str) -> list[_Spelled]:
-    if word[-1] in "ns":
+    if not re.search("e[lr]?$", word):  # *Kunden*, *Autos*, *Kommata*
         return [(MANY, CASES, word)]
     return [(MANY, ("nominative", "genitive", "accusative"), word), (MANY, ("dative",), word + "n")]
 
@@ -392,6 +423,41 @@ def english_plural(word: str) -> str:
     return word + "s"
 
 
+# Plurals that mean something else than their singular.
+_ONLY_PLURALS_LISTED = (
+    "arms clothes contents customs damages earnings glasses goods graphics means minutes premises "
+    "proceeds savings terms thanks works"
+)
+_ONLY_PLURALS = frozenset(_ONLY_PLURALS_LISTED.split())
+
+
+def is_english_plural(word: str, one: str) -> bool:
+    """Whether a word is the plural of another one.
+
+    >>> is_english_plural("days", "day"), is_english_plural("news", "new")
+    (True, False)
+    """
+    known = word not in _ONLY_PLURALS and english_number(word) == MANY
+    return known and word in (english_plural(one), one + "s")
+
+
+def singular_term(term: str, language: str) -> str:
+    """What a term in the plural is in the singular; nothing if it does not look like a plural.
+
+    >>> singular_term("copias diarias de datos", "es"), singular_term("Ware", "de")
+    ('copia diaria de datos', '')
+    """
+    words = term.split()
+    head = _head(words, language)
+    last = head + 1
+    if language not in ("de", "en"):  # adjectives behind a noun
+        behind = _BEHIND_HEAD.get(language, "").split()
+        while last < len(words) and words[last].lower() not in behind:
+            last += 1
+    changed = [singular(word, language) for word in words[head:last]]
+    return " ".join([*words[:head], *changed, *words[last:]]) if changed[0] != words[head] else ""
+
+
 def unlike_forms(word: str) -> set[str]:
     """Forms of a word that may begin with other letters than it does: *mice*, *wrote*, *ging*."""
     small = word.lower()
@@ -420,7 +486,7 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
     if language == "en":
         if word in (english_plural(entry), entry + "s", entry + "es"):
             return MANY
-        return "" if verb and word in english_verb(entry) else None
+        return "" if verb and of_one_english_verb(word, entry) else None
     if language in LANGUAGES:
         return _same_in_table(word, entry, language)
     ending = len(word) - len(entry)

@@ -98,4 +98,6 @@ def classified(word: str, language: str) -> tuple[Noun | None, bool]:
         kind = kind or classes.get(small[start:])
     if kind is None:
         return None, False
+    if language == "de" and kind.gender in "Ff" and kind.plural == "0" and small.endswith("e"):
+        kind = kind._replace(plural="0n")  # which is told by few, most of them adjectives
     return kind._replace(gender=kind.gender.lower()), kind.gender.isupper()

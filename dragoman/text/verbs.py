@@ -38,20 +38,23 @@ _NO_VERBS_LISTED = {
     "pt": "lugar mulher prazer celular popular familiar similar particular nuclear escolar titular "
     "pilar colar dólar açúcar talher qualquer líder caráter militar sequer",
 }
+_OF = {"fr": ("de", "du", "des"), "es": ("de", "del"), "pt": ("de", "do", "da", "dos", "das")}
 _NO_VERBS = {language: frozenset(words.split()) for language, words in _NO_VERBS_LISTED.items()}
 
 
 def looks_like_a_verb(term: str, language: str) -> bool:
-    """Whether a term ends as an infinitive does.
+    """Whether a term ends as an infinitive does, or in other languages than German begins so.
 
     >>> looks_like_a_verb("teilen", "de"), looks_like_a_verb("Teile", "de")
     (True, False)
     """
-    word = term.split()[-1] if language == "de" else term.split()[0]
+    words = term.split()
+    word = words[-1] if language == "de" else words[0]
     pattern = INFINITIVES.get(language)
-    if pattern is None or pattern.fullmatch(word) is None:
+    if pattern is None or pattern.fullmatch(word) is None or word in _NO_VERBS[language]:
         return False
-    return word not in _NO_VERBS[language] and not (language != "de" and " " in term)
+    # *iniciar sesión*, but *taller de coches*.
+    return language == "de" or words[1:2] == [] or words[1] not in _OF[language]
 
 
 @lru_cache(5_000)
@@ -87,8 +90,9 @@ def unlike_forms(word: str) -> Iterator[str]:
 
 ADJECTIVE_ENDINGS = ("e", "en", "er", "es", "em")
 _SEPARABLE_LISTED = (
-    "zurück zusammen heraus herunter hinzu weiter wieder bereit fest frei durch nach vor auf aus "
-    "ein mit her hin los weg bei ab an um zu"
+    "zurück zusammen heraus herein hervor herunter hinaus hinein hinzu weiter wieder bereit fest "
+    "frei durch nach voraus vorbei vor auf aus ein mit her hin los weg bei dar fern fort hoch "
+    "nieder sicher statt teil ab an um zu"
 )
 SEPARABLE = _SEPARABLE_LISTED.split()
 # They only seem to have such a prefix.
@@ -100,8 +104,17 @@ _IN_ONE = frozenset(_IN_ONE_LISTED.split())
 _INSEPARABLE = ("be", "er", "ent", "ver", "zer", "ge", "miss", "über", "unter")
 # Infinitive, present, past, participle.
 _STRONG_LISTED = (
-    "beginnen beginnt begann begonnen,bieten bietet bot geboten,binden bindet band gebunden,"
+    "beginnen beginnt begann begonnen,bergen birgt barg geborgen,biegen biegt bog gebogen,"
+    "bieten bietet bot geboten,binden bindet band gebunden,"
     "bitten bittet bat gebeten,bleiben bleibt blieb geblieben,brechen bricht brach gebrochen,"
+    "brennen brennt brannte gebrannt,dringen dringt drang gedrungen,"
+    "empfangen empfängt empfing empfangen,empfehlen empfiehlt empfahl empfohlen,"
+    "empfinden empfindet empfand empfunden,fliehen flieht floh geflohen,"
+    "gelingen gelingt gelang gelungen,genießen genießt genoss genossen,"
+    "gleiten gleitet glitt geglitten,kriechen kriecht kroch gekrochen,"
+    "reiben reibt rieb gerieben,schleifen schleift schliff geschliffen,"
+    "schmelzen schmilzt schmolz geschmolzen,schreiten schreitet schritt geschritten,"
+    "verzeihen verzeiht verzieh verziehen,winden windet wand gewunden,"
     "bringen bringt brachte gebracht,denken denkt dachte gedacht,dürfen darf durfte gedurft,"
     "essen isst aß gegessen,fahren fährt fuhr gefahren,fallen fällt fiel gefallen,"
     "fangen fängt fing gefangen,finden findet fand gefunden,fliegen fliegt flog geflogen,"
@@ -269,6 +282,7 @@ _GROUPS = {
         "F": "é ás á emos éis án ía ías íamos íais ían",  # tendré
         "S": "o as a an e es en",  # muestro
         "I": "ió ieron iendo amos áis iera ieras iéramos ierais ieran",  # pidió
+        "B": "a as amos an",  # haya
         "O": "o a os as",  # participles
     },
     "pt": {
@@ -320,7 +334,7 @@ _IRREGULAR = {
         "traer traig:A traj:J trayendo,caer caig:A,ducir duzc:A duj:J,oír oig:A oy:E oyó oyendo,"
         "escribir escrit:O,abrir abiert:O,cubrir cubiert:O,romper rot:O,"
         "ver ve:A vist:O vio vi veía veían,imprimir impres:O,dar doy dio di dé den diera dieron,"
-        "andar anduv:P,"
+        "andar anduv:P,haber he has ha hemos han hay hub:P habr:F hay:B,"
         "estar estoy está estás están estuv:P esté estén,"
         "ser soy eres es somos son fue fueron era eran sea sean sido siendo fuera fueran será serán"
     ),
@@ -523,7 +537,7 @@ _ENGLISH_LISTED = (
     "leave left,lend lent,lie lay lain lying,light lit,lose lost,make made,mean meant,meet met,"
     "overwrite overwrote overwritten,pay paid,ride rode ridden,ring rang rung,rise rose risen,"
     "run ran,say said,see saw seen,seek sought,sell sold,send sent,shake shook shaken,"
-    "shine shone,shoot shot,show shown,shrink shrank shrunk,sing sang sung,sink sank sunk,"
+    "shine shone,shoot shot,show showed shown,shrink shrank shrunk,sing sang sung,sink sank sunk,"
     "sit sat,sleep slept,slide slid,speak spoke spoken,spend spent,spin spun,stand stood,"
     "steal stole stolen,stick stuck,strike struck,swear swore sworn,swim swam swum,swing swung,"
     "take took taken,teach taught,tear tore torn,tell told,think thought,throw threw thrown,"
@@ -559,3 +573,20 @@ def english_verb(word: str) -> frozenset[str]:
     if word.endswith("ie"):
         forms.add(word[:-2] + "ying")
     return frozenset(forms | {*(_irregular_english().get(word) or past)})
+
+
+def of_one_english_verb(word: str, other: str) -> bool:
+    """Whether two words are forms of one verb.
+
+    >>> of_one_english_verb("shared", "sharing"), of_one_english_verb("is", "be")
+    (True, True)
+    """
+    endings = [("", ""), ("s", ""), ("es", ""), ("ed", ""), ("d", ""), ("ing", ""), ("ing", "e")]
+    bases = {
+        other.removesuffix(ending) + added for ending, added in endings if other.endswith(ending)
+    }
+    for base in bases:
+        forms = {base, *english_verb(base)}
+        if (base == other or len(base) > 2) and {word, other} <= forms:
+            return True
+    return False

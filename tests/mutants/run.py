@@ -336,7 +336,7 @@ MUTANTS = [
     ),
     Mutant(
         "a German noun beside another subject may be the subject", AGREEMENT,
-        'return () if _COPULA.search(f"{before} {behind}") else ("nominative",)', "return ()",
+        'return () if _COPULA.search(f"{others} {behind}") else ("nominative",)', "return ()",
         (FORMS,),
     ),
     Mutant(
@@ -347,6 +347,31 @@ MUTANTS = [
         "an English term is put in in any number", TERM_PLACING,
         "forms = _as_many(forms, noun)", "pass",
         (f"{TERM_PLACES}::test_an_english_term_has_the_number_of_the_word_whose_place_it_takes",),
+    ),
+    Mutant(
+        "an article changes beside an acronym", TERM_PLACING,
+        'agree = form.gender or language == "en" or not place.demand.inflection',
+        "agree = form.number or not place.demand.inflection",
+        (f"{TERM_PLACES}::test_beside_an_acronym_an_article_stays",),
+    ),
+    Mutant(
+        "two German terms for one word stand side by side", TERM_PLACING,
+        'places = _with_compounds(places) if language == "de" else places', "pass",
+        (f"{TERM_PLACES}::test_two_german_nouns_for_one_word_become_one",),
+    ),
+    Mutant(
+        "a clause begins with a genitive", AGREEMENT,
+        'cases = tuple(case for case in cases if case != "genitive") or cases', "pass", (FORMS,),
+    ),
+    Mutant(
+        "a verb behind its pronoun is an adjective", AGREEMENT,
+        "(word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at))", "word in _NO_ADJECTIVES",
+        (FORMS,),
+    ),
+    Mutant(
+        "hyphens of an entry count", GLOSSARY,
+        "return words if term.exact else _without_hyphens(words)", "return words",
+        (f"{GLOSSARIES}::test_hyphens_of_an_entry_do_not_count_wherever_they_stand",),
     ),
     Mutant(
         "forms with an umlaut or an accent are not found", GLOSSARY,

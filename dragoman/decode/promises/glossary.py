@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 from unicodedata import combining, normalize
@@ -16,9 +16,11 @@ from dragoman.text.forms import (
     ONE,
     Form,
     english_number,
+    is_english_plural,
     number_in_source,
     plural_forms,
     same_word,
+    singular_term,
     term_forms,
     unlike_forms,
 )
@@ -141,10 +143,11 @@ def _spelled(form: str, in_capitals: bool) -> str:
 
 
 def _apart(target: str, to: str) -> list[str]:
-    """A German verb in two parts: *zeigt die Liste an*."""
-    if to != "de" or not looks_like_a_verb(target, to) or " " in target:
+    """A German verb in two parts: *zeigt die Liste an*, *melden Sie sich an*."""
+    verb = target.removeprefix("sich ")
+    if to != "de" or not looks_like_a_verb(verb, to) or " " in verb:
         return []
-    prefix, base = separable(target)
+    prefix, base = separable(verb)
     forms = "|".join(_spelled(form, False) for form in finite_forms(base))
     return [rf"(?:{forms})\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
 
@@ -217,7 +220,7 @@ class Glossary:
         first letters."""
         index: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
         for term in self.terms:
-            words = tuple(_WORD.findall(term.source if term.exact else _parted(term.source)))
+            words = tuple(_words(term))
             if words:
                 others: set[str] = set() if term.exact else unlike_forms(words[0])
                 for key in {_key(words[0]), *map(_key, others)}:
@@ -251,6 +254,10 @@ class Glossary:
                     continue
                 here = words[at:end] if term.exact else _without_hyphens(words[at:end])
                 number = _number(here, wanted, term, source, to)
+                if number == ONE and _of_entry(wanted[-1], source) == AS_GIVEN:
+                    # An entry in the plural, for one of them.
+                    ones = tuple(singular_term(target, to) for target in term.targets)
+                    term, number = replace(term, targets=ones), ONE if all(ones) else None
                 if number is not None:
                     span = places[at][0], places[end - 1][1]
                     demands.append(_demand(text, span, spaced, term, to, number))
@@ -301,9 +308,10 @@ def _key(word: str) -> str:
     return "".join(letter for letter in normalize("NFD", first) if not combining(letter))
 
 
-def _parted(source: str) -> str:
-    """A source without hyphens: *work-order* and *work order* are one term."""
-    return re.sub(r"(?<=\w)-(?=\w)", " ", source)
+def _words(term: Term) -> list[str]:
+    """Those of a source, without hyphens: *work-order* and *work order* are one term."""
+    words = _WORD.findall(term.source)
+    return words if term.exact else _without_hyphens(words)
 
 
 def _without_hyphens(words: list[str]) -> list[str]:
@@ -338,6 +346,8 @@ def _number(
         if word == other:
             continue
         form = None if term.exact else same_word(word, other, source, verb)
+        if form is None and source == "en" and not term.exact and other == wanted[-1]:
+            form = ONE if is_english_plural(other, word) else None
         if form is None:
             return None
         number = form or number

@@ -19,6 +19,7 @@ from dragoman.text.agreement import (
     gender_of,
     german_cases,
     is_governed,
+    is_known_adjective,
     lead_of,
     leads,
     tail_of,
@@ -27,9 +28,12 @@ from dragoman.text.agreement import (
 from dragoman.text.forms import (
     ADJECTIVE,
     CASES,
+    MANY,
+    ONE,
     Form,
     english_number,
     is_german_adjective,
+    is_nominalised,
     term_forms,
 )
 
@@ -83,6 +87,7 @@ def filled_in(
     choices: list[list[str]] = []
     at = 0
     places = sorted(_places(text, looked, demands, language), key=lambda place: place[:3])
+    places = _with_compounds(places) if language == "de" else places
     for place, following in itertools.zip_longest(places, places[1:]):
         # Where two terms would take one place, the second goes behind the first.
         article, start, end = (max(at, offset) for offset in place[:3])
@@ -93,6 +98,25 @@ def filled_in(
         at = limit
     texts = ("".join(parts) + text[at:] for parts in _combined(choices))
     return list(itertools.islice(dict.fromkeys(texts), most))
+
+
+def _with_compounds(places: Sequence[Place]) -> list[Place]:
+    """German nouns that take the place of one word become one: *Anwender-Konto* for
+    *Benutzerkonto*."""
+    joined: list[Place] = []
+    for place in places:
+        demand = place.demand
+        first = joined[-1] if joined and joined[-1][:3] == place[:3] else None
+        if first and _is_noun(first.demand) and _is_noun(demand):
+            target = f"{first.demand.targets[0]}-{demand.targets[0]}"
+            joined[-1] = place._replace(demand=replace(demand, targets=(target,)))
+        else:
+            joined.append(place)
+    return joined
+
+
+def _is_noun(demand: Demand) -> bool:
+    return demand.inflection and re.fullmatch(r"[A-ZÄÖÜ][\w-]+", demand.targets[0]) is not None
 
 
 def _places(
@@ -174,7 +198,12 @@ def _trimmed(text: str, start: int, end: int, demand: Demand, language: str) -> 
     start, end = _without_function_words(text, start, end, demand, language)
     if language == "en" and (owner := _OWNER.search(text, start, end)):
         end = owner.start()
-    return Place(lead_of(text, start, language), start, end, demand)
+    with_adjective = language == "de" and any(map(_begins_with_adjective, demand.targets))
+    return Place(lead_of(text, start, language, with_adjective), start, end, demand)
+
+
+def _begins_with_adjective(target: str) -> bool:
+    return " " in target and is_german_adjective(target.split()[0])
 
 
 _OWNER = re.compile(r"(?<=\w)(?:['’]s|(?<=s)['’])\Z")  # of an English genitive
@@ -221,16 +250,18 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
     ways = []
     for target in place.demand.targets:
         own, forms = _forms(target, place.demand, language)
-        forms = _of_cases(forms, cases, bool(lead or own))
+        of_target = cases if lead or not own else _without_lead(cases, text[: place.article])
+        forms = _of_cases(forms, of_target, bool(lead or own))
         if language == "en":
             forms = _as_many(forms, noun)
-        for form in _likely(forms, noun, lead, describes):
-            # Beside a verb or an adjective nothing changes.
-            agree = form.number or not place.demand.inflection
+        for form in _likely(forms, noun, lead, describes, language):
+            # Beside a verb or an adjective nothing changes. Nor does it beside an acronym, whose
+            # gender is most likely that of the noun which it takes the place of.
+            agree = form.gender or language == "en" or not place.demand.inflection
             of_gender = tails(text[tail], gender, form, language) if tail.stop <= limit else {}
-            of_form = leads(lead + own, form, language, cases) if agree else [(lead + own, "")]
+            of_form = leads(lead + own, form, language, of_target) if agree else [(lead + own, "")]
             for before, kind in of_form:
-                way = before + form.text
+                way = (before + form.text).rstrip(" ")
                 way = way[:1].upper() + way[1:] if capital else way
                 agreed = of_gender.get(kind, text[tail])
                 if agreed != text[tail]:
@@ -248,14 +279,30 @@ _DESCRIBES = re.compile(r" (?=[^\W\d_])(?:[a-zäöüß-]+e[mnrs]? )?[A-ZÄÖÜ]"
 
 def _forms(target: str, demand: Demand, language: str) -> tuple[str, Sequence[Form]]:
     """The adjectives that a German term begins with, which agree as those before it do, and the
-    forms of the rest of it."""
+    forms of the rest of it. *Angestellter* agrees so itself, and leaves nothing."""
     words = target.split()
     own = [*itertools.takewhile(is_german_adjective, words[:-1])]
     fixed = not demand.inflection or len(term_forms(target, language)) == 1
+    if language == "de" and not fixed and len(own) == len(words) - 1 and is_nominalised(words[-1]):
+        return f"{target} ", [Form("", demand.number if demand.number == MANY else ONE, "m")]
     if language != "de" or not own or fixed:
         return "", demand.forms(target)
     rest = " ".join(words[len(own) :])
     return f"{' '.join(own)} ", replace(demand, targets=(rest,)).forms(rest)
+
+
+def _without_lead(cases: tuple[str, ...], before: str) -> tuple[str, ...]:
+    """The cases of a German term that begins with an adjective, without an article: no dative
+    without a preposition, and a genitive only behind a noun.
+
+    >>> _without_lead(CASES, "die Zahl "), _without_lead(CASES, "er sieht ")
+    (('nominative', 'genitive', 'accusative'), ('nominative', 'accusative'))
+    """
+    if "nominative" not in cases:
+        return cases
+    behind_noun = before.rstrip(" ").rpartition(" ")[2][:1].isupper()
+    unlikely = ("dative",) if behind_noun else ("dative", "genitive")
+    return tuple(case for case in cases if case not in unlikely)
 
 
 def _of_cases(forms: Sequence[Form], cases: Container[str], led: bool) -> list[Form]:
@@ -281,23 +328,53 @@ def _as_many(forms: Sequence[Form], replaced: str) -> Sequence[Form]:
     return fitting or forms
 
 
-def _likely(forms: Sequence[Form], replaced: str, lead: str, describes: bool) -> list[Form]:
+def _likely(
+    forms: Sequence[Form], replaced: str, lead: str, describes: bool, language: str
+) -> list[Form]:
     """Of a verb or an adjective the forms that end as the word does whose place they take."""
     nouns = [form for form in forms if form.number and form.cases != ADJECTIVE]
-    if nouns and lead:
-        return nouns
     if all(form.number for form in forms):
         return nouns
+    # Behind *un pequeño* there is a noun, and behind *el usuario* perhaps a verb.
+    words = lead.lower().split()
+    if nouns and (len(words) == 1 or (words and is_known_adjective(words[-1], language))):
+        return nouns
+    verb = -1 if language == "de" else 0  # *sich anmelden*, *iniciar sesión*
+    infinitive = next(form.text.split()[verb] for form in forms if not form.number)
+    old = replaced.split()[verb] if replaced.split() else ""
 
-    def in_common(form: Form) -> int:
-        pairs = zip(reversed(form.text), reversed(replaced), strict=False)
-        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    def in_common(form: Form) -> tuple[int, int]:
+        word = form.text.split()[verb]
+        return _same_ending(word, infinitive, old), _same_end(word, old)
 
     by_ending = sorted(forms, key=in_common, reverse=True)
     if all(form.text.startswith(forms[0].text) for form in forms):
         # An adjective has an ending only before its noun: that of the word whose place it takes.
         return by_ending[:1] if describes else [*forms[:1]]
-    return by_ending[:_MOST_FORMS]
+    first = nouns if lead else []
+    return [*first, *(form for form in by_ending if form not in first)][:_MOST_FORMS]
+
+
+def _same_ending(form: str, infinitive: str, old: str) -> int:
+    """How many letters the ending of a verb's form has, if another verb has the same one. What
+    *accede* is of *acceder*, *inicia* is of *iniciar*.
+
+    >>> [_same_ending(form, "iniciar", "accede") for form in ("inicia", "inicie", "iniciada")]
+    [1, 1, 0]
+    """
+    stem = infinitive[:-2]
+    ending = form[len(stem) :] if form.startswith(stem) else ""
+    other = re.sub(r"[ae](?=(?:s|n|mos)?\Z)", lambda vowel: _OTHER_VOWEL[vowel[0]], old)
+    return len(ending) if old.endswith(ending) or other.endswith(ending) else 0
+
+
+_OTHER_VOWEL = {"a": "e", "e": "a"}
+
+
+def _same_end(word: str, other: str) -> int:
+    """How many last letters two words have in common."""
+    pairs = zip(reversed(word), reversed(other), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _ends_sentence(text: str) -> bool:

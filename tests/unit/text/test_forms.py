@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.text.agreement import agreeing, german_cases, lead_of, leads, tail_of, tails
-from dragoman.text.forms import MANY, ONE, Form, plural, same_word, term_forms
+from dragoman.text.forms import MANY, ONE, Form, plural, plural_forms, same_word, term_forms
 from dragoman.text.inflection import applied, classified
 
 
@@ -13,6 +13,7 @@ from dragoman.text.inflection import applied, classified
         ("de", "Arbeitsauftrag", "Arbeitsaufträge"),
         ("de", "Rechnung", "Rechnungen"),
         ("de", "Kunde", "Kunden"),
+        ("de", "Leuchte", "Leuchten"),
         ("de", "Schalter", "Schalter"),
         ("fr", "journal", "journaux"),
         ("fr", "tuyau", "tuyaux"),
@@ -49,6 +50,31 @@ def test_of_several_words_the_noun_is_inflected_that_the_others_belong_to(
     language: str, term: str, many: str
 ) -> None:
     assert many in [form.text for form in term_forms(term, language)]
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es", "pt"])
+def test_the_letters_of_an_acronym_tell_neither_gender_nor_plural(language: str) -> None:
+    for term in ("URL", "REST-API"):
+        assert term_forms(term, language) == (Form(term, ONE), Form(f"{term}s", MANY))
+    assert term_forms("VPNs", language) == (Form("VPNs", MANY),)
+    assert not plural_forms("VPNs", language)[0].gender
+
+
+def test_only_some_german_plurals_have_another_dative() -> None:
+    for term, dative in (("Vertrag", "Verträgen"), ("Schalter", "Schaltern")):
+        assert dative in {form.text for form in term_forms(term, "de")}
+    assert {form.text for form in term_forms("Diagnostik", "de")} == {"Diagnostik"}
+
+
+def test_a_nominalised_adjective_has_an_adjectives_endings() -> None:
+    forms = {form.text for form in term_forms("Angestellter", "de")}
+    assert forms == {f"Angestellt{ending}" for ending in ("e", "en", "er", "es", "em")}
+    assert "Mitarbeiters" in {form.text for form in term_forms("Mitarbeiter", "de")}
+
+
+def test_of_several_words_a_verb_is_inflected() -> None:
+    forms = {form.text for form in term_forms("iniciar sesión", "es")}
+    assert {"inicia sesión", "inició sesión", "iniciando sesión"} <= forms
 
 
 def test_the_first_part_of_a_word_with_a_hyphen_tells_its_gender() -> None:
@@ -88,15 +114,22 @@ def test_a_lead_changes_with_gender_case_and_number() -> None:
         ("", "zur ", "Bestellung", ONE, ["dative"]),
         ("der Preis", "der ", "Bestellung", ONE, ["genitive", "dative"]),
         ("für", "", "Bestellung", ONE, ["accusative"]),
+        ("Hier ist", "dieses ", "Auto", ONE, ["nominative"]),
         # A source in the plural may have become a singular.
         ("Hier ist", "das beste ", "Land", MANY, ["nominative"]),
         # What a preposition says counts less than an article that it cannot stand before.
         ("weil sie zu", "die ", "Bestellung", ONE, ["nominative", "accusative"]),
-        ("", "", "Bestellung", ONE, ["nominative", "genitive", "dative", "accusative"]),
+        ("", "", "Bestellung", ONE, ["nominative", "dative", "accusative"]),
+        ("Der Preis", "", "Bestellung", ONE, ["nominative", "genitive", "dative", "accusative"]),
     ],
 )
 def test_preposition_and_article_tell_the_case(before, lead, noun, number, cases) -> None:
     assert [*german_cases(before, lead, noun, number)] == cases
+
+
+def test_a_clause_does_not_begin_with_a_genitive() -> None:
+    assert german_cases("", "Dieses ", "Haus", ONE, " ist alt.") == ("nominative",)
+    assert "genitive" in german_cases("Der Preis ", "dieses ", "Autos", ONE, " ist hoch.")
 
 
 def test_beside_another_subject_a_noun_is_no_nominative() -> None:
@@ -113,6 +146,7 @@ def test_beside_another_subject_a_noun_is_no_nominative() -> None:
     ("before", "behind", "case"),
     [
         ("Jemand hat ", " genommen.", "accusative"),
+        ("Wie hast du ", " genommen?", "accusative"),
         ("Die Wellen trafen ", " gestern.", "accusative"),
         ("Unser alter Nachbar sah ", ".", "accusative"),
         ("Ich glaube, dass Tom ", " gestohlen hat.", "accusative"),
@@ -163,6 +197,7 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
         ("le plus grand ", Form("vis", ONE, "f"), "fr", "la plus grande "),
         ("l'ancienne ", Form("atelier", ONE, "m"), "fr", "l'ancien "),
         ("l'ancienne ", Form("garage", ONE, "m"), "fr", "l'ancien "),
+        ("de l'ancienne ", Form("buffet", ONE, "m"), "fr", "de l'ancien "),
         ("le petit ", Form("usine", ONE, "f"), "fr", "la petite "),
         ("sa première ", Form("discours", ONE, "m"), "fr", "son premier "),
         ("la primera ", Form("recibo", ONE, "m"), "es", "el primer "),
@@ -236,8 +271,39 @@ def test_behind_a_preposition_a_predicate_is_that_of_another_noun() -> None:
 def test_what_is_no_adjective_ends_a_lead() -> None:
     text = "Wir werden Bestellungen"
     assert text[lead_of(text, text.index("Best"), "de") :] == "Bestellungen"
+    text = "Ich finde Bestellungen gut."
+    assert text[lead_of(text, text.index("Best"), "de") :] == "Bestellungen gut."
     text = "mit den alten Bestellungen"
     assert text[lead_of(text, text.index("Best"), "de") :] == "den alten Bestellungen"
+
+
+@pytest.mark.parametrize(
+    ("text", "lead", "way"),
+    [
+        ("der alte und große Hund", "der alte und große ", "die alte und große "),
+        ("mit dem alten, großen Hund", "dem alten, großen ", "der alten, großen "),
+        ("der Alte und Hund", "", ""),
+    ],
+)
+def test_a_german_lead_has_several_adjectives(text: str, lead: str, way: str) -> None:
+    assert text[lead_of(text, text.index("Hund"), "de") : text.index("Hund")] == lead
+    case = "dative" if "dem" in lead else "nominative"
+    assert leads(lead, Form("Katze", ONE, "f", (case,)), "de")[0][0] == way
+
+
+def test_before_an_adjective_the_one_that_is_joined_to_it_is_its_lead() -> None:
+    text = "von großen und kleinen Hunden"
+    at = text.index("kleinen")
+    assert text[lead_of(text, at, "de", adjective=True) : at] == "großen und "
+    assert lead_of(text, at, "de") == at
+
+
+def test_a_term_has_its_noun_before_a_preposition() -> None:
+    forms = {form.text for form in term_forms("Antikörper gegen Heparin", "de")}
+    assert forms == {f"Antikörper{ending} gegen Heparin" for ending in ("", "s", "n")}
+    assert "autosomal-dominanten Erbgang" in {
+        form.text for form in term_forms("autosomal-dominanter Erbgang", "de")
+    }
 
 
 def test_adjectives_agree() -> None:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from dragoman.text.verbs import english_verb, looks_like_a_verb, unlike_forms, verb_forms
+from dragoman.text.verbs import (
+    english_verb,
+    looks_like_a_verb,
+    of_one_english_verb,
+    unlike_forms,
+    verb_forms,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +20,9 @@ from dragoman.text.verbs import english_verb, looks_like_a_verb, unlike_forms, v
         ("de", "beschreiben", "beschreibt beschrieb beschrieben beschriebene", "beschreibte"),
         ("de", "angeben", "angibt angab angegeben anzugeben", "angebte geangeben"),
         ("de", "senden", "sendet sendete gesendet gesandt", "sand"),
+        ("de", "darstellen", "darstellt dargestellt darzustellen", "gedarstellt"),
+        ("de", "überschreiten", "überschreitet überschritt überschritten", "überschreitete"),
+        ("de", "empfangen", "empfängt empfing empfangen", "geempfangt"),
         ("de", "antworten", "antwortet antwortete geantwortet", "angetwortet"),
         ("fr", "gérer", "gère gèrent gérons géré gérera gèrera", "gére"),
         ("fr", "appeler", "appelle appelons appelé", "appele"),
@@ -27,6 +36,7 @@ from dragoman.text.verbs import english_verb, looks_like_a_verb, unlike_forms, v
         ("es", "obtener", "obtiene obtenga obtuvo obtendrá obtenido", "obtene obtenó"),
         ("es", "conducir", "conduce conduzca condujo conducimos", "conduzo"),
         ("es", "escribir", "escribe escrito", "escribido"),
+        ("es", "haber", "ha han hay hubo habrá haya habido", "habió"),
         ("pt", "incluir", "inclui incluem incluído incluíram", "inclue"),
         ("pt", "manter", "mantém mantenha manteve mantido mantê-lo", "mantido-lo"),
         ("pt", "ficar", "fique ficou fica", "fice"),
@@ -48,6 +58,13 @@ def test_english_forms_double_letters_and_have_pasts_of_their_own() -> None:
     assert "choosed" not in english_verb("choose")
 
 
+def test_two_forms_of_one_english_verb() -> None:
+    for word, entry in (("goes", "go"), ("is", "be"), ("shared", "sharing"), ("use", "used")):
+        assert of_one_english_verb(word, entry)
+    for word, entry in (("bed", "be"), ("thing", "this"), ("needle", "need")):
+        assert not of_one_english_verb(word, entry)
+
+
 def test_nouns_are_not_taken_for_verbs() -> None:
     for noun in ("votre", "livre", "fichier", "escalier", "histoire", "mer"):
         assert not looks_like_a_verb(noun, "fr")
@@ -57,6 +74,13 @@ def test_nouns_are_not_taken_for_verbs() -> None:
     assert not looks_like_a_verb("propulsor", "pt")
     assert looks_like_a_verb("propor", "pt")
     assert not looks_like_a_verb("offen", "de")
+
+
+def test_a_verb_may_have_words_behind_it() -> None:
+    assert looks_like_a_verb("iniciar sesión", "es")
+    assert looks_like_a_verb("mettre à jour", "fr")
+    assert not looks_like_a_verb("alquiler de coches", "es")
+    assert not looks_like_a_verb("router de casa", "es")
 
 
 def test_forms_that_begin_with_other_letters_are_known() -> None:

@@ -247,3 +247,49 @@ def test_with_no_phrases_the_search_is_the_usual_one() -> None:
     plain = beam_search(engine, SOURCES, Task(settings))
     free = constrained_search(engine, SOURCES, Task(settings, phrases=[()] * 3))
     assert [h[0].tokens for h in free] == [h[0].tokens for h in plain]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("re- and deactivation", "The re- and deactivation takes a while."),
+        ("QT - interval", "A long QT-interval is rare."),
+        ("work-order", "Two work orders are open."),
+    ],
+)
+def test_hyphens_of_an_entry_do_not_count_wherever_they_stand(source: str, text: str) -> None:
+    (demand,) = Glossary.of([(source, "Wort")]).demands(text, "en", "de")
+    assert demand.targets == ("Wort",)
+
+
+def test_a_reflexive_german_verb_may_be_in_two_parts() -> None:
+    demands = Glossary.of([("log in", "sich anmelden")]).demands("You log in.", "en", "de")
+    assert not lacking(demands, "Dort melden Sie sich mit dem Kennwort an.")
+    assert lacking(demands, "Dort melden Sie das Gerät.")
+
+
+@pytest.mark.parametrize(
+    ("entry", "target", "text", "to", "one"),
+    [
+        ("days", "Tage", "A day is long.", "de", "Tag"),
+        ("access rights", "Zugriffsrechte", "Each access right counts.", "de", "Zugriffsrecht"),
+        ("daily copies", "copias diarias", "A daily copy is enough.", "es", "copia diaria"),
+    ],
+)
+def test_an_entry_in_the_plural_is_found_for_one(entry, target, text, to, one) -> None:
+    (demand,) = Glossary.of([(entry, target)]).demands(text, "en", to)
+    assert (demand.targets, demand.number) == ((one,), "singular")
+    (demand,) = Glossary.of([(entry, target)]).demands(f"All {entry}.", "en", to)
+    assert demand.targets == (target,)
+
+
+def test_some_plurals_are_no_plurals_of_what_they_look_like() -> None:
+    glossary = Glossary.of([("news", "Neuigkeiten"), ("goods", "Waren"), ("days", "Zeit")])
+    assert not glossary.demands("A new day, a good one.", "en", "de")
+
+
+def test_an_entry_may_have_any_form_of_a_verb() -> None:
+    glossary = Glossary.of([("sharing", "teilen"), ("opened", "öffnen")])
+    found = glossary.demands("He shared it, and opens the share.", "en", "de")
+    assert [demand.source for demand in found] == ["shared", "opens", "share"]
+    assert not Glossary.of([("sharing", "Teilung")]).demands("He shared it.", "en", "de")

@@ -7,7 +7,7 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand, Glossary
+from dragoman.decode.promises.glossary import Demand, Glossary, lacking
 from dragoman.decode.promises.placing import filled_in
 from dragoman.decode.query import Steps
 from dragoman.decode.request import Request
@@ -39,6 +39,16 @@ def test_two_terms_for_one_word_stand_side_by_side() -> None:
     wanted = [Demand(("heute",), words=(0, 1)), Demand(("Spieler",), words=(1, 2))]
     attention = np.array([[0.5, 0.5]])
     assert filled_in("Heutiger", attention, wanted, "") == ["Heute Spieler"]
+
+
+def test_two_german_nouns_for_one_word_become_one() -> None:
+    attention = np.array([[1, 0, 0], [0, 0.5, 0.5]])
+    wanted = [
+        Demand(("Anwender",), True, (1, 2), "de", "singular"),
+        Demand(("Kennung",), True, (2, 3), "de", "singular"),
+    ]
+    assert filled_in("Das Konto", attention, wanted, "de") == ["Die Anwender-Kennung"]
+    assert not lacking(wanted, "Die Anwender-Kennung")
 
 
 def test_of_two_occurrences_the_one_that_lacks_its_term_gets_it() -> None:
@@ -206,6 +216,9 @@ def test_a_replaced_words_ending_is_that_of_an_adjective() -> None:
         ("mit der Rechnung", "offener Posten", ["mit dem offenen Posten"]),
         ("wegen einer Rechnung", "offener Posten", None),
         ("für Rechnungen von", "offener Posten", ["für offene Posten von"]),
+        ("sie zahlt Rechnungen", "offener Posten", ["sie zahlt offene Posten"]),
+        ("alte und Rechnungen", "offener Posten", ["alte und offene Posten"]),
+        ("von alten und Rechnungen", "offener Posten", ["von alten und offenen Posten"]),
         ("in der Rechnung", "Heiliges Land", ["im Heiligen Land"]),
         ("sie zahlt Rechnungen", "Arbeitsblatt", ["sie zahlt Arbeitsblätter"]),
         ("sie zahlt Rechnung", "Arbeitsblatt", ["sie zahlt Arbeitsblatt"]),
@@ -309,6 +322,45 @@ def test_a_term_that_is_given_in_the_plural_has_its_articles(to, text, target, s
     place = len(text.split()) - 1
     demand = replace(demand, words=(place, place + 1))
     assert filled_in(text, looked(*range(place + 1)), [demand], to) == said
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "said"),
+    [("de", "die Adresse", "die URL"), ("es", "las direcciones", "las URLs")],
+)
+def test_beside_an_acronym_an_article_stays(to: str, text: str, said: str) -> None:
+    number = "plural" if text.endswith("s") else "singular"
+    demand = Demand(("URL",), True, (1, 2), to, number)
+    assert filled_in(text, looked(0, 1), [demand], to) == [said]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mit der neuen Kraft", "mit dem neuen Angestellten"),
+        ("Eine Kraft schläft", "Ein Angestellter schläft"),
+        ("Die Kraft schläft", "Der Angestellte schläft"),
+        ("die Kräfte sind", "die Angestellten sind"),
+        ("wegen neuer Kräfte", "wegen neuer Angestellter"),
+    ],
+)
+def test_a_nominalised_adjective_agrees_with_its_article(text: str, said: str) -> None:
+    number = "plural" if "Kräfte" in text else "singular"
+    place = next(i for i, word in enumerate(text.split()) if word.startswith("Kr"))
+    demand = Demand(("Angestellter",), True, (place, place + 1), "de", number)
+    assert said in filled_in(text, looked(*range(len(text.split()))), [demand], "de")
+
+
+def test_a_noun_that_looks_like_a_verb_stays_a_noun_behind_an_adjective() -> None:
+    demand = Demand(("parecer",), True, (2, 3), "pt", "singular")
+    ways = filled_in("um pequeno relatório", looked(0, 1, 2), [demand], "pt")
+    assert ways == ["um pequeno parecer"]
+
+
+def test_of_a_verb_with_words_behind_it_the_first_has_the_ending() -> None:
+    demand = Demand(("iniciar sesión",), True, (2, 3), "es")
+    ways = filled_in("El usuario accede aquí", looked(0, 1, 2, 3), [demand], "es")
+    assert "El usuario inicia sesión aquí" in ways
 
 
 def test_an_adjective_stays_though_its_article_looks_at_its_source() -> None:
