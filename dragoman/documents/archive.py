@@ -80,6 +80,12 @@ def _reader(
     return read
 
 
+def _drawn(folder: str) -> _Part:
+    """Charts, SmartArt, and drawings on sheets and on charts."""
+    members = rf"{folder}/(?:charts/chart|diagrams/|drawings/drawing)[^/]*\.xml"
+    return _Part(members, office.chart_spans, office.name_powerpoint)
+
+
 _PROPERTIES = _Part(r"docProps/core\.xml|meta\.xml", office.property_spans, office.name_property)
 
 
@@ -100,11 +106,12 @@ read_docx = _reader(
         office.name_word,
     ),
     _Part(r"word/(?:styles|numbering|settings)\.xml", name_language=office.name_word),
+    _drawn("word"),
     _PROPERTIES,
 )
 read_pptx = _reader(
     _Part(
-        r"ppt/(?:slides|notesSlides|diagrams)/[^/]+\.xml|ppt/charts/chart\d+\.xml",
+        r"ppt/(?:slides|notesSlides)/[^/]+\.xml",
         office.powerpoint_spans,
         office.name_powerpoint,
     ),
@@ -112,12 +119,14 @@ read_pptx = _reader(
         r"ppt/presentation\.xml|ppt/(?:slideMasters|slideLayouts)/[^/]+\.xml",
         name_language=office.name_powerpoint,
     ),
+    _drawn("ppt"),
     _PROPERTIES,
 )
 read_xlsx = _reader(
     _Part(
         r"xl/sharedStrings\.xml|xl/worksheets/[^/]+\.xml|xl/comments\d*\.xml", office.excel_spans
     ),
+    _drawn("xl"),
     _PROPERTIES,
     kept=_table_columns,
 )
