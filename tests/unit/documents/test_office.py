@@ -391,7 +391,8 @@ CHART = """<c:chartSpace xmlns:c="urn:c" xmlns:a="urn:a"><c:chart><c:title><c:tx
 <c:ptCount val="1"/><c:pt idx="0"><c:v>one series</c:v></c:pt></c:strCache></c:strRef></c:tx>
 <c:cat><c:multiLvlStrRef><c:multiLvlStrCache><c:lvl><c:pt idx="0"><c:v>a category</c:v></c:pt>
 </c:lvl></c:multiLvlStrCache></c:multiLvlStrRef></c:cat><c:val><c:numCache>
-<c:formatCode>General</c:formatCode><c:pt idx="0"><c:v>not a number</c:v></c:pt></c:numCache></c:val>
+<c:formatCode>General</c:formatCode>
+<c:pt idx="0"><c:v>not a number</c:v></c:pt></c:numCache></c:val>
 </c:ser></c:chart></c:chartSpace>"""
 DRAWN = [
     ("a.docx", "word/charts/chart1.xml"),
