@@ -1,7 +1,8 @@
 """What a translation must leave as it was in formats that are text with marks in it.
 
 Each function counts what a file's structure is made of: blocks and links of Markdown, directives
-and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF.
+and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF,
+times of subtitles.
 """
 
 import email
@@ -115,6 +116,10 @@ def of_mail(raw: bytes) -> Shape:
     return parts + Counter(head for head in heads if head[0].lower() not in _MAIL_STATES)
 
 
+def of_subtitles(raw: bytes) -> Shape:
+    return Counter(line for line in decoded(raw, "latin-1")[0].splitlines() if "-->" in line)
+
+
 SHAPES: dict[str, Callable[[bytes], Shape]] = {
     "markdown": of_markdown,
     "rst": _of_lines(_RST_LINE, rst.find_spans),
@@ -122,4 +127,6 @@ SHAPES: dict[str, Callable[[bytes], Shape]] = {
     "latex": of_latex,
     "rtf": of_rtf,
     "eml": of_mail,
+    "srt": of_subtitles,
+    "vtt": of_subtitles,
 }
