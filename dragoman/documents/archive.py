@@ -12,6 +12,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from dragoman.documents import office, web
@@ -35,6 +36,7 @@ MOST_MEMBERS = 20_000
 MOST_TIMES = 100
 HARMLESS = 2**24
 _CHUNK = 2**20
+_STATES_ENCODING = re.compile(rb"\xef\xbb\xbf|<\?xml[^<>]*?encoding=")
 _MANIFEST = "META-INF/manifest.xml"
 OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office has
 _OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # which holds encrypted files of newer ones, too
@@ -155,7 +157,7 @@ def _read(
         part, content = part_of(name), members.pop(name)
         if part is None:
             continue
-        text, encoding = decoded(content)
+        text, encoding = _decoded(content)
         try:
             spans, inside = of_text(
                 span for span in part.find(text) if not left or shown(span.segment) not in left
@@ -187,6 +189,15 @@ def _read(
         return out.getvalue()
 
     return Document(segments, write)
+
+
+def _decoded(content: bytes) -> tuple[str, str]:
+    """XML that does not declare an encoding is UTF-8, whatever a `meta` element of a page says.
+    The element is believed only where that cannot be."""
+    if not _STATES_ENCODING.match(content):
+        with suppress(UnicodeDecodeError):
+            return content.decode(), "utf-8"
+    return decoded(content)
 
 
 def _copy(source: zipfile.ZipFile, info: zipfile.ZipInfo, target: zipfile.ZipFile) -> None:

@@ -437,10 +437,22 @@ def property_spans(text: str) -> Iterator[Span]:
 
 
 def contents_spans(text: str) -> Iterator[Span]:
-    """The table of contents of older books."""
+    """The table of contents of older books. It should have no elements in its texts."""
     for element in parsed(text).walk():
-        if element.name.rpartition(":")[2] == "text" and element.children:
-            yield Span(element.inner, element.outer, (element.shown,), _escaped)
+        if _local(element) == "text" and element.children:
+            yield Span(element.inner, element.outer, made(_mixed(text, element)), _escaped)
+
+
+def _mixed(text: str, parent: Element) -> Iterator[str | Code]:
+    for child in parent.children:
+        if isinstance(child, Text):
+            yield child.shown
+        elif child.children:
+            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
+            yield from _mixed(text, child)
+            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
+        else:
+            yield Code(text[child.start : child.end], Kind.MARK)
 
 
 def column_names(text: str) -> Iterator[str]:
