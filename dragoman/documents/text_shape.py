@@ -40,6 +40,8 @@ _RTF_COUNTED = re.compile(
     r"par|pard|cell|row|sect|page|trowd|footnote|header\w?|footer\w?|field|fldinst|fldrslt|pict"
     r"|shp|object|annotation|bkmkstart|bkmkend|listtext"
 )
+# What is `code` in AsciiDoc is ``code`` where it touches a letter.
+_DOUBLED = re.compile(r"`(`[^`]++`)`")
 # Headers that a translated mail may have to state anew.
 _MAIL_STATES = frozenset(["subject", "content-type", "content-transfer-encoding", "mime-version"])
 
@@ -78,6 +80,13 @@ def _of_lines(
         lines = (_RULE.sub(r"\1", match[0].strip()) for match in line.finditer(text))
         return Counter(lines) + _of_codes(span.segment for span in find(text))
 
+    return shape
+
+
+def of_asciidoc(raw: bytes) -> Shape:
+    shape: Shape = Counter()
+    for entry, count in _of_lines(_ADOC_LINE, adoc.find_spans)(raw).items():
+        shape[_DOUBLED.sub(r"\1", str(entry))] += count
     return shape
 
 
@@ -123,7 +132,7 @@ def of_subtitles(raw: bytes) -> Shape:
 SHAPES: dict[str, Callable[[bytes], Shape]] = {
     "markdown": of_markdown,
     "rst": _of_lines(_RST_LINE, rst.find_spans),
-    "asciidoc": _of_lines(_ADOC_LINE, adoc.find_spans),
+    "asciidoc": of_asciidoc,
     "latex": of_latex,
     "rtf": of_rtf,
     "eml": of_mail,

@@ -185,6 +185,15 @@ def test_a_text_of_asciidoc_that_now_begins_like_an_item_is_written() -> None:
     assert after == b"|===\n|{empty}<2> siehe\n|===\n"
 
 
+def test_code_of_asciidoc_that_touches_a_letter_stays_code() -> None:
+    document = read("a.adoc", b"See `x` and `y`.\n", format_of("a.adoc"))
+    ((_, first, _, second, _),) = document.segments
+    after = document.write([("Siehe", first, " und ", second, "e.")])
+    assert after == b"Siehe``x`` und ``y``e.\n"
+    with pytest.raises(DocumentError, match="without `y`"):
+        document.write([("Siehe ", first, " und ", first, ".")])
+
+
 def test_a_message_file_may_get_tags_with_its_translations() -> None:
     raw = b'msgid ""\nmsgstr "Language: \\n"\n\nmsgid "See <a href=\\"x\\">this</a>"\nmsgstr ""\n'
     assert upper(read("a.po", raw, format_of("a.po"))).count(b"</") == 2
