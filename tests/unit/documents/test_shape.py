@@ -178,6 +178,12 @@ def test_a_text_full_of_angle_brackets_is_only_text() -> None:
     assert document.write([("a <b> c",) for _ in document.segments]).count(b"<b>") == 2
 
 
+def test_a_pdf_without_text_is_refused() -> None:
+    pytest.importorskip("pdfplumber")
+    with pytest.raises(DocumentError, match="no text can be read in it"):
+        read("a.pdf", pdf(), format_of("a.pdf"))
+
+
 def test_a_text_of_asciidoc_that_now_begins_like_an_item_is_written() -> None:
     document = read("a.adoc", b"|===\n|see <2>\n|===\n", format_of("a.adoc"))
     ((_, number),) = document.segments
