@@ -72,8 +72,8 @@ def read_pdf(raw: bytes, options: Options) -> Document:
         raise DocumentError(f"it is no PDF, or encrypted or damaged ({reason}).") from None
     if not blocks:
         raise DocumentError(
-            "no text can be read in it: it is damaged, or has pictures alone, whose letters must be "
-            "recognised (OCR) first."
+            "no text can be read in it: it is damaged, or has pictures alone, whose letters must "
+            "be recognised (OCR) first."
         )
     page = "\n".join(
         ['<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">', *blocks, "</html>\n"]
