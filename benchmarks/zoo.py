@@ -2,6 +2,7 @@
 
 python benchmarks/zoo.py fetch FOLDER --index URL --npm URL --git URL
 python benchmarks/zoo.py run FOLDER OUT [--half seen|unseen] [--most 20] [--only .docx .odt]
+       [--past OUT ...]
 python benchmarks/zoo.py open OUT       (other programs alone, on what a run has left)
 python benchmarks/zoo.py table OUT ...
 
@@ -18,8 +19,9 @@ get letters that are not ASCII. Other programs must read the results, with the s
 fifth, or by one. What is refused at reading is listed with its line. Results are kept in OUT, one
 line for each file.
 
-"unseen": of the packages that are marked as fresh, half of the files by a hash of their names. They
-were not looked at before the figures of the documentation were measured.
+"unseen": all files of the packages that are marked so; of those that are marked as fresh, half of
+the files by a hash of their names. They were not looked at before the figures of the documentation
+were measured. What earlier runs have tried (`--past`) is not tried again.
 """
 
 import argparse
@@ -65,7 +67,7 @@ TO = "de"
 class Package(NamedTuple):
     kind: str
     name: str
-    fresh: bool
+    mark: str
 
     @property
     def place(self) -> str:
@@ -74,7 +76,7 @@ class Package(NamedTuple):
 
 def listed() -> list[Package]:
     rows = [line.split() for line in LIST.read_text().splitlines() if line[:1] not in ("", "#")]
-    return [Package(row[0], row[1], row[2:] == ["fresh"]) for row in rows]
+    return [Package(row[0], row[1], "".join(row[2:])) for row in rows]
 
 
 def fetch(folder: Path, index: str, npm: str, git: str) -> None:
@@ -146,11 +148,11 @@ class File(NamedTuple):
 
 
 def files(
-    folder: Path, most: int, only: list[str], halves: list[str]
+    folder: Path, most: int, only: list[str], halves: list[str], contents: set[bytes]
 ) -> Generator[File, bool, None]:
     """Files in an order by hash; of each format in each half at most so many, if they are taken
     (`send(True)`). Many files have the same name (README.md, strings.xml), so the hash is of the
-    name, its folder's and its package's."""
+    name, its folder's and its package's. `contents`: digests of what is left out."""
     paths: list[tuple[bytes, File]] = []
     for package in listed():
         for place, _, names in os.walk(folder / package.place):
@@ -160,11 +162,11 @@ def files(
                     continue
                 named = f"{package.name}/{Path(place).name}/{name}"
                 digest = hashlib.sha256(named.encode("utf-8", "surrogateescape")).digest()
-                half = "unseen" if package.fresh and digest[0] % 2 else "seen"
+                unseen = package.mark == "unseen" or (package.mark == "fresh" and digest[0] % 2)
+                half = "unseen" if unseen else "seen"
                 if half in halves:
                     paths.append((digest, File(Path(place, name), half, package.name)))
     count: Counter[tuple[str, ...]] = Counter()
-    contents: set[bytes] = set()
     for _, file in sorted(paths, key=lambda pair: (pair[0], pair[1].path)):
         key = BY_ENDING[file.ending].name, file.half
         if count[key] >= most or count[*key, file.package] >= most / 2:
@@ -182,6 +184,12 @@ def files(
         if (yield file):
             count[key] += 1
             count[*key, file.package] += 1
+
+
+def tried(past: list[Path]) -> set[bytes]:
+    """Digests of the files that earlier runs have tried."""
+    paths = (Path(line["path"]) for line in recorded(past))
+    return {hashlib.sha256(path.read_bytes()).digest() for path in paths if path.is_file()}
 
 
 def loudly(segments: list[Segment], seed: int) -> list[Segment]:
@@ -390,6 +398,7 @@ def main() -> None:
     parser.add_argument("--half", choices=["seen", "unseen"])
     parser.add_argument("--most", type=int, default=20, help="files of a format in each half")
     parser.add_argument("--only", nargs="*", default=[], help="endings")
+    parser.add_argument("--past", type=Path, nargs="*", default=[], help="of earlier results")
     parser.add_argument("--texts", type=int, default=20, help="texts of a file for the model")
     parser.add_argument("--index", default="", help="of PyPI: its simple index")
     parser.add_argument("--npm", default="", help="a registry")
@@ -410,7 +419,8 @@ def main() -> None:
     halves = [arguments.half] if arguments.half else ["seen", "unseen"]
     part = int(halves == ["unseen"])
     run = Run(out, arguments.texts, part)
-    taken = files(zoo, arguments.most, arguments.only, halves)
+    past = tried(arguments.past)
+    taken = files(zoo, arguments.most, arguments.only, halves, past)
     number = part * 10_000  # the two halves may run beside each other
     try:
         file = next(taken)

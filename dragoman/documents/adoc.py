@@ -47,6 +47,7 @@ _TERM = re.compile(r"(?P<term>(?:[^\s:;]|:(?=\w))(?:[^:;]|[:;](?![:;]))*+)(?:::+
 _RULE = re.compile(r"([=~^+-])\1++$")
 _CELL = re.compile(r"(?:(?<![\d.*+<>^])[\d.*+]++[<>^.]*+|(?<![<>^.])[<>^.]++)?[aehlmsdv]?(?<!\\)\|")
 _CONSTRAINED = frozenset(["*", "_", "#"])
+_MONOSPACE = re.compile(r"`[^`]++`")
 
 
 def read(raw: bytes, options: Options) -> Document:
@@ -157,11 +158,11 @@ def _write(segment: Segment) -> str:
             continue
         if item.kind is Kind.OPEN:
             opened.append(place)
+        elif _MONOSPACE.fullmatch(item.raw) and _touches(segment, place, place):
+            items[place] = item._replace(raw=f"`{item.raw}`")
         elif item.kind is Kind.CLOSE and opened:
             first = opened.pop()
-            before, after = segment[first - 1] if first else "", (*segment, "")[place + 1]
-            touches = _last(before).isalnum() or _first(after).isalnum()
-            if touches and item.raw in _CONSTRAINED:
+            if item.raw in _CONSTRAINED and _touches(segment, first, place):
                 items[first] = item._replace(raw=segment[first].raw + item.raw)  # type: ignore[union-attr]
                 items[place] = item._replace(raw=item.raw * 2)
     said = written(made(items))
@@ -169,9 +170,9 @@ def _write(segment: Segment) -> str:
     return "{empty}" + said if _ITEM.match(said) else said
 
 
-def _last(item: str | Code) -> str:
-    return item[-1:] if isinstance(item, str) else ""
-
-
-def _first(item: str | Code) -> str:
-    return item[:1] if isinstance(item, str) else ""
+def _touches(segment: Segment, first: int, last: int) -> bool:
+    """Whether a letter stands right before the first of these items, or right behind the last."""
+    before, after = segment[first - 1] if first else "", (*segment, "")[last + 1]
+    return (isinstance(before, str) and before[-1:].isalnum()) or (
+        isinstance(after, str) and after[:1].isalnum()
+    )

@@ -12,6 +12,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from dragoman.documents import office, web
@@ -35,6 +36,7 @@ MOST_MEMBERS = 20_000
 MOST_TIMES = 100
 HARMLESS = 2**24
 _CHUNK = 2**20
+_STATES_ENCODING = re.compile(rb"\xef\xbb\xbf|<\?xml[^<>]*?encoding=")
 _MANIFEST = "META-INF/manifest.xml"
 OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office has
 _OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # which holds encrypted files of newer ones, too
@@ -80,6 +82,12 @@ def _reader(
     return read
 
 
+def _drawn(folder: str) -> _Part:
+    """Charts, SmartArt, and drawings on sheets and on charts."""
+    members = rf"{folder}/(?:charts/chart|diagrams/|drawings/drawing)[^/]*\.xml"
+    return _Part(members, office.chart_spans, office.name_powerpoint)
+
+
 _PROPERTIES = _Part(r"docProps/core\.xml|meta\.xml", office.property_spans, office.name_property)
 
 
@@ -100,11 +108,12 @@ read_docx = _reader(
         office.name_word,
     ),
     _Part(r"word/(?:styles|numbering|settings)\.xml", name_language=office.name_word),
+    _drawn("word"),
     _PROPERTIES,
 )
 read_pptx = _reader(
     _Part(
-        r"ppt/(?:slides|notesSlides|diagrams)/[^/]+\.xml|ppt/charts/chart\d+\.xml",
+        r"ppt/(?:slides|notesSlides)/[^/]+\.xml",
         office.powerpoint_spans,
         office.name_powerpoint,
     ),
@@ -112,12 +121,14 @@ read_pptx = _reader(
         r"ppt/presentation\.xml|ppt/(?:slideMasters|slideLayouts)/[^/]+\.xml",
         name_language=office.name_powerpoint,
     ),
+    _drawn("ppt"),
     _PROPERTIES,
 )
 read_xlsx = _reader(
     _Part(
         r"xl/sharedStrings\.xml|xl/worksheets/[^/]+\.xml|xl/comments\d*\.xml", office.excel_spans
     ),
+    _drawn("xl"),
     _PROPERTIES,
     kept=_table_columns,
 )
@@ -146,7 +157,7 @@ def _read(
         part, content = part_of(name), members.pop(name)
         if part is None:
             continue
-        text, encoding = decoded(content)
+        text, encoding = _decoded(content)
         try:
             spans, inside = of_text(
                 span for span in part.find(text) if not left or shown(span.segment) not in left
@@ -178,6 +189,15 @@ def _read(
         return out.getvalue()
 
     return Document(segments, write)
+
+
+def _decoded(content: bytes) -> tuple[str, str]:
+    """XML that does not declare an encoding is UTF-8, whatever a `meta` element of a page says.
+    The element is believed only where that cannot be."""
+    if not _STATES_ENCODING.match(content):
+        with suppress(UnicodeDecodeError):
+            return content.decode(), "utf-8"
+    return decoded(content)
 
 
 def _copy(source: zipfile.ZipFile, info: zipfile.ZipInfo, target: zipfile.ZipFile) -> None:

@@ -71,7 +71,10 @@ def read_pdf(raw: bytes, options: Options) -> Document:
         reason = type(error).__name__
         raise DocumentError(f"it is no PDF, or encrypted or damaged ({reason}).") from None
     if not blocks:
-        raise DocumentError("it has no text, only pictures: recognise its letters (OCR) first.")
+        raise DocumentError(
+            "no text can be read in it: it is damaged, or has pictures alone, whose letters must "
+            "be recognised (OCR) first."
+        )
     page = "\n".join(
         ['<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">', *blocks, "</html>\n"]
     )

@@ -31,7 +31,7 @@ _PROOFING = re.compile(r'<w:(?:lang|noProof)\b[^<>]*>|\s(?:dirty|err|smtClean|no
 _LANG = re.compile(r'(?<=\s)lang="[^"]*"')
 _NO_FORMATTING = "<w:rPr></w:rPr>"
 # Attributes that describe a picture.
-_DESCRIBED = frozenset(["wp:docPr", "pic:cNvPr", "p:cNvPr"])
+_DESCRIBED = frozenset(["wp:docPr", "pic:cNvPr", "p:cNvPr", "xdr:cNvPr"])
 _DESCRIPTION = re.compile(r'\s(?:descr|title)="([^"]*)"')
 _NOISE = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"])
 _BREAKING = frozenset(["w:br", "w:tab", "w:ptab", "w:cr", "a:br", "text:line-break", "text:tab"])
@@ -45,7 +45,7 @@ _LINKS = frozenset(
 _PROPERTIES = frozenset(
     [
         *("w:smartTagPr", "w:customXmlPr", "w:sdtPr", "w:sdtEndPr"),
-        *("rPh", "phoneticPr", "a:endParaRPr"),
+        *("rPh", "phoneticPr", "x:rPh", "x:phoneticPr", "a:endParaRPr"),
     ]
 )
 _FIELD = re.compile(r'w:fldCharType="(begin|separate|end)"')
@@ -63,6 +63,8 @@ class _Names(NamedTuple):
 
 _WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t")
 _POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t")
+# Where a chart keeps the words that it last read from its sheet.
+_CACHES = frozenset(["strCache", "multiLvlStrCache", "strLit", "dlblRangeCache"])
 
 
 def word_spans(text: str) -> Iterator[Span]:
@@ -73,11 +75,37 @@ def powerpoint_spans(text: str) -> Iterator[Span]:
     return _runs(text, parsed(text), _POWERPOINT)
 
 
+def chart_spans(text: str) -> Iterator[Span]:
+    """Titles and labels, and the names of series and categories. Charts and drawings have the
+    paragraphs of PowerPoint in all files of Office."""
+    root = parsed(text)
+    yield from _runs(text, root, _POWERPOINT)
+    for value in _cached(root):
+        yield Span(value.inner, value.outer, (value.shown,), _escaped)
+
+
+def _cached(parent: Element, is_text: bool = False) -> Iterator[Element]:
+    """Values in a chart's copies of texts; its copies of numbers have the same elements."""
+    for child in parent.elements:
+        if is_text and _local(child) == "v" and not any(child.elements):
+            yield child
+        else:
+            yield from _cached(child, is_text or _local(child) in _CACHES)
+
+
+def _local(element: Element) -> str:
+    """Its name without a prefix."""
+    return element.name.rpartition(":")[2]
+
+
 def excel_spans(text: str) -> Iterator[Span]:
-    """Strings, shared or in their cells. Numbers, formulas and names are none."""
+    """Strings, shared or in their cells. Numbers, formulas and names are none. Excel writes no
+    prefixes, other programs write `x:`."""
     for element in parsed(text).walk():
-        if element.name in ("si", "is", "text"):
-            yield from _paragraph(text, element, _Names(element.name, "", "r", "rPr", "t"))
+        prefix = "x:" if element.name.startswith("x:") else ""
+        if element.name.removeprefix(prefix) in ("si", "is", "text"):
+            names = (f"{prefix}{name}" for name in ("r", "rPr", "t"))
+            yield from _paragraph(text, element, _Names(element.name, "", *names))
 
 
 def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
@@ -409,10 +437,22 @@ def property_spans(text: str) -> Iterator[Span]:
 
 
 def contents_spans(text: str) -> Iterator[Span]:
-    """The table of contents of older books."""
+    """The table of contents of older books. It should have no elements in its texts."""
     for element in parsed(text).walk():
-        if element.name.rpartition(":")[2] == "text" and element.children:
-            yield Span(element.inner, element.outer, (element.shown,), _escaped)
+        if _local(element) == "text" and element.children:
+            yield Span(element.inner, element.outer, made(_mixed(text, element)), _escaped)
+
+
+def _mixed(text: str, parent: Element) -> Iterator[str | Code]:
+    for child in parent.children:
+        if isinstance(child, Text):
+            yield child.shown
+        elif child.children:
+            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
+            yield from _mixed(text, child)
+            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
+        else:
+            yield Code(text[child.start : child.end], Kind.MARK)
 
 
 def column_names(text: str) -> Iterator[str]:

@@ -78,9 +78,13 @@ def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
     return Span(begin, begin + len(core), (re.sub(r"\s+", " ", core),), write)
 
 
+_NEWLINE = r"(?:\r\n|\r|\n)"
+_TIME = r"[ \t]*+(?:\d++:)?\d++:\d++[.,]\d++[ \t]*+-->"
+# Some files have no empty line before the next cue's number or time.
 _CUE = re.compile(
-    r"(?P<time>^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->[^\r\n]*(?:\r\n|\r|\n))"
-    r"(?P<text>(?:[^\S\r\n]*+\S[^\r\n]*+(?:\r\n|\r|\n|\Z))++)",
+    rf"(?P<time>^{_TIME}[^\r\n]*+{_NEWLINE})"
+    rf"(?P<text>(?:(?!(?:[ \t]*+\d++[ \t]*+{_NEWLINE})?+{_TIME})"
+    rf"[^\S\r\n]*+\S[^\r\n]*+(?:{_NEWLINE}|\Z))++)",
     re.M,
 )
 _OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: where it is shown

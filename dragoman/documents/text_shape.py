@@ -1,7 +1,8 @@
 """What a translation must leave as it was in formats that are text with marks in it.
 
 Each function counts what a file's structure is made of: blocks and links of Markdown, directives
-and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF.
+and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF,
+times of subtitles.
 """
 
 import email
@@ -39,6 +40,8 @@ _RTF_COUNTED = re.compile(
     r"par|pard|cell|row|sect|page|trowd|footnote|header\w?|footer\w?|field|fldinst|fldrslt|pict"
     r"|shp|object|annotation|bkmkstart|bkmkend|listtext"
 )
+# What is `code` in AsciiDoc is ``code`` where it touches a letter.
+_DOUBLED = re.compile(r"`(`[^`]++`)`")
 # Headers that a translated mail may have to state anew.
 _MAIL_STATES = frozenset(["subject", "content-type", "content-transfer-encoding", "mime-version"])
 
@@ -80,6 +83,13 @@ def _of_lines(
     return shape
 
 
+def of_asciidoc(raw: bytes) -> Shape:
+    shape: Shape = Counter()
+    for entry, count in _of_lines(_ADOC_LINE, adoc.find_spans)(raw).items():
+        shape[_DOUBLED.sub(r"\1", str(entry))] += count
+    return shape
+
+
 def of_latex(raw: bytes) -> Shape:
     text = raw.decode("latin-1")
     commands = (match[1] for match in _TEX_COMMAND.finditer(text))
@@ -115,11 +125,17 @@ def of_mail(raw: bytes) -> Shape:
     return parts + Counter(head for head in heads if head[0].lower() not in _MAIL_STATES)
 
 
+def of_subtitles(raw: bytes) -> Shape:
+    return Counter(line for line in decoded(raw, "latin-1")[0].splitlines() if "-->" in line)
+
+
 SHAPES: dict[str, Callable[[bytes], Shape]] = {
     "markdown": of_markdown,
     "rst": _of_lines(_RST_LINE, rst.find_spans),
-    "asciidoc": _of_lines(_ADOC_LINE, adoc.find_spans),
+    "asciidoc": of_asciidoc,
     "latex": of_latex,
     "rtf": of_rtf,
     "eml": of_mail,
+    "srt": of_subtitles,
+    "vtt": of_subtitles,
 }

@@ -9,6 +9,7 @@ The rounds are a generator: it asks for sentences and is sent what a translator 
 code, and a process that reads a file (`confined.py`) imports nothing that translates.
 """
 
+import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
@@ -33,6 +34,7 @@ from dragoman.text.verbatim import STAND_INS
 
 SAMPLED = 200  # segments that tell the language of a document
 MOST_SAMPLED = 5000  # characters of them
+_PUNCTUATION = re.compile(r"\s*+(?:[.,;:!?)\]…]++(?=\s|\Z))?+")
 UNSURE = 0.5  # that a translation is good: below, somebody should look at it
 MOST_CODES = 200  # in a segment; one with more is translated piece by piece
 
@@ -135,7 +137,7 @@ def _piecewise(segments: Sequence[Segment]) -> Rounds:
         for segment in segments
         for item in segment
         if isinstance(item, str)
-        for sentence in split_sentences(edges(item)[1])[0]
+        for sentence in split_sentences(_core(item)[1])[0]
         if _speaks(sentence)
     ]
     said = iter((yield asked) if asked else [])
@@ -145,8 +147,16 @@ def _piecewise(segments: Sequence[Segment]) -> Rounds:
     ]
 
 
+def _core(text: str) -> tuple[str, str, str]:
+    """A text between two codes, and what stays around it: white space, and the punctuation of what
+    stands before, which a translator takes for nothing."""
+    end = _PUNCTUATION.match(text).end()  # type: ignore[union-attr]
+    before, core, after = edges(text[end:])
+    return text[:end] + before, core, after
+
+
 def _piece(text: str, said: Iterator[Said]) -> str:
-    before, core, after = edges(text)
+    before, core, after = _core(text)
     sentences, gaps = split_sentences(core)
     answers = [next(said).text if _speaks(sentence) else sentence for sentence in sentences]
     joined = "".join(a + gap for a, gap in zip(answers, [*gaps, ""], strict=True))

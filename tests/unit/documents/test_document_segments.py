@@ -262,3 +262,15 @@ def test_an_element_ends_with_punctuation_only_if_its_source_does() -> None:
 def test_an_element_that_no_word_is_linked_to_stands_at_a_like_place() -> None:
     after = placed("Read <b>it</b> again today please", "Bitte heute nochmal lesen", "4 3 2 0")
     assert after == "Bitte <b>heute</b> nochmal lesen"
+
+
+def test_punctuation_behind_a_code_stays_if_a_text_is_translated_in_pieces() -> None:
+    """By itself, a full stop before a sentence is nothing that a translator repeats."""
+
+    def words_alone(sentence: Sentence) -> Said:
+        return Said(" ".join(re.findall(r"\b[a-z]+\b", sentence.text)).upper())
+
+    codes_ = [Code("`x`"), Code("`y`"), Code("`z`")]
+    segment = ("one ", codes_[0], ". two ", codes_[1], ", three ", codes_[2], ".")
+    (after,) = drive([segment], words_alone)
+    assert written(after) == "ONE `x`. TWO `y`, THREE `z`."

@@ -393,6 +393,29 @@ def test_a_letter_that_the_encoding_lacks_is_written_by_number_or_refused() -> N
         read("a.txt", "übung".encode("latin-1"), encoding="latin-1").write([("ł",)])
 
 
+def test_a_page_of_a_book_is_utf8_unless_xml_says_otherwise() -> None:
+    """Readers of books do not look at `meta`."""
+    page = '<html><head><meta charset="iso-8859-1"/></head><body><p>one {}</p></body></html>'
+    declared = '<?xml version="1.0" encoding="iso-8859-1"?>' + page
+    for text, encoding in (
+        (page.format("two"), "utf-8"),
+        (page.format("ü"), "utf-8"),
+        (page.format("ü"), "iso-8859-1"),  # it is no XML, but this is what it must be
+        (declared.format("ü"), "iso-8859-1"),
+        ("\ufeff" + page.format("ü"), "utf-8"),
+    ):
+        document = read("a.epub", packed({"a.xhtml": text.encode(encoding)}))
+        after = members(document.write([("é",)]))["a.xhtml"]
+        assert "<p>é</p>" in after.decode(encoding)
+
+
+def test_marks_in_a_table_of_contents_stay() -> None:
+    ncx = "<ncx><text>one <tt>two</tt><br/></text></ncx>"
+    document = read("a.epub", packed({"a.ncx": ncx.encode()}))
+    assert document.write(document.segments) == packed({"a.ncx": ncx.encode()})
+    assert members(upper(document))["a.ncx"] == b"<ncx><text>ONE <tt>TWO</tt><br/></text></ncx>"
+
+
 @given(st.text(max_size=200))
 def test_any_text_comes_back_as_it_was(text: str) -> None:
     raw = text.encode("utf-8", "ignore")

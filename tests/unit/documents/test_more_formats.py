@@ -252,6 +252,14 @@ def test_subtitles_keep_their_lines_and_drawings() -> None:
     assert r"{\p1}m 0 0 l 1 1{\p0}" in after
 
 
+def test_a_cue_ends_where_the_next_one_begins() -> None:
+    """Also without an empty line between the two, or without a text."""
+    times = [f"00:00:0{number},000 --> 00:00:0{number},900\n" for number in range(4)]
+    text = f"{times[0]}{times[1]}one\ntwo\n3\n{times[2]}three\n4\n\n5\n{times[3]}four"
+    after = changed(read("a.srt", text))
+    assert after == f"{times[0]}{times[1]}ONE\nTWO\n3\n{times[2]}THREE\n4\n\n5\n{times[3]}FOUR"
+
+
 def test_rtf_letters_are_written_by_number() -> None:
     after = changed(read("a.rtf"))
     assert r"ONE {\b TWO} CAF\u201?\u8364?.\par" in after

@@ -343,6 +343,11 @@ def opendocument_file(paragraph: str) -> bytes:
     return packed("content.xml", f"<office:text {NAMESPACES}>{body}</office:text>")
 
 
+def prefixed(sheet: str) -> str:
+    """As Microsoft's own library for other programs writes it."""
+    return re.sub(r"<(/?)(\w)", r"<\1x:\2", sheet).replace("<x:sst>", '<x:sst xmlns:x="urn:x">')
+
+
 RUNS = "<a:r><a:t>first words </a:t></a:r>", "<a:r><a:rPr b='1'/><a:t>last words</a:t></a:r>"
 OTHERS = [
     *(
@@ -356,12 +361,13 @@ OTHERS = [
         for paragraph in around(element, "first words ", "<text:span>last words</text:span>")
     ),
     *(
-        ("a.xlsx", "xl/sharedStrings.xml", packed("xl/sharedStrings.xml", f"<sst>{si}</sst>"), FREE)
+        ("a.xlsx", "xl/sharedStrings.xml", packed("xl/sharedStrings.xml", sst), FREE)
         for si in (
             "<si><t/></si><si><t>first words</t><rPh><t>kept</t></rPh><phoneticPr/></si>",
             "<si><r><t>first </t></r><r><rPr><b/></rPr><t>words</t></r><phoneticPr/></si>",
             "<si><r><rPr><b/></rPr><t>first</t></r><r><t> words</t></r><rPh><t>kept</t></rPh></si>",
         )
+        for sst in (f"<sst>{si}</sst>", prefixed(f"<sst>{si}</sst>"))
     ),
 ]
 
@@ -377,6 +383,61 @@ def test_slides_sheets_and_opendocument_are_whole_too(number: int) -> None:
     for seed in range(5):
         scrambled = document.write(drive(document.segments, scrambler(seed)))
         assert skeleton(root_of(scrambled, member), free) == skeleton(before, free)
+
+
+CHART = """<c:chartSpace xmlns:c="urn:c" xmlns:a="urn:a"><c:chart><c:title><c:tx><c:rich><a:p>
+<a:r><a:rPr lang="en-US" b="1"/><a:t>A bold</a:t></a:r><a:r><a:rPr lang="en-US"/><a:t> title</a:t>
+</a:r></a:p></c:rich></c:tx></c:title><c:ser><c:tx><c:strRef><c:f>Sheet1!$B$1</c:f><c:strCache>
+<c:ptCount val="1"/><c:pt idx="0"><c:v>one series</c:v></c:pt></c:strCache></c:strRef></c:tx>
+<c:cat><c:multiLvlStrRef><c:multiLvlStrCache><c:lvl><c:pt idx="0"><c:v>a category</c:v></c:pt>
+</c:lvl></c:multiLvlStrCache></c:multiLvlStrRef></c:cat><c:val><c:numCache>
+<c:formatCode>General</c:formatCode>
+<c:pt idx="0"><c:v>not a number</c:v></c:pt></c:numCache></c:val>
+</c:ser></c:chart></c:chartSpace>"""
+DRAWN = [
+    ("a.docx", "word/charts/chart1.xml"),
+    ("a.pptx", "ppt/charts/chart12.xml"),
+    ("a.xlsx", "xl/charts/chart1.xml"),
+]
+
+
+@pytest.mark.parametrize(("name", "member"), DRAWN)
+def test_what_a_chart_shows_is_translated(name: str, member: str) -> None:
+    """Its title and its copies of texts, not its formulas, formats and numbers."""
+    raw = packed(member, CHART)
+    document = format_of(name).read(raw, Options(to="de"))
+    assert document.write(document.segments) == raw
+    before, after = root_of(raw, member), root_of(loud(document), member)
+    assert skeleton(after, {"r", "t", "rPr"}) == skeleton(before, {"r", "t", "rPr"})
+    assert "".join(shown(after, "t").split()) == "ABOLDTITLE"
+    values = [element.text for element in after.iter() if local(element) in ("f", "v")]
+    assert values == ["Sheet1!$B$1", "ONE SERIES", "A CATEGORY", "not a number"]
+    assert {e.get("lang") for e in after.iter() if local(e) == "rPr"} == {"de-DE"}
+
+
+def test_text_on_a_sheet_and_what_a_picture_there_shows_are_translated() -> None:
+    drawing = (
+        '<xdr:wsDr xmlns:xdr="urn:xdr" xmlns:a="urn:a"><xdr:cNvPr id="2" name="Box" descr="a box"/>'
+        "<xdr:txBody><a:p><a:r><a:t>some text</a:t></a:r></a:p></xdr:txBody></xdr:wsDr>"
+    )
+    for name, folder in (("a.xlsx", "xl"), ("a.docx", "word"), ("a.pptx", "ppt")):
+        member = f"{folder}/drawings/drawing1.xml"
+        raw = packed(member, drawing)
+        after = root_of(loud(format_of(name).read(raw, Options())), member)
+        assert shown(after, "t") == "SOME TEXT"
+        assert after[0].attrib == {"id": "2", "name": "Box", "descr": "A BOX"}
+
+
+def test_the_column_of_a_table_has_its_name_in_a_chart_too() -> None:
+    """Excel takes a column by its name, so a chart shows the name that the table has."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/tables/table1.xml", '<table><tableColumn name="one series"/></table>')
+        archive.writestr("xl/charts/chart1.xml", CHART)
+    after = loud(format_of("a.xlsx").read(out.getvalue(), Options()))
+    values = [e.text for e in root_of(after, "xl/charts/chart1.xml").iter() if local(e) == "v"]
+    assert values == ["one series", "A CATEGORY", "not a number"]
 
 
 def test_a_field_of_opendocument_is_a_word_of_its_sentence() -> None:

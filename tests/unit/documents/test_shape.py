@@ -51,7 +51,8 @@ DAMAGES = [
     ("a.xlf", "", b"</source>", b"</sauce>", "mismatched tag"),
     ("a.xml", "", b"<string ", b"<strung ", "mismatched tag"),
     ("a.csv", "", b"\n1,", b"\nb,", "texts in the place of"),
-    ("a.srt", "", b" --> ", b" - ", "texts in the place of"),
+    ("a.srt", "", b" --> ", b" - ", "without 00:00:01,000"),
+    ("a.vtt", "", b" --> ", b" -->  ", "without 00:01.000"),
     ("a.md", "", b"](", b"] (", "without"),
     ("a.md", "", b"# ", b"", "heading"),
     ("a.rst", "", b"\n=========\n", b"\n", "without ="),
@@ -177,11 +178,26 @@ def test_a_text_full_of_angle_brackets_is_only_text() -> None:
     assert document.write([("a <b> c",) for _ in document.segments]).count(b"<b>") == 2
 
 
+def test_a_pdf_without_text_is_refused() -> None:
+    pytest.importorskip("pdfplumber")
+    with pytest.raises(DocumentError, match="no text can be read in it"):
+        read("a.pdf", pdf(), format_of("a.pdf"))
+
+
 def test_a_text_of_asciidoc_that_now_begins_like_an_item_is_written() -> None:
     document = read("a.adoc", b"|===\n|see <2>\n|===\n", format_of("a.adoc"))
     ((_, number),) = document.segments
     after = document.write([(number, " siehe")])
     assert after == b"|===\n|{empty}<2> siehe\n|===\n"
+
+
+def test_code_of_asciidoc_that_touches_a_letter_stays_code() -> None:
+    document = read("a.adoc", b"See `x` and `y`.\n", format_of("a.adoc"))
+    ((_, first, _, second, _),) = document.segments
+    after = document.write([("Siehe", first, " und ", second, "e.")])
+    assert after == b"Siehe``x`` und ``y``e.\n"
+    with pytest.raises(DocumentError, match="without `y`"):
+        document.write([("Siehe ", first, " und ", first, ".")])
 
 
 def test_a_message_file_may_get_tags_with_its_translations() -> None:
