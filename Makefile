@@ -42,10 +42,11 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --n
 test: setup
 	$(PYTEST) -m "not slow"
 
-# For tests that are skipped without them: spaCy and LangChain beside dragoman, MCP's inspector (which needs npm), and
-# Weblate in an environment of its own. What draws Weblate's badges and makes its backups is left out: that has to be compiled.
+# For tests that are skipped without them: spaCy, LangChain and pyarrow (for Ray Data) beside dragoman, MCP's inspector
+# (which needs npm), and Weblate in an environment of its own. What draws Weblate's badges and makes its backups is left
+# out: that has to be compiled.
 clients: build/weblate/.ready build/inspector/.ready setup
-	$(BIN)/pip install --quiet --constraint constraints.txt spacy==3.8.18 langchain-core==1.7.2
+	$(BIN)/pip install --quiet --constraint constraints.txt spacy==3.8.18 langchain-core==1.7.2 pyarrow==26.0.1
 build/inspector/.ready:
 	npm install --silent --no-fund --prefix build/inspector @modelcontextprotocol/inspector@0.15.0
 	touch $@

@@ -7,8 +7,9 @@
     python benchmarks/confidence.py human MLQE       # beside human judgements
     python benchmarks/confidence.py cost CORPORA     # time without and with
 
-CORPORA has `flores`, `tatoeba` and `newsdev`; MESSAGES holds gnucash.XX.test.tsv, which
-benchmarks/messages.py makes; MLQE is MLQE-PE's data for English-German, unpacked.
+CORPORA has `flores`, `tatoeba` and `newsdev`; MESSAGES holds evolution.XX.dev.tsv (to learn on) and
+gnucash.XX.test.tsv, which benchmarks/messages.py makes; MLQE is MLQE-PE's data for English-German,
+unpacked: the tests of 2020 and 2021, the latter with its gold labels.
 """
 
 import argparse
@@ -35,8 +36,8 @@ from dragoman.text.metrics import sentence_chrf
 ESTIMATE = Path(__file__).parents[1] / "dragoman" / "confidence" / "estimate.json"
 OTHERS = ("de", "es", "fr", "pt")
 # sentences of each direction to and from English
-LEARNED = {"tatoeba.valid": 160, "flores.dev": 120, "news": 120}
-UNSEEN = {"messages": 150, "tatoeba.test": 150, "flores.devtest": 80}
+LEARNED = {"tatoeba.valid": 160, "flores.dev": 120, "news": 120, "evolution.dev": 120}
+UNSEEN = {"gnucash.test": 150, "tatoeba.test": 150, "flores.devtest": 80}
 DEAR = ("flores.dev", "tatoeba.valid")  # where other searches are tried too, to and from these:
 DEAR_LANGUAGES = ("de", "fr")
 DEAR_ROWS = 20
@@ -61,8 +62,8 @@ def pairs_of(corpora: Path, messages: Path, kind: str, language: str) -> list[tu
         folder = corpora / name / (f"{language}-en" if name == "tatoeba" else "")
         sides = (lines_of(folder / f"{part}.{code}.gz") for code in (language, "en"))
         return [*zip(*sides, strict=True)]
-    if kind == "messages":
-        table = lines_of(messages / f"gnucash.{language}.test.tsv")
+    if name in ("evolution", "gnucash"):  # messages of programs
+        table = lines_of(messages / f"{name}.{language}.{part}.tsv")
         return [(other, english) for english, other in (line.split("\t") for line in table)]
     path = corpora / "newsdev" / f"newstest2013.{language}-en.tsv.gz"  # it has no Portuguese
     if not path.exists():
@@ -257,34 +258,46 @@ def human(folder: Path) -> None:
     """MLQE-PE's translations, read by our model, beside what people think of them."""
     translator = InspectableTranslator.load("pentaglot", threads=1)
     judge = estimator()
+    for year, sources, said, wanted, theirs in _judgements(folder):
+        scored = translator.score(sources, said, "de", "en")
+        back = translator.score(said, sources, "en", "de")
+        codec = translator.codec
+        estimates = []
+        for source, text, ids, log_probs in zip(
+            sources, said, codec.encode_target(said), scored, strict=True
+        ):
+            pieces = [codec.target.pieces[i] for i in ids]
+            estimates.append(judge(source, text, pieces, log_probs.tolist()))
+        found = {
+            "its own model's mean log-probability (in the data)": theirs,
+            "our model: mean log-probability": [float(one.mean()) for one in scored],
+            "our model, backward: mean log-probability": [float(one.mean()) for one in back],
+            "our model: both": [
+                float(one.mean() + other.mean()) for one, other in zip(scored, back, strict=True)
+            ],
+            "our estimate: expected chrF": [one.chrf for one in estimates],
+            "our estimate: probability of good": [one.good for one in estimates],
+        }
+        print(f"{year}: {len(said)} sentences\n| score | Pearson | Spearman |\n|---|---|---|")
+        for name, values in found.items():
+            if not values:
+                continue
+            r, rank = calibration.pearson(values, wanted), calibration.spearman(values, wanted)
+            print(f"| {name} | {r:.3f} | {rank:.3f} |")
+
+
+def _judgements(
+    folder: Path,
+) -> Iterator[tuple[int, list[str], list[str], list[float], list[float]]]:
+    """Year, sources, translations, mean standardised scores, and, where the data have them, mean
+    log-probabilities of the model that translated."""
     (path,) = folder.rglob("test20.ende.df.short.tsv")
     rows = [line.split("\t") for line in lines_of(path)[1:]]
-    sources, said = [row[1] for row in rows], [row[2] for row in rows]
-    wanted = [float(row[6]) for row in rows]  # z_mean
-    theirs = [float(row[7]) for row in rows]  # the model's own mean log-probability
-    scored = translator.score(sources, said, "de", "en")
-    back = translator.score(said, sources, "en", "de")
-    codec = translator.codec
-    estimates = []
-    for source, text, ids, log_probs in zip(
-        sources, said, codec.encode_target(said), scored, strict=True
-    ):
-        pieces = [codec.target.pieces[i] for i in ids]
-        estimates.append(judge(source, text, pieces, log_probs.tolist()))
-    found = {
-        "its own model's mean log-probability (in the data)": theirs,
-        "our model: mean log-probability": [float(one.mean()) for one in scored],
-        "our model, backward: mean log-probability": [float(one.mean()) for one in back],
-        "our model: both": [
-            float(one.mean() + other.mean()) for one, other in zip(scored, back, strict=True)
-        ],
-        "our estimate: expected chrF": [one.chrf for one in estimates],
-        "our estimate: probability of good": [one.good for one in estimates],
-    }
-    print(f"{len(rows)} sentences\n| score | Pearson | Spearman |\n|---|---|---|")
-    for name, values in found.items():
-        r, rank = calibration.pearson(values, wanted), calibration.spearman(values, wanted)
-        print(f"| {name} | {r:.3f} | {rank:.3f} |")
+    wanted, theirs = ([float(row[column]) for row in rows] for column in (6, 7))
+    yield 2020, [row[1] for row in rows], [row[2] for row in rows], wanted, theirs
+    files = (next(folder.rglob(f"test21.{ending}")) for ending in ("src", "mt", "da"))
+    sources, said, scores = map(lines_of, files)
+    yield 2021, sources, said, [*map(float, scores)], []
 
 
 def cost(corpora: Path) -> None:

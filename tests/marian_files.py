@@ -75,6 +75,52 @@ writeFileSync(out, JSON.stringify({texts: answers.map((a) => a.target.text), sec
 process.exit(0);
 """
 
+# Products that round nothing but the weights, in the place of those that Bergamot's engine imports:
+# a matrix is kept as its bytes, transposed, and what it is multiplied with stays as it is.
+FLOAT_PRODUCTS = """
+const exact = new Map();  // what would have been rounded, by the place of its bytes
+const rounded = (x) => Math.max(-127, Math.min(127, Math.round(x)));
+const PRODUCTS = {
+  int8_prepare_a(input, scale, zero, rows, width, output) {
+    exact.set(output, Module.HEAPF32.slice(input / 4, input / 4 + rows * width));
+  },
+  int8_prepare_b(input, scale, zero, width, columns, output) {
+    for (let j = 0; j < columns; j++)
+      for (let i = 0; i < width; i++)
+        Module.HEAP8[output + j * width + i] =
+          rounded(Module.HEAPF32[input / 4 + i * columns + j] * scale);
+  },
+  int8_prepare_b_from_transposed(input, scale, zero, width, columns, output) {
+    for (let i = 0; i < width * columns; i++)
+      Module.HEAP8[output + i] = rounded(Module.HEAPF32[input / 4 + i] * scale);
+  },
+  int8_prepare_b_from_quantized_transposed(input, width, columns, output) {
+    Module.HEAP8.copyWithin(output, input, input + width * columns);
+  },
+  int8_prepare_bias(b, scaleA, zeroA, scaleB, zeroB, width, columns, bias, output) {
+    for (let j = 0; j < columns; j++)
+      Module.HEAPF32[output / 4 + j] = bias ? Module.HEAPF32[bias / 4 + j] : 0;
+  },
+  int8_multiply_and_add_bias(
+      a, scaleA, zeroA, b, scaleB, zeroB, bias, factor, rows, width, columns, output) {
+    const x = exact.get(a);
+    for (let row = 0; row < rows; row++)
+      for (let j = 0; j < columns; j++) {
+        let sum = 0;
+        for (let i = 0; i < width; i++) sum += x[row * width + i] * Module.HEAP8[b + j * width + i];
+        Module.HEAPF32[output / 4 + row * columns + j] =
+          sum * factor / scaleB + Module.HEAPF32[bias / 4 + j];
+      }
+  },
+  int8_select_columns_of_b(b, width, columns, chosen, count, output) {
+    for (let j = 0; j < count; j++) {
+      const from = b + Module.HEAPU32[chosen / 4 + j] * width;
+      Module.HEAP8.copyWithin(output + j * width, from, from + width);
+    }
+  },
+};
+"""
+
 
 def random_arrays(
     pieces: int, settings: Mapping[str, Any], tied: bool = False
@@ -171,17 +217,27 @@ def packed_shortlist(lists: Sequence[Sequence[int]], first: int = 100) -> bytes:
 
 
 def bergamot(
-    folder: Path, files: Mapping[str, object], texts: Sequence[str], at_once: int = 1
+    folder: Path,
+    files: Mapping[str, object],
+    texts: Sequence[str],
+    at_once: int = 1,
+    products: str = "",
 ) -> tuple[list[str], float]:
     """What Bergamot's engine says, and in how many seconds of the CPU.
 
-    Texts that are translated at once share one shortlist.
+    Texts that are translated at once share one shortlist. `products`: what takes the place of its
+    integer products.
     """
     script, job, out = folder / "bergamot.mjs", folder / "job.json", folder / "answer.json"
     script.write_text(NODE)
     # A copy, because the package says that its files are modules, and this one calls `require`.
     theirs = Path(BERGAMOT) / "node_modules" / "@browsermt" / "bergamot-translator" / "worker"
     shutil.copytree(theirs, folder / "worker", dirs_exist_ok=True)
+    if products:
+        worker = folder / "worker" / "translator-worker.js"
+        before, link, after = worker.read_text().partition("linkFallbackIntGemm(info) {\n")
+        assert link
+        worker.write_text(f"{before}{link} return PRODUCTS;\n{after}{products}")
     task = {**files, "texts": list(texts), "at_once": at_once, "out": str(out)}
     job.write_text(json.dumps(task))
     ran = subprocess.run(["node", script, folder, job], capture_output=True, text=True)

@@ -375,7 +375,10 @@ def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
     characters = 0
     for number, line in enumerate(lines, 1):
         if not isinstance(line, str):
-            raise TypeError(f"text {number} is a {type(line).__name__}, not a str.")
+            raise TypeError(
+                f"text {number} is a {type(line).__name__}, not a str; `map` takes columns with "
+                "missing values."
+            )
         window.append(line)
         characters += len(line)
         if len(window) == most or characters >= _WINDOW_CHARACTERS:

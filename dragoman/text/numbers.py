@@ -237,6 +237,11 @@ def number_edits(source: str, translation: str, language: str, to: str) -> list[
 
 def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
     """The number of a translation as it must be written."""
+    if "." in quantity.number and "," in quantity.number:
+        # Both signs tell how it is written, whatever its text was taken for: 1.234,56 € alone
+        # could be of any language.
+        readers = (one for one in (language, "de", "en") if value(quantity.number, one) is not None)
+        language = next(readers, language)
     wanted = value(quantity.number, language)
     if wanted is None:
         return said

@@ -64,6 +64,23 @@ def test_duckdb_translates_by_a_function_of_sql(translator) -> None:
     assert rows == [("one",), (None,), ("two three",)]
 
 
+def test_duckdb_translates_whole_vectors_through_arrow(translator, monkeypatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("pyarrow")
+    counted = Counted(translator, monkeypatch)
+
+    def several(column):  # with one argument, as the function of SQL has
+        return translator.map(column)
+
+    with duckdb.connect() as database:
+        database.create_function("translate_text", several, ["VARCHAR"], "VARCHAR", type="arrow")
+        rows = database.sql(
+            "select translate_text(a) from (values ('eins'), (null), ('zwei'), ('eins')) as t(a)"
+        ).fetchall()
+    assert rows == [("one",), (None,), ("two",), ("one",)]
+    assert counted.texts == ["eins", "zwei"]
+
+
 @pytest.fixture
 def shell(translator, monkeypatch, capsys):
     """IPython 9.18.1"""

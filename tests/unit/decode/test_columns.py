@@ -33,3 +33,45 @@ def test_a_column_of_text_keeps_its_kind_even_if_all_is_missing() -> None:
 def test_a_text_is_no_column() -> None:
     with pytest.raises(TypeError, match="a column, not one text"):
         map_column(shout, "ja")
+
+
+def test_a_cell_keeps_its_line_breaks() -> None:
+    asked: list[str] = []
+
+    def join(texts):
+        """As a model does, which knows no line breaks."""
+        asked.extend(texts)
+        return [" ".join(text.upper().split()) for text in texts]
+
+    cells = ["ja\nnein", "nein\r\n\r\nja\r\n", " \n", "ja"]
+    assert map_column(join, cells) == ["JA\nNEIN", "NEIN\r\n\r\nJA\r\n", " \n", "JA"]
+    assert asked == ["ja", "nein"]
+
+
+def test_a_table_is_no_column() -> None:
+    """It would come back as the names of its columns, untranslated."""
+    for package in ("pandas", "polars"):
+        frame = pytest.importorskip(package).DataFrame({"german": ["ja"]})
+        with pytest.raises(TypeError, match="one column, not a DataFrame"):
+            map_column(shout, frame)
+
+
+def test_an_index_becomes_a_list() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert map_column(shout, pandas.Index(["ja", "nein"])) == ["JA", "NEIN"]
+
+
+def test_an_arrow_array_stays_one() -> None:
+    """Its elements are no `str`, so that nothing would be translated."""
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.array(["ja", None, "", "ja"], arrow.large_string())
+    mapped = map_column(shout, column)
+    assert mapped.type == column.type
+    assert mapped.to_pylist() == ["JA", None, "", "JA"]
+    chunked = map_column(shout, arrow.chunked_array([["ja"], ["nein", None]]))
+    assert isinstance(chunked, arrow.ChunkedArray)
+    assert chunked.to_pylist() == ["JA", "NEIN", None]
+    encoded = map_column(shout, arrow.array(["ja", "nein"]).dictionary_encode())
+    assert encoded.to_pylist() == ["JA", "NEIN"]
+    with pytest.raises(TypeError, match="one column, not a Table"):
+        map_column(shout, arrow.table({"german": ["ja"]}))

@@ -208,3 +208,8 @@ def test_all_cores_end_at_about_the_same_time(cores: int) -> None:
 def test_few_sentences_are_shared_out_among_the_cores() -> None:
     batches = list(searcher.batches_by_length([5] * 8, 1024, at_once=4))
     assert [len(batch) for batch in batches] == [2, 2, 2, 2]
+
+
+def test_a_missing_value_in_a_list_is_refused_and_the_remedy_named(trained) -> None:
+    with pytest.raises(TypeError, match="text 2 is a NoneType, not a str; `map` takes columns"):
+        Translator.load(trained, device="cpu").translate(["eins", None])  # type: ignore[list-item]

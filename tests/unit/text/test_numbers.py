@@ -36,6 +36,22 @@ def test_others_are_as_long_and_can_be_put_back(text: str, seed: int) -> None:
     assert with_others(changed, {other: number for number, other in others.items()}) == text
 
 
+@pytest.mark.parametrize(
+    ("number", "said", "language", "to", "right"),
+    [
+        ("1.234,56 €", "1.234.56 €", "en", "en", "1,234.56 €"),
+        ("1.234,56 €", "1.234,56 €", "en", "en", "1,234.56 €"),
+        ("1,234.56 €", "1,234.56 €", "fr", "de", "1.234,56 €"),
+        ("1.234,56 €", "1.234,56 €", "en", "pt", "1.234,56 €"),
+        ("1.234", "1.234", "en", "en", "1.234"),
+        ("10.0.1,5", "10.0.1,5", "en", "de", "10.0.1,5"),
+    ],
+)
+def test_both_signs_of_a_number_tell_how_it_is_written(number, said, language, to, right) -> None:
+    """Alone it may be taken for one of another language."""
+    assert edited(said, number_edits(number, said, language, to)) == right
+
+
 def test_others_are_told_alike() -> None:
     """So that "the 19th" becomes "the 15th" again, and not "the 22nd" "the 15nd"."""
     for seed in range(20):
