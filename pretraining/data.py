@@ -13,11 +13,12 @@ reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
 - short.XX-en: menu entries, headings, greetings and single words, with their capitals;
 - train.XX-YY, general.XX-YY, short.XX-YY: lines of two languages that translate one English line;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml to fourth.toml: pretraining/config.toml with these corpora, in all directions, once for
+- first.toml to fifth.toml: pretraining/config.toml with these corpora, in all directions, once for
   each stage of training. The second stage gives everyday sentences and encyclopaedia text more
   weight, and adds what back.py made; the third adds general prose and short lines, and
   back-translations of more text; the fourth has short lines between all languages, and more weight
-  on the little text that there is in French, Spanish and Portuguese alone.
+  on the little text that there is in French, Spanish and Portuguese alone; the fifth, with a deeper
+  encoder (grow.py), has less of Parliament and more of what was translated back.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
@@ -85,7 +86,8 @@ THIRD = {
     "scarce": (1.5, 0.0),
 }
 FOURTH = THIRD | {"short": (1.5, 1.0), "scarce": (3.0, 1.0)}
-STAGES = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+FIFTH = FOURTH | {"europarl": (0.3, 0.1), "docs": (0.3, 0.0), "back": (2.0, 1.0)}
+STAGES = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
 DOC_PAIRS = 120_000  # of each pair of languages
 ODD_PAIRS, RENAMED_PAIRS = 2500, 50_000  # of each pair of languages
 SHORT_PAIRS, SHORT_WORDS = 40_000, 4  # of each pair of languages; of a line, at most
