@@ -82,6 +82,8 @@ def _describe(app: FastAPI, keys: bool) -> None:
     plain = app.openapi
 
     def described() -> dict[str, Any]:
+        if app.openapi_schema is not None:  # made once: that takes the event loop's time
+            return app.openapi_schema
         document = plain()
         components = document.setdefault("components", {})
         for name, schema in BODIES.items():
