@@ -11,8 +11,8 @@ own.
 
 First the honest clients alone ask without pauses: what the service does then is its capacity. In
 the test itself each of them pauses between two requests, so that all together ask for the share
-`--load` of the capacity. In the middle a second service takes over, and the first is told to stop.
-At the end SIGTERM comes while long requests are under way.
+`--load` of the capacity. After a quarter of the time a second service takes over, and the first is
+told to stop. At the end SIGTERM comes while long requests are under way.
 
 What is printed, by minute: honest requests, failures, the median and the 99th percentile of their
 times, memory and open files of the service; then the kinds of requests, what became of the attacks,
@@ -50,6 +50,9 @@ SENTENCES = Path(__file__).parent.parent / "examples" / "valid.de.gz"
 P99_S, STOP_S, MEMORY_MIB = 3.0, 10.5, 1500.0  # the targets
 FLAT_AFTER = 10  # minutes; later ones may differ by `FLAT`
 FLAT = 0.05
+# The share of the time after which another service takes over. Its memory is what has to be flat,
+# so it must be there long before `FLAT_AFTER`: first all that it needs has to be made once.
+HANDOVER_AT = 0.25
 IDLE_S = 5.0  # after which a client closes its connection: the service would after 10 s
 HANDOVER_S = 20.0  # for clients of the first service to finish there
 COMMAND = [sys.executable, "-m", "dragoman"]
@@ -503,7 +506,7 @@ async def story(
     seconds: float,
     pause_s: float,
 ) -> tuple[Tally, float, int | None]:
-    """Half of the time, a handover, the other half; how long the first service took to stop."""
+    """One service, a handover, another one; how long the first took to stop."""
     ports = [services[0].port]
 
     def second(tally: Tally) -> None:
@@ -511,7 +514,7 @@ async def story(
             tally.figures.setdefault(tally.minute, []).append(services[-1].figures())
 
     async def hand_over() -> tuple[float, int | None]:
-        await asyncio.sleep(seconds / 2)
+        await asyncio.sleep(HANDOVER_AT * seconds)
         services.append(await asyncio.to_thread(begin))
         ports.append(services[-1].port)
         await asyncio.sleep(min(HANDOVER_S, seconds / 4))

@@ -1,10 +1,12 @@
 """The service, on a thread of the test's own process or in a process of its own."""
 
+import http.client
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dragoman.decode.searcher import Searcher
@@ -13,7 +15,7 @@ from dragoman.serve.app import create_app
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Service
-from tests.processes import Running
+from tests.processes import PROCESSES, Running
 
 
 @contextmanager
@@ -45,6 +47,32 @@ def process(
         yield started, started.heard(r"http://\S+")
     finally:
         started.end()
+
+
+def seconds_to_answer(address: str, times: int) -> list[float]:
+    """How long /healthz takes, again and again.
+
+    A process of its own asks: in this one a question would also wait for its attackers.
+    """
+    reader, writer = PROCESSES.Pipe(duplex=False)
+    asking = PROCESSES.Process(target=_ask, args=(address, times, writer))
+    asking.start()
+    writer.close()
+    try:
+        return [reader.recv() for _ in range(times)]
+    finally:
+        asking.join()
+
+
+def _ask(address: str, times: int, writer: Connection) -> None:
+    for _ in range(times):
+        time.sleep(0.1)
+        started = time.monotonic()
+        connection = http.client.HTTPConnection(address.split("/")[2], timeout=60)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        writer.send(time.monotonic() - started)
+        connection.close()
 
 
 # What a service in a process of its own may call first:

@@ -1,5 +1,6 @@
 """The service put together."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from dragoman.serve import api, deepl, documents, errors, libre, openai, pages
 from dragoman.serve.guard import Guard
+from dragoman.serve.memory import keep_small
 from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Service
 from dragoman.storage.version import __version__
@@ -27,8 +29,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.batcher.start()
+        batcher = service.batcher
+        batcher.start()
+        # a search that was given up has taken memory too
+        small = asyncio.create_task(keep_small(lambda: batcher.batches + batcher.abandoned))
         yield
+        small.cancel()
         app.state.jobs.close()
         await service.close()
 
@@ -76,6 +82,8 @@ def _describe(app: FastAPI, keys: bool) -> None:
     plain = app.openapi
 
     def described() -> dict[str, Any]:
+        if app.openapi_schema is not None:  # made once: that takes the event loop's time
+            return app.openapi_schema
         document = plain()
         components = document.setdefault("components", {})
         for name, schema in BODIES.items():

@@ -18,6 +18,7 @@ from dragoman.inspect.sentence import inspect_sentence
 from dragoman.serve import looking
 from dragoman.serve import service as service_module
 from dragoman.serve.app import create_app
+from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Limits, Service
 
 LIMITS = Limits(max_characters=500, max_body_bytes=20_000)
@@ -304,6 +305,25 @@ def test_a_proxy_may_show_the_service_below_a_path(trained) -> None:
         file = {"file": ("a.txt", b"x" * 2 * LIMITS.max_body_bytes)}
         for path in ("/mt/v1/documents", "/v1/documents"):
             assert client.post(path, files=file, data={"target": "en"}).status_code == 200
+
+
+def test_the_openapi_document_is_described_once(trained, monkeypatch) -> None:
+    """Else each of many requests would hold up all others for 20 ms."""
+    times = 0
+    schema = next(iter(BODIES.values()))
+    make = schema.model_json_schema
+
+    def counted(**options):
+        nonlocal times
+        times += 1
+        return make(**options)
+
+    monkeypatch.setattr(schema, "model_json_schema", counted)
+    with TestClient(create_app(Service([str(trained)], LIMITS, device="cpu"))) as client:
+        first, second = (client.get("/openapi.json").json() for _ in range(2))
+    assert first == second
+    assert schema.__name__ in second["components"]["schemas"]
+    assert times == 1
 
 
 def test_a_suggestion_stays_in_its_folder(trained, tmp_path) -> None:

@@ -1,0 +1,64 @@
+"""What the service does not use any more goes back to the system."""
+
+import asyncio
+import re
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from dragoman.serve import memory
+from dragoman.serve.app import create_app
+from dragoman.serve.service import Service
+
+SMALL = 100_000  # bytes: such arrays lie in a heap
+
+
+def anonymous_mib() -> float:
+    status = Path("/proc/self/status").read_text()
+    size = re.search(r"RssAnon:\s+(\d+)", status)
+    assert size
+    return int(size[1]) / 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system's own figures are needed")
+def test_what_lies_between_arrays_in_use_is_given_back() -> None:
+    arrays = [np.ones(SMALL, dtype=np.uint8) for _ in range(1000)]
+    held = anonymous_mib()
+    del arrays[:-1]  # the last one keeps the heap from becoming shorter
+    memory.give_back()
+    assert held - anonymous_mib() > 60
+    assert arrays[0].all()
+
+
+def test_memory_is_given_back_once_for_work_that_was_done(monkeypatch) -> None:
+    works = [0, 0, 0, 5, 5, 5, 5]  # what there is each time that somebody asks
+    times = 0
+
+    def give_back() -> None:
+        nonlocal times
+        times += 1
+
+    def work_done() -> int:
+        if not works:
+            raise EOFError
+        return works.pop(0)
+
+    monkeypatch.setattr(memory, "_EVERY_S", 0.0)
+    monkeypatch.setattr(memory, "give_back", give_back)
+    with pytest.raises(EOFError):
+        asyncio.run(memory.keep_small(work_done))
+    assert times == 1
+
+
+def test_a_service_that_has_translated_gives_memory_back(trained, monkeypatch) -> None:
+    gave_back = threading.Event()
+    monkeypatch.setattr(memory, "_EVERY_S", 0.01)
+    monkeypatch.setattr(memory, "give_back", gave_back.set)
+    with TestClient(create_app(Service([str(trained)], device="cpu"))) as client:
+        text = {"text": "eins", "source": "de", "target": "en"}
+        assert client.post("/v1/translate", json=text).status_code == 200
+        assert gave_back.wait(60)
