@@ -179,6 +179,27 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
 
 
 @pytest.mark.parametrize(
+    ("noun", "language", "gender"),
+    [
+        ("jument", "fr", "f"),
+        ("sacoche", "fr", "f"),
+        ("bourrasque", "fr", "f"),
+        ("paix", "fr", "f"),  # without a plural of its own
+        ("beurre", "fr", "m"),
+        ("drame", "fr", "m"),
+        ("rame", "fr", "f"),
+        ("leche", "es", "f"),
+        ("agua", "es", "f"),  # whose article is el
+        ("planeta", "es", "m"),
+        ("trama", "pt", "f"),
+    ],
+)
+def test_the_table_knows_genders_that_endings_do_not_tell(noun, language, gender) -> None:
+    kind, _ = classified(noun, language)
+    assert kind.gender == gender
+
+
+@pytest.mark.parametrize(
     ("lead", "form", "language", "way"),
     [
         ("de ", Form("succursales", MANY, "f"), "fr", "de "),
