@@ -29,7 +29,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dragoman.text.inflection import LANGUAGES, WHOLE, applied, noun_class
+from dragoman.text.inflection import LANGUAGES, WHOLE, Noun, applied, noun_class
 
 TARGET = Path(__file__).parents[1] / "dragoman/text/inflections.txt"
 LONGEST = 9  # letters of an ending
@@ -340,7 +340,8 @@ def treebank_nouns(files: Iterable[Path]) -> dict[str, str]:
 
 def compared(known: Mapping[str, str], language: str) -> str:
     """How many of these nouns have the gender that the file says, and some that do not."""
-    wrong = [word for word, gender in known.items() if noun_class(word, language).gender != gender]
+    told = {word: noun_class(word, language) or Noun("", "") for word in known}
+    wrong = [word for word, gender in known.items() if told[word].gender != gender]
     share = 1 - len(wrong) / len(known)
     return f"{language}: {share:.1%} of {len(known):,} nouns; not {' '.join(wrong[:20])}"
 
