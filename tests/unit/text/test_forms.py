@@ -179,6 +179,33 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
 
 
 @pytest.mark.parametrize(
+    ("term", "language", "forms"),
+    [
+        ("primer ministro", "es", [("primer ministro", "m"), ("primeros ministros", "m")]),
+        ("gran empresa", "es", [("gran empresa", "f"), ("grandes empresas", "f")]),
+        ("libre mercado", "es", [("libre mercado", "m"), ("libres mercados", "m")]),
+        ("mayor de edad", "es", [("mayor de edad", "m"), ("mayores de edad", "m")]),
+        ("jeune pousse", "fr", [("jeune pousse", "f"), ("jeunes pousses", "f")]),
+        ("sud-américain", "fr", [("sud-américain", "m"), ("sud-américains", "m")]),
+    ],
+)
+def test_an_adjective_before_a_noun_has_the_gender_of_the_noun(term, language, forms) -> None:
+    assert [(form.text, form.gender) for form in term_forms(term, language)] == forms
+
+
+def test_a_participle_in_s_is_its_own_plural() -> None:
+    texts = [form.text for form in term_forms("soumettre", "fr")]
+    assert "soumis" in texts and "soumises" in texts and "soumiss" not in texts
+
+
+def test_what_a_noun_is_not_agrees_with_it_too() -> None:
+    text = "Ce couteau n'est pas aiguisé."
+    start, end = tail_of(text, len("Ce couteau"), "fr")
+    tail = tails(text[start:end], "m", Form("lame", ONE, "f"), "fr")
+    assert tail["f"] == " n'est pas aiguisée"
+
+
+@pytest.mark.parametrize(
     ("noun", "language", "gender"),
     [
         ("jument", "fr", "f"),
