@@ -404,13 +404,24 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
         many.append(" ".join([*words[:head], inflected, *others, *words[last:]]))
     forms = [Form(" ".join(words), ONE, noun.gender)]
     forms += [Form(text, MANY, noun.gender) for text in many]
-    if len(words) == 1 and re.search(r"[^ã]o$", words[0]) and language != "fr":
+    may_be_adjective = re.search(r"[^ã]o$", words[0]) and words[0].lower() not in _NOUNS_IN_O
+    if len(words) == 1 and may_be_adjective and language != "fr":
         # It may be an adjective, for all that anybody can see.
         forms += [
             Form(words[0][:-1] + "a", ONE, "f", ADJECTIVE),
             Form(words[0][:-1] + "as", MANY, "f", ADJECTIVE),
         ]
     return forms
+
+
+# Spanish and Portuguese nouns beside which there is another one in -a: *cargo*, *carga*.
+_NOUNS_IN_O_LISTED = (
+    "acto anillo ato banco barco bolso cargo caso cesto conto copo cuadro cubo cuchillo cuento "
+    "fallo foco fondo fruto fundo giro grado grupo horto huerto libro mango manto marco modo pago "
+    "palo partido paso peso plato plazo ponto porto prato prazo puerto punto quadro raio ramo rato "
+    "rayo seto suelo tipo tramo troco velo"
+)
+_NOUNS_IN_O = frozenset(_NOUNS_IN_O_LISTED.split())
 
 
 def _many(word: str, language: str) -> list[str]:

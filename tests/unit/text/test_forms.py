@@ -193,6 +193,11 @@ def test_an_adjective_before_a_noun_has_the_gender_of_the_noun(term, language, f
     assert [(form.text, form.gender) for form in term_forms(term, language)] == forms
 
 
+@pytest.mark.parametrize(("noun", "language"), [("cargo", "es"), ("fruto", "es"), ("prato", "pt")])
+def test_another_noun_in_a_is_no_form_of_a_noun_in_o(noun: str, language: str) -> None:
+    assert [form.text for form in term_forms(noun, language)] == [noun, noun + "s"]
+
+
 def test_a_participle_in_s_is_its_own_plural() -> None:
     texts = [form.text for form in term_forms("soumettre", "fr")]
     assert {"soumis", "soumises"} <= {*texts}
