@@ -437,7 +437,7 @@ def base_form(word: str, language: str) -> str:
 
     if language == "de" and word in noun_lemmas():
         return noun_lemmas()[word]
-    return lemmatize(word, lang=language)
+    return str(lemmatize(word, lang=language))
 
 
 def write_listed(corpora: Path, folder: Path, sentences: int, aligned: bool) -> None:
