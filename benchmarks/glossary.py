@@ -54,7 +54,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
@@ -395,8 +394,6 @@ def choose_aligned(corpora: Path, to: str, sentences: int) -> Iterator[dict]:
     learned: dict[str, list[str]] = {}
     for code in ("en", to):
         texts = list(read_lines(str(tatoeba / f"train.{code}.gz")))[:LEARNED]
-        with bz2.open(corpora / "real" / f"europarl.{code}.bz2", "rt", encoding="utf-8") as file:
-            texts += islice(file, LEARNED)
         learned[code] = [" ".join(base_forms(text, code)) for text in texts]
     there = lexicon(learned["en"], learned[to], LIKELY)
     back = lexicon(learned[to], learned["en"], LIKELY)
