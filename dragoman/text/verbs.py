@@ -34,7 +34,7 @@ _NO_VERBS_LISTED = {
     "désir souvenir tir cuir air clair chair pair éclair",
     "es": "lugar hogar taller alquiler mujer placer militar celular popular familiar similar "
     "particular nuclear escolar titular pilar collar dólar azúcar ayer cualquier líder carácter "
-    "chófer néctar",
+    "chófer néctar primer tercer",
     "pt": "lugar mulher prazer celular popular familiar similar particular nuclear escolar titular "
     "pilar colar dólar açúcar talher qualquer líder caráter militar sequer",
 }
@@ -504,6 +504,8 @@ def _listed(verb: str, language: str) -> Iterator[str]:
             yield before + stem
             continue
         for ending in _GROUPS[language][group].split(" "):
+            if group == "O" and ending == "s" and stem.endswith("s"):
+                continue  # *soumis* is its own plural
             # *cuelgue*, *fuerce*; others are spelled as they are listed.
             kind = "ar" if group == "S" and verb.endswith("ar") else ""
             yield _before(before + stem, ending, kind, language) if kind else before + stem + ending

@@ -179,6 +179,60 @@ def test_the_table_knows_short_german_nouns(noun: str, gender: str, plural: str)
 
 
 @pytest.mark.parametrize(
+    ("term", "language", "forms"),
+    [
+        ("primer ministro", "es", [("primer ministro", "m"), ("primeros ministros", "m")]),
+        ("gran empresa", "es", [("gran empresa", "f"), ("grandes empresas", "f")]),
+        ("libre mercado", "es", [("libre mercado", "m"), ("libres mercados", "m")]),
+        ("mayor de edad", "es", [("mayor de edad", "m"), ("mayores de edad", "m")]),
+        ("jeune pousse", "fr", [("jeune pousse", "f"), ("jeunes pousses", "f")]),
+        ("sud-américain", "fr", [("sud-américain", "m"), ("sud-américains", "m")]),
+    ],
+)
+def test_an_adjective_before_a_noun_has_the_gender_of_the_noun(term, language, forms) -> None:
+    assert [(form.text, form.gender) for form in term_forms(term, language)] == forms
+
+
+@pytest.mark.parametrize(("noun", "language"), [("cargo", "es"), ("fruto", "es"), ("prato", "pt")])
+def test_another_noun_in_a_is_no_form_of_a_noun_in_o(noun: str, language: str) -> None:
+    assert [form.text for form in term_forms(noun, language)] == [noun, noun + "s"]
+
+
+def test_a_participle_in_s_is_its_own_plural() -> None:
+    texts = [form.text for form in term_forms("soumettre", "fr")]
+    assert {"soumis", "soumises"} <= {*texts}
+    assert "soumiss" not in texts
+
+
+def test_what_a_noun_is_not_agrees_with_it_too() -> None:
+    text = "Ce couteau n'est pas aiguisé."
+    start, end = tail_of(text, len("Ce couteau"), "fr")
+    tail = tails(text[start:end], "m", Form("lame", ONE, "f"), "fr")
+    assert tail["f"] == " n'est pas aiguisée"
+
+
+@pytest.mark.parametrize(
+    ("noun", "language", "gender"),
+    [
+        ("jument", "fr", "f"),
+        ("sacoche", "fr", "f"),
+        ("bourrasque", "fr", "f"),
+        ("paix", "fr", "f"),  # without a plural of its own
+        ("beurre", "fr", "m"),
+        ("drame", "fr", "m"),
+        ("rame", "fr", "f"),
+        ("leche", "es", "f"),
+        ("agua", "es", "f"),  # whose article is el
+        ("planeta", "es", "m"),
+        ("trama", "pt", "f"),
+    ],
+)
+def test_the_table_knows_genders_that_endings_do_not_tell(noun, language, gender) -> None:
+    kind, _ = classified(noun, language)
+    assert kind.gender == gender
+
+
+@pytest.mark.parametrize(
     ("lead", "form", "language", "way"),
     [
         ("de ", Form("succursales", MANY, "f"), "fr", "de "),
