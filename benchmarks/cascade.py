@@ -1,120 +1,170 @@
 """Which lines a second translator should get: what it gains, by the order in which lines are sent.
 
-    python benchmarks/cascade.py FIRST SECOND CORPORA          # German to English
+    python benchmarks/cascade.py FIRST SECOND CORPORA                 # Tatoeba, German to English
+    python benchmarks/cascade.py FIRST SECOND CORPORA --text flores
+    python benchmarks/cascade.py FIRST SECOND CORPORA --on-dev        # to choose by
 
-FIRST and SECOND are models. Orders that are learned are learned on Tatoeba's validation set and
-shown on its test set; CORPORA has `tatoeba`. Translations are kept in --rows, a folder.
+FIRST is a model, SECOND a model, an ensemble (A,B), or a file that holds somebody's translations,
+line by line, with {part} in its name for the set: firefox.{part}.en. Orders that are learned are
+learned on the first set of a text (`valid` or `dev`) and shown on the second (`test`, `devtest`);
+CORPORA has `tatoeba` and `flores`. Translations are kept in --rows, a folder.
 """
 
 import argparse
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from confidence import lines_of
+from sacrebleu.metrics.bleu import BLEU
 
 from dragoman.confidence.curves import fit
 from dragoman.confidence.estimate import estimator
 from dragoman.confidence.features import features
 from dragoman.inspect.translator import InspectableTranslator
-from dragoman.text.metrics import bleu, sentence_chrf
 
 SHARES = (0.1, 0.2, 0.3, 0.5)
-COUNT = 1000  # sentences of each set
+COUNT = 1000  # sentences of each set, about
+PARTS = {"tatoeba": ("valid", "test"), "flores": ("dev", "devtest")}
+METRIC = BLEU()
 Row = dict[str, Any]
 
 
-def collect(first: str, second: str, corpora: Path, part: str, out: Path) -> list[Row]:
-    """Every n-th sentence of a set, translated by both."""
-    path = out / f"{Path(first).name}.{Path(second).name}.{part}.jsonl"
+def sides_of(corpora: Path, text: str, part: str) -> tuple[list[str], list[str]]:
+    """Every n-th sentence of a set, in German and in English."""
+    folder = corpora / text / ("de-en" if text == "tatoeba" else "")
+    german, english = (lines_of(folder / f"{part}.{code}.gz") for code in ("de", "en"))
+    step = max(1, len(german) // COUNT)
+    most = COUNT if step > 1 else len(german)
+    return german[::step][:most], english[::step][:most]
+
+
+def translations(model: str, sources: list[str], text: str, part: str, out: Path) -> list[Row]:
+    """What a model says of these sentences, and its CPU time for each."""
+    name = "+".join(Path(one).name for one in model.split(","))
+    path = out / f"{name}.{text}.{part}.jsonl"
     if path.exists():
         return [json.loads(line) for line in lines_of(path)]
-    sides = [lines_of(corpora / "tatoeba" / "de-en" / f"{part}.{code}.gz") for code in ("de", "en")]
-    step = len(sides[0]) // COUNT
-    sources, references = (side[::step][:COUNT] for side in sides)
+    translator = InspectableTranslator.load(model, threads=1)
+    translator.translate(sources[:2], source="de", to="en")
+    began = time.process_time()
+    found = translator.translate(sources, source="de", to="en")
+    seconds = (time.process_time() - began) / len(sources)
     rows: list[Row] = [
-        {"source": s, "reference": r} for s, r in zip(sources, references, strict=True)
+        {"text": str(one), "pieces": one.tokens, "log_probs": one.log_probs, "seconds": seconds}
+        for one in found
     ]
-    one, two = (InspectableTranslator.load(name, threads=1) for name in (first, second))
-    for row, said in zip(rows, one.translate(sources, source="de", to="en"), strict=True):
-        row |= {"first": str(said), "pieces": said.tokens, "log_probs": said.log_probs}
-    for row, said in zip(rows, two.translate(sources, source="de", to="en"), strict=True):
-        row["second"] = str(said)
-    # What the second one thinks of the first one's translation: dearer, and not to be had of all.
-    read = two.score(sources, [row["first"] for row in rows], "en", "de")
-    for row, log_probs in zip(rows, read, strict=True):
-        row["read"] = float(np.mean(log_probs))
     out.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return rows
 
 
-def table(rows: Sequence[Row]) -> np.ndarray:
-    fields = ("source", "first", "pieces", "log_probs")
-    return np.array([features(*(row[field] for field in fields)) for row in rows])
+def collect(
+    first: str, second: str, corpora: Path, text: str, out: Path
+) -> tuple[list[Row], list[Row]]:
+    """Both sets of a text, translated by both."""
+    sets = []
+    for part in PARTS[text]:
+        sources, references = sides_of(corpora, text, part)
+        one = translations(first, sources, text, part, out)
+        if "{part}" in second:
+            two: list[Row] = [{"text": line} for line in lines_of(Path(second.format(part=part)))]
+        else:
+            two = translations(second, sources, text, part, out)
+        sets.append([
+            a | {"source": source, "reference": reference, "second": b["text"],
+                 "second_seconds": b.get("seconds")}
+            for source, reference, a, b in zip(sources, references, one, two, strict=True)
+        ])  # fmt: skip
+    return sets[0], sets[1]
+
+
+def counts(rows: Sequence[Row], who: str) -> np.ndarray:
+    """What BLEU counts in each sentence: both lengths, then n-grams of four sizes that match, then
+    all n-grams of these sizes. (N, 10)"""
+    references = [[row["reference"] for row in rows]]
+    return np.array(METRIC._extract_corpus_statistics([row[who] for row in rows], references))
 
 
 def gains(rows: Sequence[Row]) -> np.ndarray:
-    """chrF of the second one less that of the first."""
-    return np.array([
-        sentence_chrf(row["second"], [row["reference"]])
-        - sentence_chrf(row["first"], [row["reference"]])
-        for row in rows
-    ])  # fmt: skip
+    """What each sentence adds to the logarithm of the corpus' BLEU if the second one gets it and
+    nobody else's translation changes, to first order: BLEU is the mean of four logarithms of counts
+    and a penalty for brevity, and each is expanded around the first one's counts."""
+    first = counts(rows, "text")
+    change, total = counts(rows, "second") - first, first.sum(0)
+    gain = np.zeros(len(rows))
+    for size in range(4):
+        matches, all_of_them = 2 + size, 6 + size
+        gain += change[:, matches] / total[matches] / 4
+        gain -= change[:, all_of_them] / total[all_of_them] / 4
+    if total[0] < total[1]:  # the penalty's logarithm is 1 - reference / length
+        gain += change[:, 0] * total[1] / total[0] ** 2
+    return gain
+
+
+def seen_of(rows: Sequence[Row]) -> np.ndarray:
+    fields = ("source", "text", "pieces", "log_probs")
+    return np.array([features(*(row[field] for field in fields)) for row in rows])
 
 
 def orders(dev: Sequence[Row], test: Sequence[Row]) -> dict[str, np.ndarray]:
     """What each order goes by, for the lines of the test: the largest first."""
     judge = estimator()
-    fields = ("source", "first", "pieces", "log_probs")
+    fields = ("source", "text", "pieces", "log_probs")
     found = [judge(*(row[field] for field in fields)) for row in test]
+    doubt = np.array([1 - one.good for one in found])
+    lacks = np.array([100 - one.chrf for one in found])
     lengths = np.array([len(row["source"]) for row in test], float)
-    gain, true_gain = gains(dev), gains(test)
-
-    def learned(dev_seen: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        curves = fit(dev_seen, gain, np.ones(len(gain)))
-        return np.array([curves(row) for row in seen])
-
-    dev_seen, seen = table(dev), table(test)
-    dev_read, read = (np.array([[row["read"]] for row in rows]) for rows in (dev, test))
-    expected = learned(dev_seen, seen)
-    with_read = learned(np.hstack([dev_seen, dev_read]), np.hstack([seen, read]))
+    dev_lengths = np.array([len(row["source"]) for row in dev], float)
+    # What is gained for a character; long lines say more about that than short ones.
+    curves = fit(seen_of(dev), gains(dev) / dev_lengths * 1e5, dev_lengths)
+    expected = np.array([curves(row) for row in seen_of(test)])
+    true_gain = gains(test)
     return {
-        "doubt (1 - confidence)": np.array([-one.good for one in found]),
-        "what the expected chrF lacks": np.array([-one.chrf for one in found]),
-        "expected gain": expected,
-        "expected gain, where the second one has read the first one's translation": with_read,
+        "doubt (1 - confidence)": doubt,
+        "what the expected chrF lacks": lacks,
         "characters": lengths,
-        "expected gain times characters": expected * lengths,
+        "doubt times characters": doubt * lengths,
+        "what the expected chrF lacks, times characters": lacks * lengths,
+        "expected wrong words": np.array([sum(1 - p for p in one.words) for one in found]),
+        "surprise (the log-probability, negative)": np.array([
+            -sum(row["log_probs"]) for row in test]),
+        "expected gain for a character": expected,
+        "expected gain": expected * lengths,
+        "true gain for a character": true_gain / lengths,
         "true gain": true_gain,
-        "true gain times characters": true_gain * lengths,
-    }
+    }  # fmt: skip
 
 
 def report(dev: Sequence[Row], test: Sequence[Row]) -> None:
-    first, second = [row["first"] for row in test], [row["second"] for row in test]
-    references = [row["reference"] for row in test]
+    first, second = counts(test, "text"), counts(test, "second")
     lengths = np.array([len(row["source"]) for row in test], float)
-    lowest, highest = bleu(first, references), bleu(second, references)
+    lowest, highest = bleu_of(first), bleu_of(second)
     print(f"{len(test):,} lines, BLEU {lowest:.1f} and {highest:.1f}")
+    for who, key in (("first", "seconds"), ("second", "second_seconds")):
+        if test[0].get(key):
+            print(f"{who}: {1000 * test[0][key]:.1f} ms of CPU time for a line")
     heads = " | ".join(f"{share:.0%} of lines" for share in SHARES)
     print(f"| first come the largest | {heads} | characters then | 30% of characters |")
     print("|---|" + "---|" * (len(SHARES) + 2))
     for name, worth in orders(dev, test).items():
         order = np.argsort(-worth, kind="stable")
         sent = np.cumsum(lengths[order]) / lengths.sum()
-
-        def share_of_gain(count: int, order: np.ndarray = order) -> float:
-            deferred = set(map(int, order[:count]))
-            mixed = [second[i] if i in deferred else first[i] for i in range(len(first))]
-            return (bleu(mixed, references) - lowest) / (highest - lowest)
-
-        cells = [f"{share_of_gain(round(share * len(first))):.0%}" for share in SHARES]
-        cells.append(f"{sent[round(0.3 * len(first)) - 1]:.0%}")
-        cells.append(f"{share_of_gain(int(np.searchsorted(sent, 0.3))):.0%}")
+        numbers = [round(share * len(test)) for share in SHARES]
+        numbers.append(int(np.searchsorted(sent, 0.3)))
+        cells = []
+        for number in numbers:
+            mixed = np.vstack([second[order[:number]], first[order[number:]]])
+            cells.append(f"{(bleu_of(mixed) - lowest) / (highest - lowest):.0%}")
+        cells.insert(-1, f"{sent[round(0.3 * len(test)) - 1]:.0%}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def bleu_of(counts: np.ndarray) -> float:
+    return float(METRIC._compute_score_from_stats(counts.sum(0).tolist()).score)
 
 
 if __name__ == "__main__":
@@ -124,15 +174,15 @@ if __name__ == "__main__":
     parser.add_argument("first")
     parser.add_argument("second")
     parser.add_argument("corpora", type=Path)
+    parser.add_argument("--text", choices=PARTS, default="tatoeba")
     parser.add_argument("--rows", type=Path, default=Path("rows"))
     parser.add_argument("--on-dev", action="store_true", help="show the dev set, half by half")
     options = parser.parse_args()
-    valid, test_rows = (
-        collect(options.first, options.second, options.corpora, part, options.rows)
-        for part in ("valid", "test")
+    dev_rows, test_rows = collect(
+        options.first, options.second, options.corpora, options.text, options.rows
     )
     if options.on_dev:  # to choose by
-        report(valid[::2], valid[1::2])
-        report(valid[1::2], valid[::2])
+        report(dev_rows[::2], dev_rows[1::2])
+        report(dev_rows[1::2], dev_rows[::2])
     else:
-        report(valid, test_rows)
+        report(dev_rows, test_rows)

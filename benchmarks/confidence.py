@@ -1,15 +1,19 @@
 """How far the package's confidences can be trusted, and where they come from.
 
+    python benchmarks/confidence.py anew CORPORA MESSAGES rows      # the next three, one by one
     python benchmarks/confidence.py collect CORPORA MESSAGES rows   # translates; some minutes
     python benchmarks/confidence.py learn rows       # writes dragoman/confidence/estimate.json
     python benchmarks/confidence.py report rows      # on text that nothing was learned on
+    python benchmarks/confidence.py left-out rows    # each kind, learned on the others
     python benchmarks/confidence.py features rows    # which features pay
     python benchmarks/confidence.py human MLQE       # beside human judgements
     python benchmarks/confidence.py cost CORPORA     # time without and with
 
-CORPORA has `flores`, `tatoeba` and `newsdev`; MESSAGES holds evolution.XX.dev.tsv (to learn on) and
-gnucash.XX.test.tsv, which benchmarks/messages.py makes; MLQE is MLQE-PE's data for English-German,
-unpacked: the tests of 2020 and 2021, the latter with its gold labels.
+With other weights, `anew` is the one to run, with a new folder for its rows: translations that are
+there are not made again. CORPORA has `flores`, `tatoeba` and `newsdev`; MESSAGES holds
+PROGRAM.XX.dev.tsv of several programs (to learn on) and gnucash.XX.test.tsv, which
+benchmarks/messages.py makes; MLQE is MLQE-PE's data for English-German, unpacked: the tests of 2020
+and 2021, the latter with its gold labels.
 """
 
 import argparse
@@ -24,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from dragoman.confidence import calibration
-from dragoman.confidence.curves import Curves, fit
+from dragoman.confidence.curves import Curves, fit, sigmoid
 from dragoman.confidence.estimate import GOOD_CHRF, NAMES, estimator, word_features
-from dragoman.confidence.features import FEATURES, features
+from dragoman.confidence.features import FEATURES, features, is_sentence
 from dragoman.decode.request import Request
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
@@ -36,7 +40,15 @@ from dragoman.text.metrics import sentence_chrf
 ESTIMATE = Path(__file__).parents[1] / "dragoman" / "confidence" / "estimate.json"
 OTHERS = ("de", "es", "fr", "pt")
 # sentences of each direction to and from English
-LEARNED = {"tatoeba.valid": 160, "flores.dev": 120, "news": 120, "evolution.dev": 120}
+LEARNED = {"tatoeba.valid": 160, "flores.dev": 120, "news": 120}
+PROGRAMS = (
+    "audacity", "claws", "control", "darktable", "evolution",
+    "filezilla", "gnumeric", "pidgin", "vlc",
+)  # fmt: skip
+LEARNED |= {f"{program}.dev": 120 for program in PROGRAMS}
+PROSE = {"tatoeba.valid", "flores.dev", "news"}  # the others are messages
+# A less probable translation is never the better one.
+SIGNS = [{"mean": 1, "unsure": -1, "worst_word": 1}.get(name, 0) for name in FEATURES]
 UNSEEN = {"gnucash.test": 150, "tatoeba.test": 150, "flores.devtest": 80}
 DEAR = ("flores.dev", "tatoeba.valid")  # where other searches are tried too, to and from these:
 DEAR_LANGUAGES = ("de", "fr")
@@ -62,13 +74,14 @@ def pairs_of(corpora: Path, messages: Path, kind: str, language: str) -> list[tu
         folder = corpora / name / (f"{language}-en" if name == "tatoeba" else "")
         sides = (lines_of(folder / f"{part}.{code}.gz") for code in (language, "en"))
         return [*zip(*sides, strict=True)]
-    if name in ("evolution", "gnucash"):  # messages of programs
-        table = lines_of(messages / f"{name}.{language}.{part}.tsv")
-        return [(other, english) for english, other in (line.split("\t") for line in table)]
-    path = corpora / "newsdev" / f"newstest2013.{language}-en.tsv.gz"  # it has no Portuguese
-    if not path.exists():
+    if name == "news":
+        path = corpora / "newsdev" / f"newstest2013.{language}-en.tsv.gz"
+    else:  # messages of a program, English first
+        path = messages / f"{name}.{language}.{part}.tsv"
+    if not path.exists():  # news, and some programs, have no Portuguese
         return []
-    return [(a, b) for a, b, *_ in (line.split("\t") for line in lines_of(path))]
+    pairs = [(a, b) for a, b, *_ in (line.split("\t") for line in lines_of(path) if line)]
+    return pairs if name == "news" else [(other, english) for english, other in pairs]
 
 
 def directions(
@@ -94,6 +107,8 @@ def collect(corpora: Path, messages: Path, out: Path) -> None:
         rows = []
         for a, b, pairs in directions(corpora, messages, kind, count):
             rows += _rows(translator, kind, a, b, pairs)
+        if not rows:
+            raise SystemExit(f"nothing to translate for {kind}: see benchmarks/messages.py.")
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         print(f"{kind}: {len(rows):,} translations", flush=True)
 
@@ -134,8 +149,15 @@ def read_rows(out: Path, kinds: dict[str, int]) -> list[Row]:
     return [row for row in rows if row["log_probs"]]
 
 
+def anew(corpora: Path, messages: Path, out: Path) -> None:
+    """All that other weights need."""
+    collect(corpora, messages, out)
+    learn(out)
+    report(out)
+
+
 def learn(out: Path) -> None:
-    """Every kind of text counts the same."""
+    """Every kind of text weighs the same; messages of all programs are one kind."""
     rows = read_rows(out, LEARNED)
     curves = learned(rows)
     words, right, of_kind = _words(rows)
@@ -147,10 +169,12 @@ def learned(rows: list[Row]) -> dict[str, Curves]:
     seen, chrf = table(rows), np.array([row["chrf"] for row in rows])
     weights = _weights([row["kind"] for row in rows])
     good = (chrf >= GOOD_CHRF).astype(float)
-    return {
-        "chrf": fit(seen, chrf, weights),
-        "good": fit(seen, good, weights, is_probability=True),
-    }
+    whole = np.array([is_sentence(row["source"]) for row in rows])
+    curves = {"chrf": fit(seen, chrf, weights, signs=SIGNS)}
+    for name, here in (("good", whole), ("good_label", ~whole)):
+        some = (seen[here], good[here], weights[here])
+        curves[name] = fit(*some, is_probability=True, signs=SIGNS)
+    return curves
 
 
 def save(curves: dict[str, Curves]) -> None:
@@ -168,9 +192,12 @@ def table(rows: list[Row]) -> np.ndarray:
 
 
 def _weights(kinds: list[str]) -> np.ndarray:
-    """Those of a kind add up to the same, whether they are many or few."""
+    """Those of a kind add up to the same, whether they are many or few. All messages are one kind,
+    of which each program has the same share."""
     counts = {kind: kinds.count(kind) for kind in set(kinds)}
-    return np.array([1 / counts[kind] for kind in kinds])
+    programs = counts.keys() - PROSE
+    total = {kind: 1 / len(programs) if kind in programs else 1.0 for kind in counts}
+    return np.array([total[kind] / counts[kind] for kind in kinds])
 
 
 def _words(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -217,6 +244,35 @@ def report(out: Path) -> None:
             f"| {calibration.calibration_error(words, hits):.3f} |",
             flush=True,
         )
+
+
+def left_out(out: Path) -> None:
+    """The calibration error on each kind of text where nothing of that kind was learned on, and on
+    the messages of all programs together, each estimated from the others."""
+    print("| left out | sentences | good | AUC | ECE |\n|---|---|---|---|---|")
+    rows = read_rows(out, LEARNED)
+    all_sure: list[float] = []
+    all_good: list[bool] = []
+    for kind in LEARNED:
+        curves = learned([row for row in rows if row["kind"] != kind])
+        here = [row for row in rows if row["kind"] == kind]
+        good = [row["chrf"] >= GOOD_CHRF for row in here]
+        names = ["good" if is_sentence(row["source"]) else "good_label" for row in here]
+        sure = [sigmoid(curves[name](seen)) for name, seen in zip(names, table(here), strict=True)]
+        _print_left_out(kind, sure, good)
+        if kind not in PROSE:
+            all_sure += sure
+            all_good += good
+    _print_left_out("all messages", all_sure, all_good)
+
+
+def _print_left_out(name: str, sure: list[float], good: list[bool]) -> None:
+    print(
+        f"| {name} | {len(good):,} | {np.mean(good):.0%} "
+        f"| {calibration.area_under_curve(sure, good):.3f} "
+        f"| {calibration.calibration_error(sure, good):.3f} |",
+        flush=True,
+    )
 
 
 def which_features(out: Path) -> None:
@@ -324,9 +380,11 @@ def main() -> None:
     )
     commands = parser.add_subparsers(required=True)
     for name, function, folders in (
+        ("anew", anew, ["corpora", "messages", "out"]),
         ("collect", collect, ["corpora", "messages", "out"]),
         ("learn", learn, ["out"]),
         ("report", report, ["out"]),
+        ("left-out", left_out, ["out"]),
         ("features", which_features, ["out"]),
         ("human", human, ["folder"]),
         ("cost", cost, ["corpora"]),

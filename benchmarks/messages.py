@@ -84,7 +84,7 @@ def main(folder: Path, language: str, stem: str) -> None:
     for name, part in {"train": train, "dev": dev, "test": test}.items():
         lines = "".join(f"{source}\t{target}\n" for source, target in part)
         Path(f"{stem}.{name}.tsv").write_text(lines, encoding="utf-8")
-        words = sum(len(source.split()) for source, _ in part) / len(part)
+        words = sum(len(source.split()) for source, _ in part) / max(1, len(part))
         print(f"{stem}.{name}.tsv: {len(part):,} messages, {words:.1f} words each")
 
 

@@ -47,27 +47,39 @@ def second_of(where: str, source: str = "", to: str = "", timeout_s: float = 30.
     return SecondModel(Translator.load(where, source=source, target=to), where)
 
 
+def wrong_words(translation: Translation) -> float:
+    """How many of its words are to be expected wrong; none where no model has searched."""
+    estimate = translation.estimate
+    return estimate.wrong_words if estimate else 0.0
+
+
 @dataclass
 class Deferral:
-    """Sends what is less sure than `below` to the second translator.
+    """Sends what is less sure than `below` to the second translator, or a share of all texts.
 
     Attributes:
+        share: How many of all texts to send, from 0 to 1, whatever their confidence; those go
+            first of which the most words are expected to be wrong.
         budget: Characters that may be sent in all; None: any number.
         cache: A file that keeps what the second one said, for the next run too.
     """
 
     second: Second
-    below: float
+    below: float = 0.0
     budget: int | None = None
     cache: Path | None = None
+    share: float | None = None
     sent: int = 0  # texts
     characters: int = 0
     failed: list[str] = field(default_factory=list)
     _known: dict[_Key, str] = field(default_factory=dict)
+    _due: float = 0.0  # of the share, what windows before have left: lines may come one by one
 
     def __post_init__(self) -> None:
         if not 0 <= self.below <= 1:
             raise ConfigError(f"a confidence lies between 0 and 1, and {self.below} does not.")
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise ConfigError(f"a share lies between 0 and 1, and {self.share} does not.")
         if self.cache and self.cache.exists():
             with storage_errors(f"reading {self.cache}"):
                 lines = self.cache.read_text(encoding="utf-8").splitlines()
@@ -84,9 +96,10 @@ class Deferral:
         The most doubtful go first, as long as the budget lasts.
         """
         source, to = request.source_language, request.to
-        sure = [one.confidence for one in translations]
-        doubtful = [row for row in range(len(sure)) if sure[row] < self.below]
-        doubtful.sort(key=lambda row: sure[row])
+        if self.share is None:
+            doubtful = self._below(translations)
+        else:
+            doubtful = self._share(translations, self.share)
         keys: dict[int, _Key] = {
             row: (self.second.name, source, to, translations[row].source) for row in doubtful
         }
@@ -97,6 +110,19 @@ class Deferral:
                 said = (Candidate(self._known[key], 0.0),)
                 result[row] = Translation(key[3], said, by=self.second.name)
         return result
+
+    def _below(self, translations: Sequence[Translation]) -> list[int]:
+        sure = [one.confidence for one in translations]
+        doubtful = [row for row in range(len(sure)) if sure[row] < self.below]
+        return sorted(doubtful, key=lambda row: sure[row])
+
+    def _share(self, translations: Sequence[Translation], share: float) -> list[int]:
+        wrong = [wrong_words(one) for one in translations]
+        searched = [row for row in range(len(wrong)) if wrong[row] > 0]
+        self._due += share * len(translations)
+        count = min(int(self._due + 1e-9), len(searched))  # 10 times 0.3 is not quite 3
+        self._due -= count
+        return sorted(searched, key=lambda row: -wrong[row])[:count]
 
     def _ask(self, keys: Sequence[_Key]) -> None:
         paid = [*self._affordable(keys)]

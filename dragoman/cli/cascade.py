@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cascade.curve import curve_picture, quality_curve
-from dragoman.cascade.defer import second_of
+from dragoman.cascade.defer import second_of, wrong_words
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.errors import CorpusError, escaped
@@ -31,7 +31,8 @@ def command(
     engine: EngineName = "auto",
     device: Device = "auto",
 ) -> None:
-    """Show what a second translator gains, against the share of texts that it gets.
+    """Show what a second translator gains, against the share of texts that it gets: first with the
+    order of `translate --defer-share`, then with that of `--defer-below`.
 
     Example: `dragoman cascade valid.de valid.en --model runs/demo --defer-to pentaglot`
     """
@@ -46,21 +47,26 @@ def command(
     began = time.perf_counter()
     first = translator.translate(sources, source=from_, to=to)
     confidences = [one.confidence for one in first]
+    right_words = [-wrong_words(one) for one in first]
     between = time.perf_counter()
     answers = other.translate(sources, from_, to)
     ended = time.perf_counter()
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
-    points = quality_curve([*map(str, first)], [*map(str, answers)], references, confidences)
-    for point in points:
+    texts = [*map(str, first)], [*map(str, answers)], references
+    points = quality_curve(*texts, confidences)
+    by_share = quality_curve(*texts, right_words)
+    for point, other_order in zip(points, by_share, strict=True):
         seconds = between - began + point.share * (ended - between)
         if json_:
-            print(json.dumps({**point._asdict(), "seconds": round(seconds, 3)}))
+            more = {"bleu_by_share": other_order.bleu, "gain_by_share": other_order.gain}
+            print(json.dumps({**point._asdict(), **more, "seconds": round(seconds, 3)}))
             continue
         print(
-            f"{point.share:4.0%} deferred (below {point.below:.2f}): BLEU {point.bleu:.2f}, "
-            f"{point.gain:.0%} of the gain, {seconds / len(sources) * 1000:.1f} ms per line"
+            f"{point.share:4.0%} deferred: BLEU {other_order.bleu:.2f}, {other_order.gain:.0%} of "
+            f"the gain; by confidence (below {point.below:.2f}): BLEU {point.bleu:.2f}, "
+            f"{point.gain:.0%}; {seconds / len(sources) * 1000:.1f} ms per line"
         )
     if plot:
         title = escaped(f"{Path(model or 'pentaglot').name} → {other.name}")

@@ -69,12 +69,21 @@ def command(
         float,
         typer.Option(min=0.0, max=1.0, help="Send what is less sure than this to a second one."),
     ] = 0.0,
+    defer_share: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Send this share of the lines to a second one: those with most words that are "
+            "probably wrong.",
+        ),
+    ] = 0.0,
     defer_to: Annotated[
         str,
         typer.Option(
             metavar="SECOND",
-            help="With --defer-below: a model, or an address: .../v1#MODEL (OpenAI-compatible) or "
-            ".../v2 (DeepL-compatible).",
+            help="With --defer-below or --defer-share: a model, or an address: .../v1#MODEL "
+            "(OpenAI-compatible) or .../v2 (DeepL-compatible).",
         ),
     ] = "",
     defer_budget: Annotated[
@@ -155,6 +164,7 @@ def command(
         alignments=alignments,
         confidence=confidence,
         defer_below=defer_below,
+        defer_share=defer_share,
         defer_to=defer_to,
         defer_budget=defer_budget,
         defer_cache=defer_cache,

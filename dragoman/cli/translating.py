@@ -53,6 +53,7 @@ def translate(
     alignments: bool = False,
     confidence: bool = False,
     defer_below: float = 0.0,
+    defer_share: float = 0.0,
     defer_to: str = "",
     defer_budget: int | None = None,
     defer_cache: str = "",
@@ -98,8 +99,14 @@ def translate(
         raise ConfigError("--report tells of one document: give one file.")
     if workers and memory:
         raise ConfigError("--memory and --workers do not go together.")
-    if bool(defer_below) != bool(defer_to):
-        raise ConfigError("--defer-below and --defer-to go together: give both.")
+    if defer_below and defer_share:
+        raise ConfigError(
+            "--defer-below and --defer-share say the same in two ways: give one of them."
+        )
+    if bool(defer_below or defer_share) != bool(defer_to):
+        raise ConfigError(
+            "--defer-to goes together with --defer-below or --defer-share: give both."
+        )
     if defer_to and not to:
         raise ConfigError("--defer-to needs --to: the second one must know the language.")
     if defer_to and (workers or nbest > 1 or alignments or prefix or glossary):
@@ -164,7 +171,7 @@ def translate(
 
             second = second_of(defer_to, from_, to, defer_timeout)
             cache = Path(defer_cache) if defer_cache else None
-            deferral = Deferral(second, defer_below, defer_budget, cache)
+            deferral = Deferral(second, defer_below, defer_budget, cache, defer_share or None)
         _translate_lines(translator, request, show, texts, input_, output, deferral)
         if deferral:
             print(f"dragoman: {deferral.summary}.", file=sys.stderr)

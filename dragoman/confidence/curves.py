@@ -3,6 +3,8 @@
 Outside its points a curve is flat: a feature that was never so large while learning says no more
 than the largest that was seen. Fitting is penalised least squares on hat functions (linear
 B-splines; Eilers and Marx 1996, with second differences), for a probability inside Newton's method.
+A curve that must only rise or only fall pays for each step the other way (Bollaerts, Eilers and van
+Mechelen 2006), so that there is none.
 """
 
 import math
@@ -15,6 +17,7 @@ import numpy as np
 
 _POINTS = 6
 _NEWTON_STEPS = 25
+_WRONG_WAY = 1e6  # what a step the other way costs
 
 
 @dataclass(frozen=True)
@@ -70,24 +73,28 @@ def fit(
     *,
     is_probability: bool = False,
     smoothness: float = 10.0,
+    signs: Sequence[int] = (),
 ) -> Curves:
-    """Curves whose sum comes near to what is wanted, or whose sigmoid does."""
+    """Curves whose sum comes near to what is wanted, or whose sigmoid does. Of each feature, 1: its
+    curve must not fall, -1: it must not rise, 0: it may do both (as all may by default)."""
     places = [_places(column) for column in features.T]
     hats = [_hats(column, at) for column, at in zip(features.T, places, strict=True)]
     design = np.hstack([np.ones((len(features), 1)), *hats])  # (N, P)
-    penalty = _penalty([len(at) for at in places], smoothness)
+    sizes = [len(at) for at in places]
+    smooth = _penalty(sizes, smoothness)
     weights = weights / weights.mean()
-    if is_probability:
-        solution = np.zeros(design.shape[1])
-        for _ in range(_NEWTON_STEPS):
+    solution = np.zeros(design.shape[1])
+    for _ in range(_NEWTON_STEPS):
+        penalty = smooth + _wrong_way(sizes, signs or [0] * len(sizes), solution)
+        if is_probability:
             chance = 1 / (1 + np.exp(-design @ solution))
             slope = weights * np.maximum(chance * (1 - chance), 1e-6)
             matrix = design.T @ (slope[:, None] * design) + penalty
             gradient = design.T @ (weights * (wanted - chance)) - penalty @ solution
             solution = solution + np.linalg.solve(matrix, gradient)
-    else:
-        matrix = design.T @ (weights[:, None] * design) + penalty
-        solution = np.linalg.solve(matrix, design.T @ (weights * wanted))
+        else:
+            matrix = design.T @ (weights[:, None] * design) + penalty
+            solution = np.linalg.solve(matrix, design.T @ (weights * wanted))
     curves = []
     first = 1
     for at in places:
@@ -116,5 +123,18 @@ def _penalty(sizes: Sequence[int], smoothness: float) -> np.ndarray:
         here = slice(first, first + size)
         bends = np.diff(np.eye(size), n=2, axis=0) if size > 2 else np.zeros((0, size))
         penalty[here, here] = smoothness * bends.T @ bends + 0.1 * smoothness * np.eye(size)
+        first += size
+    return penalty
+
+
+def _wrong_way(sizes: Sequence[int], signs: Sequence[int], solution: np.ndarray) -> np.ndarray:
+    """What makes those steps of a solution dear that go against the sign of their feature."""
+    penalty = np.zeros((len(solution), len(solution)))
+    first = 1
+    for size, sign in zip(sizes, signs, strict=True):
+        here = slice(first, first + size)
+        steps = np.diff(np.eye(size), axis=0)
+        wrong = steps[sign * (steps @ solution[here]) < 0]
+        penalty[here, here] = _WRONG_WAY * wrong.T @ wrong
         first += size
     return penalty

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from dragoman.confidence.curves import Curves, sigmoid
-from dragoman.confidence.features import FEATURES, features, word_log_probs
+from dragoman.confidence.features import FEATURES, features, is_sentence, word_log_probs
 
 GOOD_CHRF = 40.0
 DOUBTFUL = 0.5  # a word that is less likely to be right is worth a look
@@ -22,6 +22,7 @@ READ_FEATURES = ("worst", "other_worst", "mean", "other_mean", "ratio")  # of `e
 
 NAMES = {
     "good": FEATURES,
+    "good_label": FEATURES,
     "chrf": FEATURES,
     "words": WORD_FEATURES,
     "omission": READ_FEATURES,
@@ -43,10 +44,16 @@ class Estimate:
     chrf: float
     words: tuple[float, ...] = ()
 
+    @property
+    def wrong_words(self) -> float:
+        """How many words are to be expected wrong: doubt and length in one."""
+        return sum(1 - right for right in self.words)
+
 
 @dataclass(frozen=True)
 class Estimator:
-    good: Curves
+    good: Curves  # of a sentence
+    good_label: Curves  # of what does not end as one: a short text hits its reference or misses it
     chrf: Curves
     words: Curves
     omission: Curves  # the last two for `errors.py`
@@ -57,7 +64,8 @@ class Estimator:
     ) -> Estimate:
         seen = features(source, text, pieces, log_probs)
         words = tuple(sigmoid(self.words(row)) for row in word_features(pieces, log_probs))
-        return Estimate(sigmoid(self.good(seen)), min(100.0, max(0.0, self.chrf(seen))), words)
+        good = self.good if is_sentence(source) else self.good_label
+        return Estimate(sigmoid(good(seen)), min(100.0, max(0.0, self.chrf(seen))), words)
 
 
 def word_features(pieces: Sequence[str], log_probs: Sequence[float]) -> list[tuple[float, ...]]:

@@ -17,6 +17,8 @@ _LOWEST = -12.0  # a log-probability below says no more
 _UNSURE = math.log(0.5)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARK = re.compile(r"[^\w\s]")
+_ENDS = (".", "!", "?", "。", "！", "？")
+_CLOSING = "\"'»«”“’)]"  # what may stand behind the end of a sentence
 _RUN = 3  # words that stand twice in a translation, but not in its source
 
 
@@ -43,6 +45,16 @@ def features(
         sum(word[0].isupper() for word in left[1:]) / max(1, len(left)),
         min(5, abs(len(_MARK.findall(source)) - len(_MARK.findall(text)))) / words,
     )
+
+
+def is_sentence(source: str) -> bool:
+    """Whether a text ends as a sentence does; others are labels, headings and messages.
+
+    >>> is_sentence("Wo ist er?"), is_sentence("„Hier.“"), is_sentence("Datei öffnen...")
+    (True, True, False)
+    """
+    end = source.rstrip().rstrip(_CLOSING)
+    return end.endswith(_ENDS) and not end.endswith("..")
 
 
 def word_log_probs(pieces: Sequence[str], log_probs: Sequence[float]) -> list[float]:

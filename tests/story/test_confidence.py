@@ -61,6 +61,8 @@ def test_doubtful_lines_go_to_a_second_model_and_say_so(dragoman, trained, files
         second = f"{address}/v1#dragoman-{{from}}-{{to}}"
         over = dragoman(*ask, "--defer-below", 1, "--defer-to", second, "--defer-budget", 4)
     assert [bool(line.split("\t")[1]) for line in over.out.splitlines()] == [False, True, False]
+    share = dragoman(*ask, "--defer-share", 0.34, "--defer-to", trained)
+    assert [bool(line.split("\t")[1]) for line in share.out.splitlines()].count(True) == 1
     unreachable = dragoman(
         *ask, "--defer-below", 1, "--defer-to", "http://127.0.0.1:1/v2", "--defer-timeout", 1
     )
@@ -73,6 +75,8 @@ def test_doubtful_lines_go_to_a_second_model_and_say_so(dragoman, trained, files
     [
         (["--defer-below", 0.5], "give both"),
         (["--defer-to", "x"], "give both"),
+        (["--defer-share", 0.5], "give both"),
+        (["--defer-share", 0.5, "--defer-below", 0.5, "--defer-to", "x"], "one of them"),
         (["--defer-below", 0.5, "--defer-to", "x"], "--to"),
         (["--defer-below", 0.5, "--defer-to", "x", "--to", "en", "--nbest", 2], "--nbest"),
         (["--defer-below", 0.5, "--defer-to", "http://x/v1", "--to", "en"], "#MODEL"),
@@ -106,6 +110,7 @@ def test_a_cascade_shows_quality_against_the_share_deferred(dragoman, trained, f
     ]
     assert [point["share"] for point in points] == sorted(point["share"] for point in points)
     assert points[-1]["bleu"] == pytest.approx(points[0]["bleu"])
+    assert all("gain_by_share" in point for point in points)
     assert picture.exists()
     assert "30% deferred" in dragoman(*ask).out
     target.write_text("one\n")

@@ -6,9 +6,11 @@ from dragoman.cascade.active import worth_translating
 from dragoman.cascade.curve import quality_curve
 from dragoman.cascade.defer import Deferral, second_of
 from dragoman.cascade.endpoint import EndpointError
+from dragoman.confidence.estimate import Estimate
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.errors import ConfigError
+from dragoman.text.memory import Match
 
 REQUEST = Request(source_language="de", to="en")
 
@@ -62,6 +64,54 @@ def test_the_most_doubtful_come_first_until_the_budget_is_spent() -> None:
     assert found == ["aaa!", "BB", "CC"]
     deferral([sure("dd", 0.0)], REQUEST)
     assert second.asked == ["bb", "cc"]
+
+
+def worded(text: str, *wrong: float) -> Translation:
+    """A translation whose words are wrong with these probabilities."""
+    made = Worded(text, (Candidate(f"{text}!", -1.0),))
+    made.words = tuple(1 - chance for chance in wrong)
+    return made
+
+
+class Worded(Translation):
+    words: tuple[float, ...]
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(good=0.5, chrf=50.0, words=self.words)
+
+
+def test_of_a_share_those_go_first_of_whose_words_most_are_probably_wrong() -> None:
+    second = Upper()
+    deferral = Deferral(second, share=0.5)
+    lines = [worded("a", 0.9), worded("b", *[0.3] * 9), worded("c", 0.5, 0.5, 0.2), worded("d")]
+    assert deferral(lines, REQUEST) == ["a!", "B", "C", "d!"]
+    assert second.asked == ["b", "c"]
+    # A budget is spent in that order.
+    second = Upper()
+    Deferral(second, share=0.5, budget=1)(lines, REQUEST)
+    assert second.asked == ["b"]
+
+
+def test_a_share_holds_for_lines_that_come_one_by_one_too() -> None:
+    second = Upper()
+    deferral = Deferral(second, share=0.3)
+    for number in range(20):
+        deferral([worded(str(number), 0.5)], REQUEST)
+    assert len(second.asked) == 6
+
+
+def test_a_line_that_nobody_has_searched_for_is_not_sent_for_its_share() -> None:
+    second = Upper()
+    exact = Translation("Ja.", (Candidate("Yes.", 0.0),), match=Match("Ja.", "Yes.", 1.0))
+    assert Deferral(second, share=1.0)([exact, worded("a", 0.1)], REQUEST) == ["Yes.", "A"]
+    assert second.asked == ["a"]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, 30])
+def test_a_share_that_is_none_is_refused(share) -> None:
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        Deferral(Upper(), share=share)
 
 
 def test_nothing_is_asked_twice_not_even_in_the_next_run(tmp_path) -> None:

@@ -28,6 +28,22 @@ def test_a_learned_probability_is_as_often_true_as_it_says() -> None:
         assert happened[here].mean() == pytest.approx(said[here].mean(), abs=0.03)
 
 
+@pytest.mark.parametrize("is_probability", [False, True])
+def test_a_curve_with_a_sign_goes_one_way_and_the_others_follow_the_data(is_probability) -> None:
+    seen = RNG.uniform(-1, 1, (2000, 3))
+    wanted = (np.abs(seen) * [1, 1, 1]).sum(1)
+    if is_probability:
+        wanted = (wanted > 1.5).astype(float)
+    options = {"is_probability": is_probability, "smoothness": 0.1}
+    curves = fit(seen, wanted, np.ones(len(seen)), signs=(1, -1, 0), **options).curves
+    rising, falling, free = (np.diff(curve.heights) for curve in curves)
+    assert (rising > -1e-3).all()
+    assert rising.max() > 0.05
+    assert (falling < 1e-3).all()
+    assert falling.min() < -0.05
+    assert free.min() < -0.05 < 0.05 < free.max()
+
+
 def test_beyond_what_was_seen_a_curve_is_flat() -> None:
     curve = Curve((-1.0, 0.0, 4.0), (2.0, 5.0, 1.0))
     for x in np.linspace(-9, 9, 50):

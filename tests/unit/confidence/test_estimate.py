@@ -1,10 +1,12 @@
 """A translation knows how good it probably is."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from dragoman.confidence.estimate import estimator, word_features
+from dragoman.confidence.curves import Curve, Curves
+from dragoman.confidence.estimate import Estimate, estimator, word_features
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.text.memory import Match
 
@@ -32,6 +34,21 @@ def test_the_unlikely_word_is_the_doubtful_one() -> None:
     assert all(word > 0.5 for word in estimate.words[:2])
 
 
+def test_expected_wrong_words_are_the_doubts_of_all_words_together() -> None:
+    estimate = Estimate(good=0.5, chrf=50.0, words=(0.9, 0.5, 0.75))
+    assert estimate.wrong_words == pytest.approx(0.85)
+    assert Estimate(good=0.5, chrf=50.0).wrong_words == 0
+
+
+def test_a_label_has_curves_of_its_own() -> None:
+    """The same search is judged by others if its source does not end as a sentence does."""
+    one, judge = Curves(9.0, (Curve((0.0,), (0.0,)),) * 9), estimator()
+    judge = replace(judge, good=one)
+    search = ("Yes.", ["▁Yes", "."], [-1.0, -1.0, -0.1])
+    assert judge("Ja.", *search).good > 0.99
+    assert judge("Ja", *search).good < 0.99
+
+
 def test_what_no_model_has_searched_for_has_no_estimate() -> None:
     exact = Translation("Ja.", (Candidate("Yes.", 0.0),), match=Match("Ja.", "Yes.", 1.0))
     assert exact.estimate is None
@@ -57,6 +74,6 @@ def test_a_broken_text_gets_an_estimate_too() -> None:
             assert 0 <= found.chrf <= 100
 
 
-@pytest.mark.parametrize("name", ["good", "chrf", "words", "omission", "addition"])
+@pytest.mark.parametrize("name", ["good", "good_label", "chrf", "words", "omission", "addition"])
 def test_all_curves_are_there(name) -> None:
     assert getattr(estimator(), name).curves

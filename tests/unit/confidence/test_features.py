@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dragoman.confidence.features import FEATURES, features, word_log_probs
+from dragoman.confidence.features import FEATURES, features, is_sentence, word_log_probs
 
 
 def seen(source: str, text: str, pieces: list[str], log_probs: list[float]) -> dict[str, float]:
@@ -39,3 +39,12 @@ def test_nothing_at_all_has_features_too() -> None:
 def test_the_words_of_a_translation_share_out_all_its_pieces() -> None:
     pieces, log_probs = ["▁a", "b", "▁c", "▁d", "e", "f"], [-1.0, -2.0, -4.0, -8.0, -16.0, -32.0]
     assert word_log_probs(pieces, [*log_probs, -64.0]) == [-3.0, -4.0, -56.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("Ja.", True), ("Wirklich?!", True), ("«Oui.»", True), ("(Hier.)", True), ("Ja. ", True),
+     ("Ja", False), ("Öffnen...", False), ("Öffnen…", False), ("Name:", False), ("", False)],
+)  # fmt: skip
+def test_a_sentence_is_known_by_its_end(text, whole) -> None:
+    assert is_sentence(text) is whole
