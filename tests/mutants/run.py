@@ -60,7 +60,8 @@ NAMES = "dragoman/decode/promises/keep_names.py"
 NAME_RULES = "dragoman/text/names.py"
 SPLITTING = "dragoman/decode/splitting.py"
 INLINE = "dragoman/documents/inline.py"
-AGREEMENT = "dragoman/text/agreement.py"
+GERMAN_LEADS = "dragoman/text/german_leads.py"
+TAILS = "dragoman/text/tails.py"
 VERB_RULES = "dragoman/text/verbs.py"
 TERM_PLACING = "dragoman/decode/promises/placing.py"
 GLOSSARY = "dragoman/decode/promises/glossary.py"
@@ -331,11 +332,11 @@ MUTANTS = [
         INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
     ),
     Mutant(
-        "a verb behind a noun is taken for its adjective", AGREEMENT,
+        "a verb behind a noun is taken for its adjective", TAILS,
         "if not said and not _is_adjective(word, language):", "if False:", (FORMS,),
     ),
     Mutant(
-        "a German noun beside another subject may be the subject", AGREEMENT,
+        "a German noun beside another subject may be the subject", GERMAN_LEADS,
         'return () if _COPULA.search(f"{others} {behind}") else ("nominative",)', "return ()",
         (FORMS,),
     ),
@@ -360,11 +361,11 @@ MUTANTS = [
         (f"{TERM_PLACES}::test_two_german_nouns_for_one_word_become_one",),
     ),
     Mutant(
-        "a clause begins with a genitive", AGREEMENT,
+        "a clause begins with a genitive", GERMAN_LEADS,
         'cases = tuple(case for case in cases if case != "genitive") or cases', "pass", (FORMS,),
     ),
     Mutant(
-        "a verb behind its pronoun is an adjective", AGREEMENT,
+        "a verb behind its pronoun is an adjective", GERMAN_LEADS,
         "(word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at))", "word in _NO_ADJECTIVES",
         (FORMS,),
     ),
