@@ -7,6 +7,7 @@ Each mutant is applied to a copy of the package, and the tests named with it run
 A mutant that passes them all has survived: then a test is missing, and the exit status is 1.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -450,7 +451,11 @@ def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
 
 
 def main() -> int:
-    words = sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help="words of a mutant's description")
+    words = parser.parse_args().words
     chosen = [mutant for mutant in MUTANTS if all(word in mutant.breaks for word in words)]
     survived = 0
     with tempfile.TemporaryDirectory() as name:
