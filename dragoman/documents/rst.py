@@ -8,7 +8,7 @@ a table columns of the width that it needs.
 import re
 from collections.abc import Callable, Generator, Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.document import Options, Span
 from dragoman.documents.light import (
     Markup,
     Rule,
@@ -88,10 +88,6 @@ _HOLDING = frozenset(
         *("cmdoption", "pdbcommand", "setting", "templatefilter", "templatetag", "fieldlookup"),
     ]
 )
-
-
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options)
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

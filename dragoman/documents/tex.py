@@ -116,7 +116,7 @@ _DEEPEST = 20  # footnotes in footnotes, and the like
 def read(raw: bytes, options: Options) -> Document:
     declared = _INPUT_ENCODING.search(raw)
     name = declared[1].decode() if declared else ""
-    return text_document(raw, find_spans, options, encoding=_PYTHON_NAMES.get(name, name))
+    return text_document(raw, options, find_spans, encoding=_PYTHON_NAMES.get(name, name))
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
