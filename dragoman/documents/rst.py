@@ -68,26 +68,14 @@ _SPEAKING = frozenset(
 )
 _VERSIONED = frozenset(["deprecated", "versionadded", "versionchanged", "versionremoved"])
 # Directives whose content is prose.
-_HOLDING = frozenset(
-    [
-        *("class", "compound", "container", "cssclass", "epigraph", "figure", "footer", "glossary"),
-        *("header", "highlights", "hlist", "only", "pull-quote", "rst-class", "tab", "tab-set"),
-        *("attribute", "confval", "data", "decorator", "describe", "envvar", "event", "exception"),
-        *("function", "macro", "member", "method", "classmethod", "staticmethod", "module"),
-        *(
-            "object",
-            "opcode",
-            "option",
-            "program",
-            "property",
-            "struct",
-            "type",
-            "var",
-            "2to3fixer",
-        ),
-        *("cmdoption", "pdbcommand", "setting", "templatefilter", "templatetag", "fieldlookup"),
-    ]
+_HOLDING_LISTED = (
+    "class compound container cssclass epigraph figure footer glossary header highlights hlist "
+    "only pull-quote rst-class tab tab-set attribute confval data decorator describe envvar "
+    "event exception function macro member method classmethod staticmethod module object opcode "
+    "option program property struct type var 2to3fixer cmdoption pdbcommand setting "
+    "templatefilter templatetag fieldlookup"
 )
+_HOLDING = frozenset(_HOLDING_LISTED.split())
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
