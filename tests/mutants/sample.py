@@ -14,8 +14,12 @@ that they let pass has survived.
 
 A sample may take hours, so each verdict goes to a log, one for each seed, and whoever runs the same
 command again goes on from there. The log also keeps the sample itself: it stays the same while the
-code changes, except for places that are gone. What takes long to import is imported once: each
-mutant is judged by a fork of this process.
+code changes, except for places that are gone.
+
+Tests are collected once. Then each mutant is judged by a fork, which puts the broken function's
+code in the place of the good one and runs the tests: nothing is imported anew. A function that was
+called while modules were imported has done its work by then, so whoever survives is judged once
+more, by a process that imports the broken module.
 """
 
 import argparse
@@ -23,24 +27,27 @@ import ast
 import contextlib
 import copy
 import importlib
+import inspect
 import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import pytest
 import run
+from _pytest.runner import runtestprotocol
 
 BUILD = run.ROOT / "build" / "mutants"
 REACH = BUILD / "reach.json"
@@ -284,42 +291,111 @@ def put(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-def judged(folder: Path, tests: list[str], left_out: Collection[str] = ()) -> tuple[str, str]:
-    """What tests say about the package in a folder, in a process of its own: state and why."""
-    output = folder / "output"
-    child = os.fork()
-    if not child:
-        # A group of its own, so that what the tests start ends with them.
-        os.setpgid(0, 0)
-        os.chdir(folder)
-        sys.path.insert(0, str(folder))
-        os.environ["PYTHONPATH"] = str(folder)
-        sink = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
-        options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        options += [f"--deselect={test}" for test in left_out]
-        code = pytest.main([*options, "-m", "not slow", *tests])
-        sys.stdout.flush()
-        os._exit(int(code))
-    ends = time.monotonic() + LONGEST_S
-    status = None
-    while status is None and time.monotonic() < ends:
-        done, code = os.waitpid(child, os.WNOHANG)
-        status = os.waitstatus_to_exitcode(code) if done else None
-        time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    if status is None:
-        os.waitpid(child, 0)
+def judged(folder: Path, tests: list[str]) -> tuple[str, str]:
+    """What tests say about the package in a folder, in a new process: state and why."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-m", "not slow"]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
         return UNENDED, f"the tests did not end within {LONGEST_S} s"
-    text = output.read_text(errors="replace")
-    if status in (0, 5):  # passed, or all left out
+    if done.returncode in (0, 5):  # passed, or all left out
         return SURVIVED, ""
-    if status == 4:  # not a verdict: pytest knows no such test
-        sys.exit(f"Note the reach anew (--reach).\n{text}")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:::.+?)?)(?: - |$)", text, re.MULTILINE)
-    return KILLED, failed[1] if failed else f"exit status {status}"
+    if done.returncode == 4:  # not a verdict: pytest knows no such test
+        sys.exit(f"Note the reach anew (--reach).\n{done.stdout}{done.stderr}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:::.+?)?)(?: - |$)", done.stdout, re.MULTILINE)
+    return KILLED, failed[1] if failed else f"exit status {done.returncode}"
+
+
+def patch(place: Place) -> None:
+    """Put the place's fault into this process: new code for the function around it."""
+    whole = compile(broken(place), place.file, "exec")
+    names = place.block.partition(":")[2].partition("/")[0].split(".")
+    live: Any = importlib.import_module(place.file.removesuffix(".py").replace("/", "."))
+    code = whole
+    for name in names:
+        code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+        live = live.__dict__[name]
+        live = getattr(live, "__func__", None) or getattr(live, "fget", None) or live
+        live = inspect.unwrap(getattr(live, "func", live))
+        if isinstance(live, FunctionType):  # what stands inside it is part of its code
+            break
+    live.__code__ = code
+
+
+class Quick:
+    """A plugin of pytest: judges mutants by tests that it has collected."""
+
+    def __init__(self, chosen: list[Place], log: Log):
+        self._chosen, self._log = chosen, log
+        self._fit: dict[str, bool] = {}
+        self.survived: list[Place] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for place in self._chosen:
+            near = tests_near(place.file)
+            by_file = {
+                name: [i for i in session.items if i.nodeid.startswith(name)] for name in near
+            }
+            items = [item for name in near for item in by_file[name]]
+            state, by = self._judged(items, place)
+            while state == KILLED and not self._passes(session, by):
+                items = [item for item in items if item.nodeid != by]
+                state, by = self._judged(items, place)
+            told(self._log, place, state, by)
+            if state == SURVIVED:
+                self.survived.append(place)
+        return True
+
+    def _passes(self, session: pytest.Session, test: str) -> bool:
+        """Whether a test that failed does so because of the mutant."""
+        if test not in self._fit:
+            items = [item for item in session.items if item.nodeid == test]
+            self._fit[test] = not items or self._judged(items, None)[0] == SURVIVED
+        return self._fit[test]
+
+    def _judged(self, items: list[pytest.Item], place: Place | None) -> tuple[str, str]:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            self._run(items, place, writer)
+        os.close(writer)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(child, child)
+        ready, _, _ = select.select([reader], [], [], LONGEST_S)
+        answer = os.read(reader, 2000).decode() if ready else ""
+        os.close(reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if not ready:
+            return UNENDED, f"the tests did not end within {LONGEST_S} s"
+        return (SURVIVED, "") if answer == SURVIVED else (KILLED, answer or "the process ended")
+
+    def _run(self, items: list[pytest.Item], place: Place | None, writer: int) -> None:
+        """In the fork: tests until one fails."""
+        answer = ""
+        try:
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, 1)
+            os.dup2(sink, 2)
+            answer = SURVIVED
+            if place is not None:
+                with contextlib.suppress(LookupError, ValueError):  # it is judged the long way
+                    patch(place)
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                reports = runtestprotocol(item, nextitem=following, log=False)
+                failed = [report.nodeid for report in reports if report.failed]
+                if failed:
+                    answer = failed[0]
+                    break
+        finally:
+            os.write(writer, answer.encode()[:2000])
+            os._exit(0)
 
 
 @cache
@@ -395,20 +471,29 @@ def sample(count: int, seed: int, under: str) -> list[Place]:
     return chosen
 
 
+def told(log: Log, place: Place, state: str, by: str) -> None:
+    log.write(place, state, by)
+    print(f"{state:8}  {place.file}:{place.line}  {place.change[:160]}  {by}", flush=True)
+
+
 def to_judge(log: Log, count: int, seed: int, under: str, again: bool) -> list[Place]:
     """The places of a sample that have no verdict yet, as they are in the code of today."""
     if len(log.entries) < count:
         for place in sample(count, seed, under):
             if place.name not in log.entries and len(log.entries) < count:
                 log.write(place)
-    now = {file: {place.name: place for place in places(file)} for file in files()}
+    now: dict[str, dict[str, Place]] = {}
     open_states = ("", UNENDED, SURVIVED, UNREACHED) if again else ("",)
     chosen = []
     for name, entry in log.entries.copy().items():
         if entry["state"] not in open_states or not entry["file"].startswith(under):
             continue
-        if name in now.get(entry["file"], {}):
-            chosen.append(now[entry["file"]][name])
+        file = entry["file"]
+        if file not in now:
+            there = places(file) if (run.ROOT / file).exists() else []
+            now[file] = {place.name: place for place in there}
+        if name in now[file]:
+            chosen.append(now[file][name])
         else:
             entry["state"] = GONE  # not written: the code may come back
     return chosen
@@ -432,30 +517,27 @@ def main() -> int:
     log = Log(options.log or BUILD / f"seed-{options.seed}.jsonl")
     chosen = to_judge(log, options.count, options.seed, options.under, options.again)
     part, parts = map(int, options.part.split("/"))
-    # Half of the time of a test is that of importing these.
-    for module in ("numpy", "torch", "onnxruntime", "hypothesis", "sacrebleu", "sentencepiece"):
-        importlib.import_module(module)
+    chosen = chosen[part - 1 :: parts]
+    if noted is None and chosen:
+        files_asked = [*dict.fromkeys(test for place in chosen for test in tests_near(place.file))]
+        quick = Quick(chosen, log)
+        os.chdir(run.ROOT)
+        sys.path.insert(0, str(run.ROOT))
+        options_of_pytest = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        pytest.main([*options_of_pytest, *files_asked], plugins=[quick])
+        chosen = quick.survived
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copied(folder)
-        fit, unfit = set[str](), set[str]()  # tests, by whether they pass on unbroken code
-        for place in chosen[part - 1 :: parts]:
+        for place in chosen:
             tests = tests_of(place.block, noted) if noted else tests_near(place.file)
-            state, by = UNREACHED, "no test runs it"
-            while tests:
-                put(folder / place.file, broken(place))
-                state, by = judged(folder, tests, unfit)
-                put(folder / place.file, (run.ROOT / place.file).read_text(encoding="utf-8"))
-                test = by.partition("[")[0]
-                if state != KILLED or "::" not in by or test in fit:
-                    break
-                if judged(folder, [test])[0] == SURVIVED:
-                    fit.add(test)
-                    break
-                unfit.add(test)
-                print(f"{test} fails on the code as it is, and is left out")
-            log.write(place, state, by)
-            print(f"{state:8}  {place.file}:{place.line}  {place.change[:160]}  {by}", flush=True)
+            if not tests:
+                told(log, place, UNREACHED, "no test runs it")
+                continue
+            put(folder / place.file, broken(place))
+            state, by = judged(folder, tests)
+            put(folder / place.file, (run.ROOT / place.file).read_text(encoding="utf-8"))
+            told(log, place, state, by)
     counts = Counter(entry["state"] or "not judged" for entry in log.entries.values())
     print(f"seed {options.seed}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
     return int(counts[SURVIVED] + counts[UNREACHED] > 0)
