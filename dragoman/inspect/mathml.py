@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_SYMBOL = re.compile(r"_\{[^}]*\}|_\S|[{}^√]|[^\s{}_^√]+")
+_SYMBOL = re.compile(r"_\{[^{}]*+\}|_\S|[{}^√]|[^\s{}_^√]++")
 _OPERATORS = {*"=+−·/()[];,…←∑→⊤<>", "−∞"}
 
 

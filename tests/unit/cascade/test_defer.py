@@ -117,10 +117,10 @@ def test_the_curve_begins_and_ends_with_the_two_translators() -> None:
 
 
 def test_of_sentences_without_common_words_the_least_sure_come_first() -> None:
-    confidences = [0.9, 0.8, 0.7, 0.1, 0.2]
+    confidences = [0.2, 0.1, 0.7, 0.8, 0.9]
     texts = [f"{letter * 4} {letter * 5}" for letter in "abcde"]
     made = [sure(*text) for text in zip(texts, confidences, strict=True)]
-    assert worth_translating(made, 5) == [3, 4, 2, 1, 0]
+    assert worth_translating(made, 5) == [1, 0, 2, 3, 4]
 
 
 def test_sentences_worth_translating_are_doubtful_frequent_and_unlike_each_other() -> None:
