@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
-from dragoman.documents.document import (
-    DocumentError,
-    Options,
-    Span,
-)
+from dragoman.documents.document import DocumentError, Options, Span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
 from dragoman.storage.untrusted import parsed_json

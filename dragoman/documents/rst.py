@@ -9,14 +9,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 
 from dragoman.documents.document import Options, Span
-from dragoman.documents.light import (
-    Markup,
-    Rule,
-    block_end,
-    deeper_end,
-    lines_of,
-    titled,
-)
+from dragoman.documents.light import Markup, Rule, block_end, deeper_end, lines_of, titled
 from dragoman.documents.rst_tables import table_span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 
