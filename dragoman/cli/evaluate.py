@@ -7,15 +7,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.loading import decoding_settings, load_model
-from dragoman.cli.options import (
-    Beam,
-    Device,
-    EngineName,
-    From,
-    Json,
-    Set,
-    To,
-)
+from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To
 from dragoman.convert.hub import model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation

@@ -5,16 +5,7 @@ from typing import Annotated
 import typer
 
 from dragoman.cli.loading import decoding_settings, load_model, one_model
-from dragoman.cli.options import (
-    Beam,
-    Device,
-    EngineName,
-    From,
-    OneModel,
-    Set,
-    To,
-    show_result,
-)
+from dragoman.cli.options import Beam, Device, EngineName, From, OneModel, Set, To, show_result
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.bundle.folder import LARGEST_VOCABULARY, Bundle
-from dragoman.bundle.plain_weights import check_plain_weights, sinusoids
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import make_config
 from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
@@ -277,15 +277,7 @@ def _read_folder(
     settings["decoding.length_penalty"], settings["decoding.alpha"] = "power", 1.0
     config = make_config("base", settings={"text.vocabulary": "marian", **settings})
     codec = Codec.of_another_system(_spm(theirs, spm), pieces, framing, languages)
-    codec.check_tags()
-    check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
-    card = {
-        "from": list(languages.sources),
-        "to": list(languages.targets),
-        "converted_from": f"CTranslate2, {theirs.path.name}",
-        "parameters": sum(array.size for array in weights.values()),
-    }
-    return Bundle(config, codec, weights, card)
+    return theirs.converted("CTranslate2", config, codec, weights)
 
 
 def _embedding(weights: Mapping[str, np.ndarray], side: str) -> np.ndarray:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dragoman.bundle.folder import Bundle, read_tensors
-from dragoman.bundle.plain_weights import check_plain_weights, sinusoids
+from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.convert.their_folder import TheirFolder
@@ -151,18 +151,10 @@ def _read_folder(theirs: TheirFolder) -> Bundle:
         config = _config(settings, named | {"model.output_bias": True})
     if isinstance(codec.source_segmenter, BytePairs):
         config = replace(config, {"text.vocabulary": "bpe", "text.size": count})
-    codec.check_tags()
-    card = {
-        "from": list(codec.languages.sources),
-        "to": list(codec.languages.targets),
-        "converted_from": f"{kind.name}, {theirs.path.name}",
-        "parameters": sum(array.size for array in weights.values()),
-    }
     contiguous = {
         name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()
     }
-    check_plain_weights(contiguous, config.model, count, count, codec.shared)
-    return Bundle(config, codec, contiguous, card)
+    return theirs.converted(kind.name, config, codec, contiguous)
 
 
 def _config(settings: dict[str, Any], named: dict[str, Any]) -> Config:

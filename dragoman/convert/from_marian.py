@@ -14,6 +14,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +22,6 @@ import numpy as np
 
 from dragoman.bundle.folder import Bundle
 from dragoman.bundle.int8 import SCALES, ZERO, quantise
-from dragoman.bundle.plain_weights import check_plain_weights
 from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, numbered
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
@@ -88,19 +88,13 @@ def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
     codec = Codec.of_another_system(
         spm, ([*pieces[0], ZEROS], [*pieces[1], ZEROS]), Framing(start=(ZEROS,)), languages
     )
-    codec.check_tags()
-    check_plain_weights(weights, config.model, len(codec.source), len(codec.target), codec.shared)
-    card = {
-        "from": list(languages.sources),
-        "to": list(languages.targets),
-        "converted_from": f"Marian, {theirs.path.name}",
-        "parameters": sum(array.size for array in weights.values()),
-    }
-    if steps:
-        counts = _weights(theirs, steps, config, [len(side) for side in pieces])
-        weights = _same_bytes(weights, counts)
     one = vocabularies[0] == vocabularies[-1]
-    return Bundle(config, codec, weights, card, _shortlist(theirs, named, codec, one))
+    bundle = theirs.converted("Marian", config, codec, weights)
+    bundle = replace(bundle, shortlist=_shortlist(theirs, named, codec, one))
+    if not steps:
+        return bundle
+    counts = _weights(theirs, steps, config, [len(side) for side in pieces])
+    return replace(bundle, weights=_same_bytes(weights, counts))
 
 
 def _shortlist(

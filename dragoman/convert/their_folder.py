@@ -5,15 +5,18 @@ refused. Only links into a Hugging Face cache are followed.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dragoman.bundle.folder import LARGEST_VOCABULARY
-from dragoman.bundle.plain_weights import Shape
+from dragoman.bundle.folder import LARGEST_VOCABULARY, Bundle
+from dragoman.bundle.plain_weights import Shape, check_plain_weights
+from dragoman.config import Config
 from dragoman.errors import ConversionError
 from dragoman.storage.untrusted import leads_out, memory_bytes, parsed_json, read_regular
+from dragoman.text.codec import Codec
 
 
 class TheirFolder:
@@ -64,6 +67,21 @@ class TheirFolder:
                 f"{self.path}: weight {name} has shape {array.shape}, but its settings say {shape}."
             )
         return array.astype(np.float32)
+
+    def converted(
+        self, system: str, config: Config, codec: Codec, weights: Mapping[str, np.ndarray]
+    ) -> Bundle:
+        """The bundle of what was read, if weights, pieces and settings fit together."""
+        codec.check_tags()
+        sides = len(codec.source), len(codec.target)
+        check_plain_weights(weights, config.model, *sides, codec.shared)
+        card = {
+            "from": list(codec.languages.sources),
+            "to": list(codec.languages.targets),
+            "converted_from": f"{system}, {self.path.name}",
+            "parameters": sum(array.size for array in weights.values()),
+        }
+        return Bundle(config, codec, weights, card)
 
 
 def _in_cache(path: Path, folder: Path) -> bool:

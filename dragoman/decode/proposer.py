@@ -12,13 +12,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.task import Phrase
 from dragoman.decode.splitting import Part
-from dragoman.decode.translation import (
-    Candidate,
-    align_words,
-    merged,
-    reworded,
-    word_attention,
-)
+from dragoman.decode.translation import Candidate, align_words, merged, reworded, word_attention
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.segments import capitalised

@@ -7,7 +7,7 @@ underline as long as its title.
 import re
 from collections.abc import Generator, Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.document import Options, Span
 from dragoman.documents.light import Line, Markup, Rule, block_end, lines_of, titled
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 
@@ -48,10 +48,6 @@ _RULE = re.compile(r"([=~^+-])\1++$")
 _CELL = re.compile(r"(?:(?<![\d.*+<>^])[\d.*+]++[<>^.]*+|(?<![<>^.])[<>^.]++)?[aehlmsdv]?(?<!\\)\|")
 _CONSTRAINED = frozenset(["*", "_", "#"])
 _MONOSPACE = re.compile(r"`[^`]++`")
-
-
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options)
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

@@ -22,9 +22,9 @@ def read_strings(raw: bytes, options: Options) -> Document:
         raise DocumentError("it is a binary property list: convert it first (plutil -convert).")
     if raw[:1] == b"\0" or raw[1:2] == b"\0":  # UTF-16 without a mark, as some tools write it
         marked = codecs.BOM_UTF16_BE if raw[:1] == b"\0" else codecs.BOM_UTF16_LE
-        document = text_document(marked + raw, _strings_spans, options)
+        document = text_document(marked + raw, options, _strings_spans)
         return Document(document.segments, lambda said: document.write(said)[len(marked) :])
-    return text_document(raw, _strings_spans, options)
+    return text_document(raw, options, _strings_spans)
 
 
 def _strings_spans(text: str, options: Options) -> Iterator[Span]:
@@ -58,11 +58,7 @@ def _write_string(segment: Segment) -> str:
 _STATE = re.compile(r'("state"\s*+:\s*+")[^"\\]*+')
 
 
-def read_catalog(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _catalog_spans, options)
-
-
-def _catalog_spans(text: str, options: Options) -> Iterator[Span]:
+def catalog_spans(text: str, options: Options) -> Iterator[Span]:
     """The target language gets a copy of the source language's entry, with its values translated
     and to be reviewed. A message without an entry is its own key."""
     catalog = checked_json(text)

@@ -122,8 +122,8 @@ def _filled(text: str, span: Span, given: Iterator[Segment]) -> str:
 
 def text_document(
     raw: bytes,
-    find: FindSpans,
     options: Options,
+    find: FindSpans,
     escape: Callable[[str], str] | None = None,
     name_language: Callable[[str, str], str] | None = None,
     encoding: str = "",

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dragoman.config.plugins import import_plugins
 from dragoman.documents import (
@@ -24,7 +26,14 @@ from dragoman.documents import (
     web,
     xml_messages,
 )
-from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    FindSpans,
+    Options,
+    as_reference,
+    text_document,
+)
 from dragoman.documents.segment import Segment
 from dragoman.documents.shape import checked
 from dragoman.errors import DragomanError, MissingPackageError
@@ -39,12 +48,22 @@ class Format:
     becomes: str = ""  # the ending of a translation that is of another format
 
 
+def _text(find: FindSpans, **how: Any) -> Callable[[bytes, Options], Document]:
+    return partial(text_document, find=find, **how)
+
+
+_xml = partial(_text, escape=as_reference)
+_PO = _text(gettext.po_spans, name_language=gettext.name_language)
+_ARB = _text(messages.json_spans, name_language=messages.name_locale)
+_XLIFF = _xml(xml_messages.xliff_spans, name_language=xml_messages.name_target)
+# Before version 9, Java read such files as Latin-1.
+_PROPERTIES = _text(messages.property_spans, escape=messages.java_number, encoding="latin-1")
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (
-    Format("text", (".txt",), prose.read_text),
+    Format("text", (".txt",), _text(prose.text_spans)),
     Format("html", (".html", ".htm", ".xhtml"), web.read, "text/html"),
-    Format("markdown", (".md", ".markdown"), markdown.read, "text/markdown"),
+    Format("markdown", (".md", ".markdown"), _text(markdown.find_spans), "text/markdown"),
     Format("docx", (".docx",), archive.read_docx, _DOCX),
     Format("pptx", (".pptx",), archive.read_pptx, f"{_OFFICE}.presentationml.presentation"),
     Format("xlsx", (".xlsx",), archive.read_xlsx, f"{_OFFICE}.spreadsheetml.sheet"),
@@ -52,29 +71,29 @@ FORMATS = (
     Format("ods", (".ods",), archive.read_odf, "application/vnd.oasis.opendocument.spreadsheet"),
     Format("odp", (".odp",), archive.read_odf, "application/vnd.oasis.opendocument.presentation"),
     Format("epub", (".epub",), archive.read_epub, "application/epub+zip"),
-    Format("srt", (".srt",), prose.read_subtitles, "application/x-subrip"),
-    Format("vtt", (".vtt",), prose.read_subtitles, "text/vtt"),
-    Format("po", (".po", ".pot"), gettext.read, "text/x-gettext-translation"),
-    Format("xliff", (".xlf", ".xliff"), xml_messages.read_xliff, "application/xliff+xml"),
-    Format("android", (".xml",), xml_messages.read_android, "application/xml"),
-    Format("json", (".json",), messages.read_json, "application/json"),
-    Format("arb", (".arb",), messages.read_arb, "application/json"),
-    Format("yaml", (".yaml", ".yml"), messages.read_yaml, "application/yaml"),
-    Format("properties", (".properties",), messages.read_properties),
-    Format("fluent", (".ftl",), messages.read_fluent),
-    Format("csv", (".csv",), tables.read_csv, "text/csv"),
-    Format("tsv", (".tsv",), tables.read_tsv, "text/tab-separated-values"),
-    Format("notebook", (".ipynb",), messages.read_notebook, "application/x-ipynb+json"),
-    Format("rst", (".rst",), rst.read, "text/x-rst"),
-    Format("asciidoc", (".adoc", ".asciidoc"), adoc.read, "text/asciidoc"),
+    Format("srt", (".srt",), _text(prose.subtitle_spans), "application/x-subrip"),
+    Format("vtt", (".vtt",), _text(prose.subtitle_spans), "text/vtt"),
+    Format("po", (".po", ".pot"), _PO, "text/x-gettext-translation"),
+    Format("xliff", (".xlf", ".xliff"), _XLIFF, "application/xliff+xml"),
+    Format("android", (".xml",), _xml(xml_messages.android_spans), "application/xml"),
+    Format("json", (".json",), _text(messages.json_spans), "application/json"),
+    Format("arb", (".arb",), _ARB, "application/json"),
+    Format("yaml", (".yaml", ".yml"), _text(messages.yaml_spans), "application/yaml"),
+    Format("properties", (".properties",), _PROPERTIES),
+    Format("fluent", (".ftl",), _text(messages.fluent_spans)),
+    Format("csv", (".csv",), _text(tables.csv_spans), "text/csv"),
+    Format("tsv", (".tsv",), _text(tables.tsv_spans), "text/tab-separated-values"),
+    Format("notebook", (".ipynb",), _text(messages.notebook_spans), "application/x-ipynb+json"),
+    Format("rst", (".rst",), _text(rst.find_spans), "text/x-rst"),
+    Format("asciidoc", (".adoc", ".asciidoc"), _text(adoc.find_spans), "text/asciidoc"),
     Format("latex", (".tex",), tex.read, "application/x-latex"),
-    Format("resx", (".resx",), xml_messages.read_resx, "application/xml"),
+    Format("resx", (".resx",), _xml(xml_messages.resx_spans), "application/xml"),
     Format("linguist", (".ts",), xml_messages.read_linguist, "application/xml"),
-    Format("svg", (".svg",), xml_messages.read_svg, "image/svg+xml"),
+    Format("svg", (".svg",), _xml(xml_messages.svg_spans), "image/svg+xml"),
     Format("strings", (".strings",), apple.read_strings),
-    Format("xcstrings", (".xcstrings",), apple.read_catalog, "application/json"),
-    Format("toml", (".toml",), messages.read_toml, "application/toml"),
-    Format("ass", (".ass", ".ssa"), prose.read_ass, "text/x-ssa"),
+    Format("xcstrings", (".xcstrings",), _text(apple.catalog_spans), "application/json"),
+    Format("toml", (".toml",), _text(messages.toml_spans), "application/toml"),
+    Format("ass", (".ass", ".ssa"), _text(prose.ass_spans), "text/x-ssa"),
     Format("rtf", (".rtf",), rtf.read, "application/rtf"),
     Format("eml", (".eml",), mail.read, "message/rfc822"),
     Format("doc", (".doc",), converted.read_doc, _DOCX, ".docx"),

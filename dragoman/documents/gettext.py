@@ -6,7 +6,7 @@ The libraries that read them wrap and sort what they write. Here only what is tr
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.document import Options, Span
 from dragoman.documents.segment import Segment, written
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)', re.S)
@@ -22,16 +22,12 @@ _LANGUAGE = re.compile(r'^("Language:)[ \t]*[\w@.-]*(?=\\n"[ \t]*\r?$)', re.M)
 _PO_MEANINGS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _po_spans, options, name_language=name_language)
-
-
 def name_language(text: str, language: str) -> str:
     """A file whose header says that it is in this language, if it says which it is in."""
     return _LANGUAGE.sub(rf"\g<1> {language}", text, count=1)
 
 
-def _po_spans(text: str, options: Options) -> Iterator[Span]:
+def po_spans(text: str, options: Options) -> Iterator[Span]:
     """What has no translation yet, or everything; what a machine said is marked as fuzzy."""
     for entry in _PO_ENTRY.finditer(text):
         source = _po_text(entry["id"])

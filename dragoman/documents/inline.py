@@ -25,47 +25,14 @@ DEEPEST = 50  # elements in elements
 _SURE = 1000.0  # a stand-in tells more than any number of links
 _SAME = 3.0  # a word that is in source and translation alike tells more than a link
 _SMALL = 0.25  # an article or a preposition tells less: attention links these nearly at random
-_SMALL_WORDS = frozenset(
-    [
-        *("the", "a", "an", "of", "to", "in", "on", "at", "for", "by", "with", "from", "and", "or"),
-        *("der", "die", "das", "den", "dem", "des", "ein", "eine", "einen", "einem", "einer"),
-        *(
-            "eines",
-            "im",
-            "am",
-            "zum",
-            "zur",
-            "vom",
-            "von",
-            "zu",
-            "mit",
-            "für",
-            "auf",
-            "und",
-            "oder",
-        ),
-        *(
-            "el",
-            "la",
-            "los",
-            "las",
-            "lo",
-            "un",
-            "una",
-            "unos",
-            "unas",
-            "de",
-            "del",
-            "al",
-            "en",
-            "y",
-        ),
-        *("le", "les", "l", "d", "une", "du", "au", "aux", "à", "et", "ou", "par", "pour", "dans"),
-        *("o", "os", "as", "um", "uma", "do", "da", "dos", "das", "no", "na", "ao", "à", "e", "em"),
-        *("con", "por", "para", "com", "que", "sur", "an", "bei", "aus", "su", "sus", "is", "ist"),
-        *("sie", "vous", "usted", "você"),
-    ]
+_SMALL_WORDS_LISTED = (
+    "the a an of to in on at for by with from and or der die das den dem des ein eine einen "
+    "einem einer eines im am zum zur vom von zu mit für auf und oder el la los las lo un una "
+    "unos unas de del al en y le les l d une du au aux à et ou par pour dans o os as um uma do "
+    "da dos das no na ao à e em con por para com que sur an bei aus su sus is ist sie vous "
+    "usted você"
 )
+_SMALL_WORDS = frozenset(_SMALL_WORDS_LISTED.split())
 _ARTICLES = frozenset(
     [
         *("the", "a", "an", "der", "die", "das", "den", "dem", "des", "ein", "eine", "einen"),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from dragoman.documents import web
-from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.document import Options, Span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
 
@@ -34,10 +34,6 @@ _INLINE = re.compile(
 
 # How a list, a heading or a quotation begins.
 _BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
-
-
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options)
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

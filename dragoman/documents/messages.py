@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
-from dragoman.documents.document import (
-    Document,
-    DocumentError,
-    Options,
-    Span,
-    text_document,
-)
+from dragoman.documents.document import DocumentError, Options, Span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
 from dragoman.storage.untrusted import parsed_json
@@ -88,21 +82,14 @@ def json_writer(text: str) -> Callable[[str], str]:
     return lambda value: json.dumps(value, ensure_ascii=by_number)[1:-1]
 
 
-def read_json(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _json_spans, options)
-
-
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"\\]*')
 
 
-def read_arb(raw: bytes, options: Options) -> Document:
-    def name_language(text: str, language: str) -> str:
-        return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), text, count=1)
-
-    return text_document(raw, _json_spans, options, name_language=name_language)
+def name_locale(text: str, language: str) -> str:
+    return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), text, count=1)
 
 
-def _json_spans(text: str, options: Options) -> Iterator[Span]:
+def json_spans(text: str, options: Options) -> Iterator[Span]:
     checked_json(text)
     quoted = json_writer(text)
     for string in _json_strings(text):
@@ -111,11 +98,7 @@ def _json_spans(text: str, options: Options) -> Iterator[Span]:
             yield Span(string.start, string.end, (string.value,), lambda s: quoted(written(s)))
 
 
-def read_notebook(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _notebook_spans, options)
-
-
-def _notebook_spans(text: str, options: Options) -> Iterator[Span]:
+def notebook_spans(text: str, options: Options) -> Iterator[Span]:
     """The Markdown cells of a Jupyter notebook."""
     if not isinstance(checked_json(text), dict):
         raise DocumentError("it is no notebook.")
@@ -166,11 +149,7 @@ _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)*+")  # an anchor, a tag
 _YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
-def read_yaml(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _yaml_spans, options)
-
-
-def _yaml_spans(text: str, options: Options) -> Iterator[Span]:
+def yaml_spans(text: str, options: Options) -> Iterator[Span]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
@@ -246,11 +225,7 @@ _TOML_TOKEN = re.compile(
 )
 
 
-def read_toml(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _toml_spans, options)
-
-
-def _toml_spans(text: str, options: Options) -> Iterator[Span]:
+def toml_spans(text: str, options: Options) -> Iterator[Span]:
     """Every string that is a value: behind an equals sign, or in a list behind one."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
@@ -310,21 +285,16 @@ _JAVA_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|\r\n[ \t]*|\n[ \t]*|.)", re.S)
 _JAVA_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
-def read_properties(raw: bytes, options: Options) -> Document:
-    # Before version 9, Java read such files as Latin-1.
-    return text_document(raw, _property_spans, options, _java_number, encoding="latin-1")
-
-
-def _java_number(character: str) -> str:
+def java_number(character: str) -> str:
     """
-    >>> _java_number("ü")
+    >>> java_number("ü")
     '\\\\u00fc'
     """
     units = character.encode("utf-16-be").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
-def _property_spans(text: str, options: Options) -> Iterator[Span]:
+def property_spans(text: str, options: Options) -> Iterator[Span]:
     by_number = text.isascii()  # older versions of Java read nothing else
 
     def quoted(value: str) -> str:
@@ -332,7 +302,7 @@ def _property_spans(text: str, options: Options) -> Iterator[Span]:
         value = value.replace("\r", "\\r")
         if not by_number:
             return value
-        return "".join(c if c.isascii() else _java_number(c) for c in value)
+        return "".join(c if c.isascii() else java_number(c) for c in value)
 
     for found in _PROPERTY.finditer(text):
         value = _JAVA_ESCAPE.sub(_java_meaning, found["value"])
@@ -359,11 +329,7 @@ _VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M
 _PLACEABLE = re.compile(r'(\{(?:[^{}"]++|"(?:[^"\\\r\n]++|\\.)*+")*+\}|\{[^{}]*+\})')
 
 
-def read_fluent(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _fluent_spans, options)
-
-
-def _fluent_spans(text: str, options: Options) -> Iterator[Span]:
+def fluent_spans(text: str, options: Options) -> Iterator[Span]:
     """Messages, attributes, and the variants of those that choose."""
     for found in _FLUENT.finditer(text):
         if "->" not in found["value"]:

@@ -4,16 +4,12 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
+from dragoman.documents.document import Options, Span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _ITEM = re.compile(r"[-*•·>|#]|\d+[.)]")
 _SHORTEST_WRAPPED = 40  # characters: lines of a poem or an address are shorter
-
-
-def read_text(raw: bytes, options: Options) -> Document:
-    return text_document(raw, text_spans, options)
 
 
 def text_spans(text: str, options: Options = Options()) -> Iterator[Span]:
@@ -90,10 +86,6 @@ _CUE = re.compile(
 _OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: where it is shown
 
 
-def read_subtitles(raw: bytes, options: Options) -> Document:
-    return text_document(raw, subtitle_spans, options)
-
-
 def subtitle_spans(text: str, options: Options = Options()) -> Iterator[Span]:
     """What is said in each cue, in as many lines as before."""
     for cue in _CUE.finditer(text):
@@ -140,11 +132,7 @@ _ASS_PART = re.compile(r"(\{[^{}]*+\}|\\[Nnh])")
 _DRAWING = re.compile(r"\\p(\d)")
 
 
-def read_ass(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _ass_spans, options)
-
-
-def _ass_spans(text: str, options: Options) -> Iterator[Span]:
+def ass_spans(text: str, options: Options) -> Iterator[Span]:
     """What is said in each dialogue: its last field, of as many as the format has."""
     fields = 10
     in_events = False

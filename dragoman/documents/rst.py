@@ -8,15 +8,8 @@ a table columns of the width that it needs.
 import re
 from collections.abc import Callable, Generator, Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
-from dragoman.documents.light import (
-    Markup,
-    Rule,
-    block_end,
-    deeper_end,
-    lines_of,
-    titled,
-)
+from dragoman.documents.document import Options, Span
+from dragoman.documents.light import Markup, Rule, block_end, deeper_end, lines_of, titled
 from dragoman.documents.rst_tables import table_span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 
@@ -68,30 +61,14 @@ _SPEAKING = frozenset(
 )
 _VERSIONED = frozenset(["deprecated", "versionadded", "versionchanged", "versionremoved"])
 # Directives whose content is prose.
-_HOLDING = frozenset(
-    [
-        *("class", "compound", "container", "cssclass", "epigraph", "figure", "footer", "glossary"),
-        *("header", "highlights", "hlist", "only", "pull-quote", "rst-class", "tab", "tab-set"),
-        *("attribute", "confval", "data", "decorator", "describe", "envvar", "event", "exception"),
-        *("function", "macro", "member", "method", "classmethod", "staticmethod", "module"),
-        *(
-            "object",
-            "opcode",
-            "option",
-            "program",
-            "property",
-            "struct",
-            "type",
-            "var",
-            "2to3fixer",
-        ),
-        *("cmdoption", "pdbcommand", "setting", "templatefilter", "templatetag", "fieldlookup"),
-    ]
+_HOLDING_LISTED = (
+    "class compound container cssclass epigraph figure footer glossary header highlights hlist "
+    "only pull-quote rst-class tab tab-set attribute confval data decorator describe envvar "
+    "event exception function macro member method classmethod staticmethod module object opcode "
+    "option program property struct type var 2to3fixer cmdoption pdbcommand setting "
+    "templatefilter templatetag fieldlookup"
 )
-
-
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options)
+_HOLDING = frozenset(_HOLDING_LISTED.split())
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

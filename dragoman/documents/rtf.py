@@ -17,31 +17,12 @@ _TOKEN = re.compile(
     r"|(?P<line>[\r\n]++)|(?P<text>[^\\{}\r\n]++)",
     re.S,
 )
-_SILENT = frozenset(
-    [
-        *("fonttbl", "colortbl", "stylesheet", "info", "pict", "fldinst", "objdata", "themedata"),
-        *(
-            "listtable",
-            "listoverridetable",
-            "rsidtbl",
-            "xe",
-            "tc",
-            "bkmkstart",
-            "bkmkend",
-            "datafield",
-        ),
-        *(
-            "generator",
-            "pntext",
-            "listtext",
-            "private",
-            "author",
-            "operator",
-            "atnid",
-            "nonshppict",
-        ),
-    ]
+_SILENT_LISTED = (
+    "fonttbl colortbl stylesheet info pict fldinst objdata themedata listtable "
+    "listoverridetable rsidtbl xe tc bkmkstart bkmkend datafield generator pntext listtext "
+    "private author operator atnid nonshppict"
 )
+_SILENT = frozenset(_SILENT_LISTED.split())
 _ENDS = frozenset(
     [
         *("par", "pard", "cell", "row", "sect", "page", "nestcell", "nestrow", "column", "trowd"),

@@ -3,19 +3,15 @@
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Document, DocumentError, Options, Span, text_document
+from dragoman.documents.document import DocumentError, Options, Span
 from dragoman.documents.segment import Segment, written
 
 
-def read_csv(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _csv_spans, options)
+def tsv_spans(text: str, options: Options) -> Iterator[Span]:
+    return _cells(text, "\t", options.columns)
 
 
-def read_tsv(raw: bytes, options: Options) -> Document:
-    return text_document(raw, lambda text, asked: _cells(text, "\t", asked.columns), options)
-
-
-def _csv_spans(text: str, options: Options) -> Iterator[Span]:
+def csv_spans(text: str, options: Options) -> Iterator[Span]:
     first = text.partition("\n")[0]
     return _cells(text, max(",;\t|", key=first.count), options.columns)
 

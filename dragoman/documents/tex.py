@@ -33,63 +33,26 @@ _KEPT = re.compile(
     r"|displaymath|tikz|pgf|picture|algorithm|filecontents|thebibliography|array|alltt|code|IEEEeqn"
     r"|flalign|alignat|prooftree|mathpar|forest|asy|luacode|dcases|cases|subequations|split|CD$"
 )
-_BLOCKS = frozenset(  # commands whose argument is a text of its own
-    [
-        *("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph"),
-        *(
-            "title",
-            "subtitle",
-            "caption",
-            "frametitle",
-            "framesubtitle",
-            "footnote",
-            "footnotetext",
-        ),
-        *("thanks", "marginpar", "captionof"),
-    ]
+# Commands whose argument is a text of its own
+_BLOCKS_LISTED = (
+    "part chapter section subsection subsubsection paragraph subparagraph title subtitle "
+    "caption frametitle framesubtitle footnote footnotetext thanks marginpar captionof"
 )
+_BLOCKS = frozenset(_BLOCKS_LISTED.split())
 _INLINE = frozenset(  # commands around words of a sentence
     [
         *("emph", "textbf", "textit", "textsl", "textsc", "textsf", "textrm", "textup", "textmd"),
         *("underline", "uline", "textnormal", "enquote", "textquote", "mbox", "text", "alert"),
     ]
 )
-_ENDS = frozenset(  # commands that stand between paragraphs
-    [
-        *(
-            "par",
-            "item",
-            "endinput",
-            "newpage",
-            "clearpage",
-            "cleardoublepage",
-            "maketitle",
-            "tableofcontents",
-        ),
-        *(
-            "hline",
-            "toprule",
-            "midrule",
-            "bottomrule",
-            "centering",
-            "appendix",
-            "medskip",
-            "bigskip",
-        ),
-        *(
-            "smallskip",
-            "vspace",
-            "noindent",
-            "input",
-            "include",
-            "label",
-            "bibliography",
-            "newline",
-        ),
-        *("includegraphics", "vfill", "cline", "cmidrule", "pagebreak", "def", "newcommand"),
-        *("renewcommand", "newtheorem", "usepackage", "documentclass", "setlength", "let", "index"),
-    ]
+# Commands that stand between paragraphs
+_ENDS_LISTED = (
+    "par item endinput newpage clearpage cleardoublepage maketitle tableofcontents hline "
+    "toprule midrule bottomrule centering appendix medskip bigskip smallskip vspace noindent "
+    "input include label bibliography newline includegraphics vfill cline cmidrule pagebreak "
+    "def newcommand renewcommand newtheorem usepackage documentclass setlength let index"
 )
+_ENDS = frozenset(_ENDS_LISTED.split())
 _FONTS = frozenset(["bf", "it", "em", "sl", "sc", "tt", "sf", "rm", "bfseries", "itshape", "small"])
 _ACCENTS = {
     "`": "\u0300", "'": "\u0301", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
@@ -116,7 +79,7 @@ _DEEPEST = 20  # footnotes in footnotes, and the like
 def read(raw: bytes, options: Options) -> Document:
     declared = _INPUT_ENCODING.search(raw)
     name = declared[1].decode() if declared else ""
-    return text_document(raw, find_spans, options, encoding=_PYTHON_NAMES.get(name, name))
+    return text_document(raw, options, find_spans, encoding=_PYTHON_NAMES.get(name, name))
 
 
 def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:

@@ -42,7 +42,7 @@ def escape(text: str) -> str:
 
 
 def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, find_spans, options, as_reference, name_language)
+    return text_document(raw, options, find_spans, as_reference, name_language)
 
 
 def name_language(text: str, language: str) -> str:

@@ -23,11 +23,7 @@ _ENDS = frozenset(["ept", "ex", "ec"])
 _TARGET = re.compile(r"""\s(?:target-language|trgLang)\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
-def read_xliff(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _xliff_spans, options, as_reference, _into)
-
-
-def _into(text: str, language: str) -> str:
+def name_target(text: str, language: str) -> str:
     """An XLIFF file that names its target language: version 1.2 in each `file`, version 2 once."""
     root = parsed(text)
     second = root.attributes.get("version", "").startswith("2")
@@ -44,7 +40,7 @@ def _into(text: str, language: str) -> str:
     return "".join(pieces) + text[done:]
 
 
-def _xliff_spans(text: str, options: Options) -> Iterator[Span]:
+def xliff_spans(text: str, options: Options) -> Iterator[Span]:
     root = parsed(text)
     if _local(root.name) != "xliff":
         raise DocumentError(f"it is no XLIFF: its root element is {root.name}.")
@@ -118,11 +114,7 @@ def _xliff_code(text: str, element: Element) -> Code | None:
     return None if name in _PAIRS and not protected and element.children else Code(raw)
 
 
-def read_android(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _android_spans, options, as_reference)
-
-
-def _android_spans(text: str, options: Options) -> Iterator[Span]:
+def android_spans(text: str, options: Options) -> Iterator[Span]:
     root = parsed(text)
     if root.name != "resources":
         raise DocumentError(f"it is no file of Android strings: its root element is {root.name}.")
@@ -174,11 +166,7 @@ def _write_android(segment: Segment) -> str:
     return f"\\{said}" if said[:1] in ("@", "?") else said
 
 
-def read_resx(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _resx_spans, options, as_reference)
-
-
-def _resx_spans(text: str, options: Options) -> Iterator[Span]:
+def resx_spans(text: str, options: Options) -> Iterator[Span]:
     """Strings of .NET. What has a type is a picture or a size; ">>" begins a designer's note."""
     root = parsed(text)
     if root.name != "root":
@@ -195,7 +183,7 @@ def _resx_spans(text: str, options: Options) -> Iterator[Span]:
 def read_linguist(raw: bytes, options: Options) -> Document:
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         raise DocumentError("it is no file of Qt Linguist: TypeScript and video end in .ts, too.")
-    return text_document(raw, _linguist_spans, options, as_reference, _linguist_language)
+    return text_document(raw, options, _linguist_spans, as_reference, _linguist_language)
 
 
 def _linguist_language(text: str, language: str) -> str:
@@ -237,11 +225,7 @@ def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
 _SVG_BLOCKS = frozenset(["text", "title", "desc", "flowPara"])
 
 
-def read_svg(raw: bytes, options: Options) -> Document:
-    return text_document(raw, _svg_spans, options, as_reference)
-
-
-def _svg_spans(text: str, options: Options) -> Iterator[Span]:
+def svg_spans(text: str, options: Options) -> Iterator[Span]:
     """Texts, titles and descriptions. A part with a place of its own is a text of its own."""
     root = parsed(text)
     if _local(root.name) != "svg":

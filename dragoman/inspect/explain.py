@@ -24,7 +24,8 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import TranslationError
 from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
-from dragoman.inspect.panels import panels, statement
+from dragoman.inspect.panel import statement
+from dragoman.inspect.panels import panels
 from dragoman.inspect.sentence import Node, observed_search
 from dragoman.inspect.touch import (
     Change,

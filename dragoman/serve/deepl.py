@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from json import JSONDecodeError
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
@@ -38,7 +38,14 @@ from dragoman.serve.requests import (
 )
 from dragoman.text.languages import AUTO
 
-router = APIRouter(prefix="/v2", tags=["DeepL"])
+
+async def _require_key(request: Request) -> None:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    own = scheme.lower() == "deepl-auth-key"
+    admit(request, key.encode("latin-1") if own else key_of(request), 403)
+
+
+router = APIRouter(prefix="/v2", tags=["DeepL"], dependencies=[Depends(_require_key)])
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000  # of a key
 MOST_GLOSSARY_BYTES = 2**24  # of a key
@@ -133,12 +140,6 @@ class Glossaries:
             self._ready.popitem(last=False)
 
 
-def _require_key(request: Request) -> None:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    own = scheme.lower() == "deepl-auth-key"
-    admit(request, key.encode("latin-1") if own else key_of(request), 403)
-
-
 async def _fields(request: Request) -> dict[str, Any]:
     """A body of JSON or a form; a field that comes several times is a list."""
     if request.headers.get("content-type", "").startswith("application/json"):
@@ -203,7 +204,6 @@ async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
 async def translate(request: Request) -> Response:
     """Translate texts; with tag_handling they are HTML or XML. Preferences and the like change
     nothing, and `ignored` in the answer names them."""
-    _require_key(request)
     fields = await _fields(request)
     texts = fields.get("text")
     texts = [texts] if isinstance(texts, str) else texts
@@ -262,7 +262,6 @@ _KIND = {
 )
 async def languages(request: Request) -> Response:
     """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
-    _require_key(request)
     kind = request.query_params.get("type") or _text(await _fields(request), "type", "source")
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
@@ -284,7 +283,6 @@ async def languages(request: Request) -> Response:
 @router.get("/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS)
 async def usage(request: Request) -> Response:
     """Characters with this key since the service began; there is no limit to all of them."""
-    _require_key(request)
     return JSONResponse(
         {
             "character_count": service_of(request).metrics.characters_of[owner_of(request)],
@@ -302,7 +300,6 @@ async def usage(request: Request) -> Response:
 )
 async def create_glossary(request: Request) -> Response:
     """Kept as long as the service runs."""
-    _require_key(request)
     fields = await _fields(request)
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":
@@ -328,7 +325,6 @@ async def create_glossary(request: Request) -> Response:
 
 @router.get("/glossaries", response_model=schemas.DeeplGlossaries, responses=_REFUSALS)
 async def list_glossaries(request: Request) -> Response:
-    _require_key(request)
     return JSONResponse(
         {"glossaries": [kept.shown() for kept in _glossaries(request).of(owner_of(request))]}
     )
@@ -336,7 +332,6 @@ async def list_glossaries(request: Request) -> Response:
 
 @router.get("/glossary-language-pairs", response_model=schemas.DeeplPairs, responses=_REFUSALS)
 async def glossary_pairs(request: Request) -> Response:
-    _require_key(request)
     pairs = service_of(request).models.languages
     return JSONResponse(
         {
@@ -351,19 +346,16 @@ async def glossary_pairs(request: Request) -> Response:
 
 @router.get("/glossaries/{key}", response_model=schemas.DeeplGlossary, responses=_NOT_FOUND)
 async def get_glossary(request: Request, key: str) -> Response:
-    _require_key(request)
     return JSONResponse(_kept(request, key).shown())
 
 
 @router.get("/glossaries/{key}/entries", response_class=Response, responses=_ENTRIES | _NOT_FOUND)
 async def glossary_entries(request: Request, key: str) -> Response:
-    _require_key(request)
     return Response(_kept(request, key).entries, media_type="text/tab-separated-values")
 
 
 @router.delete("/glossaries/{key}", status_code=204, responses=_NOT_FOUND)
 async def delete_glossary(request: Request, key: str) -> Response:
-    _require_key(request)
     _glossaries(request).remove(_kept(request, key))
     return Response(status_code=204)
 
@@ -375,7 +367,6 @@ async def delete_glossary(request: Request, key: str) -> Response:
     openapi_extra=body_of(schemas.DeeplUpload, FORMS[1:]),
 )
 async def upload(request: Request) -> Response:
-    _require_key(request)
     sent = await read_upload(request)
     job = jobs_of(request).begin(
         _text(sent.fields, "filename", sent.name),
@@ -391,7 +382,6 @@ async def upload(request: Request) -> Response:
 
 
 async def _asked(request: Request, key: str) -> Job:
-    _require_key(request)
     fields = await _fields(request)
     job = jobs_of(request).of(key, owner_of(request))
     if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):

@@ -21,7 +21,6 @@ import io
 import json
 import random
 import re
-import struct
 import zlib
 from array import array
 from collections import Counter
@@ -35,6 +34,7 @@ import sentencepiece
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
+from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_text
 from dragoman.storage.untrusted import parsed_json
 from dragoman.text.vocabulary import Vocabulary
 
@@ -230,11 +230,11 @@ class BytePairs:
         lowest = min(scores)
         added = [(piece, _NORMAL) for piece in pieces] + [(tag, _CONTROL) for tag in tags]
         # What is repeated in a protocol-buffer message may stand anywhere: it is appended.
-        more = [
-            _piece_message(piece, lowest - 1 - number, kind)
-            for number, (piece, kind) in enumerate(added)
-        ]
-        return type(self)(self._model + b"".join(more))
+        more = b""
+        for number, (piece, kind) in enumerate(added):
+            message = of_text(1, piece) + of_float(2, lowest - 1 - number) + of_int(3, kind)
+            more += of_bytes(1, message)
+        return type(self)(self._model + more)
 
     def ids_of_pieces(self, text: str) -> list[int]:
         """What a normalised text without spaces is cut into: the text of another model's piece."""
@@ -576,64 +576,11 @@ def _replacements(model: bytes) -> Iterator[bytes]:
     place = 0
     while place + 1 < len(model) and model[place] == 0x0A and model[place + 1] < 0x80:
         place += 2 + model[place + 1]
-    for number, rules in _fields(model[place:]):
-        for part, packed in _fields(rules) if number in (3, 5) else ():
+    for number, rules in fields(model[place:]):
+        for part, packed in fields(rules) if number in (3, 5) else ():
             if part == 2:
                 tree = int.from_bytes(packed[:4], "little")
                 yield from packed[4 + tree :].split(b"\0")
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The numbers and contents of a protocol-buffer message's strings and messages.
-
-    Its numbers are skipped.
-    """
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
-        kind = key & 7
-        size = {1: 8, 5: 4}.get(key & 7, 0)
-        if kind == 0:
-            _, place = _varint(message, place)
-        elif kind == 2:
-            size, place = _varint(message, place)
-            yield key >> 3, message[place : place + size]
-        elif not size:
-            raise ValueError("it is not a protocol-buffer message")
-        place += size
-
-
-def _piece_message(piece: str, score: float, kind: int) -> bytes:
-    """A SentencePiece as field 1 of a ModelProto: its text, its score, its kind."""
-    text = piece.encode()
-    inside = b"\x0a" + _as_varint(len(text)) + text
-    inside += b"\x15" + struct.pack("<f", score) + b"\x18" + _as_varint(kind)
-    return b"\x0a" + _as_varint(len(inside)) + inside
-
-
-def _as_varint(number: int) -> bytes:
-    """
-    >>> _as_varint(300).hex()
-    'ac02'
-    """
-    seven = [number & 0x7F]
-    while number := number >> 7:
-        seven.append(number & 0x7F)
-    return bytes([byte | 0x80 for byte in seven[:-1]] + seven[-1:])
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
-    # most numbers have one byte, and a model has tens of thousands
-    if place < len(message) and message[place] < 0x80:
-        return message[place], place + 1
-    number = shift = 0
-    while place < len(message) and shift < 70:
-        number |= (message[place] & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if message[place - 1] < 0x80:
-            return number & (2**64 - 1), place
-    raise ValueError("it is cut off")
 
 
 SEGMENTERS: dict[str, type[BytePairs] | type[Words] | type[MarianPieces]] = {

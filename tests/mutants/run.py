@@ -7,6 +7,7 @@ Each mutant is applied to a copy of the package, and the tests named with it run
 A mutant that passes them all has survived: then a test is missing, and the exit status is 1.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -60,7 +61,8 @@ NAMES = "dragoman/decode/promises/keep_names.py"
 NAME_RULES = "dragoman/text/names.py"
 SPLITTING = "dragoman/decode/splitting.py"
 INLINE = "dragoman/documents/inline.py"
-AGREEMENT = "dragoman/text/agreement.py"
+GERMAN_LEADS = "dragoman/text/german_leads.py"
+TAILS = "dragoman/text/tails.py"
 VERB_RULES = "dragoman/text/verbs.py"
 TERM_PLACING = "dragoman/decode/promises/placing.py"
 GLOSSARY = "dragoman/decode/promises/glossary.py"
@@ -331,11 +333,11 @@ MUTANTS = [
         INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
     ),
     Mutant(
-        "a verb behind a noun is taken for its adjective", AGREEMENT,
+        "a verb behind a noun is taken for its adjective", TAILS,
         "if not said and not _is_adjective(word, language):", "if False:", (FORMS,),
     ),
     Mutant(
-        "a German noun beside another subject may be the subject", AGREEMENT,
+        "a German noun beside another subject may be the subject", GERMAN_LEADS,
         'return () if _COPULA.search(f"{others} {behind}") else ("nominative",)', "return ()",
         (FORMS,),
     ),
@@ -360,11 +362,11 @@ MUTANTS = [
         (f"{TERM_PLACES}::test_two_german_nouns_for_one_word_become_one",),
     ),
     Mutant(
-        "a clause begins with a genitive", AGREEMENT,
+        "a clause begins with a genitive", GERMAN_LEADS,
         'cases = tuple(case for case in cases if case != "genitive") or cases', "pass", (FORMS,),
     ),
     Mutant(
-        "a verb behind its pronoun is an adjective", AGREEMENT,
+        "a verb behind its pronoun is an adjective", GERMAN_LEADS,
         "(word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at))", "word in _NO_ADJECTIVES",
         (FORMS,),
     ),
@@ -449,7 +451,11 @@ def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
 
 
 def main() -> int:
-    words = sys.argv[1:]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help="words of a mutant's description")
+    words = parser.parse_args().words
     chosen = [mutant for mutant in MUTANTS if all(word in mutant.breaks for word in words)]
     survived = 0
     with tempfile.TemporaryDirectory() as name:

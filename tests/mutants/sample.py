@@ -1,14 +1,25 @@
 """Break the package at random places, and see that a test notices.
 
-    python tests/mutants/sample.py --reach [TESTS ...]         once: which test runs which block
     python tests/mutants/sample.py 100 [--seed 7] [--under dragoman/decode]
+    python tests/mutants/sample.py 100 --part 1/2              every second one; part 2/2 beside it
+    python tests/mutants/sample.py 100 --again                 survivors once more, after new tests
+    python tests/mutants/sample.py --reach [TESTS ...]         once: which test runs which block
 
 A mutant negates a condition, swaps `and` with `or`, `+` with `-`, `*` with `/` or `min` with `max`,
-leaves out a call or returns nothing. Only the tests that run the block of a mutant are asked, the
-quickest first, for at most `MOST_SECONDS`; a mutant that they let pass has survived. Places outside
-functions, kernels for a GPU and assertions are left alone.
+leaves out a call or returns nothing. Places outside functions, kernels for a GPU and assertions are
+left alone. Which tests are asked: those of a few files that import the mutated module, lie in its
+room's folder or speak of it. If the reach was noted (`--reach`, which takes as long as all tests),
+it is the tests that run the mutated block, the quickest first, for at most `MOST_SECONDS`. A mutant
+that they let pass has survived.
 
-What takes long to import is imported once: each mutant is judged by a fork of this process.
+A sample may take hours, so each verdict goes to a log, one for each seed, and whoever runs the same
+command again goes on from there. The log also keeps the sample itself: it stays the same while the
+code changes, except for places that are gone.
+
+Tests are collected once. Then each mutant is judged by a fork, which puts the broken function's
+code in the place of the good one and runs the tests: nothing is imported anew. A function that was
+called while modules were imported has done its work by then, so whoever survives is judged once
+more, by a process that imports the broken module.
 """
 
 import argparse
@@ -16,30 +27,37 @@ import ast
 import contextlib
 import copy
 import importlib
+import inspect
 import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import pytest
 import run
+from _pytest.runner import runtestprotocol
 
-REACH = run.ROOT / "build" / "mutants" / "reach.json"
+BUILD = run.ROOT / "build" / "mutants"
+REACH = BUILD / "reach.json"
 TESTS = ("tests/unit", "tests/agree", "tests/learn", "tests/story/test_command_line.py")
+COUNTS_STEPS = "tests/unit/test_patterns.py"  # of each pattern: slow, and no rule of a module
 LEFT_OUT = ("dragoman/model/kernels", "dragoman/pretrained")
 MOST_SECONDS = 30.0  # of tests for one mutant, as they took when the reach was noted
-LONGEST_S = 300  # a broken loop may never end: that is noticed too
+LONGEST_S = 600  # a broken loop may never end; on a busy machine, good tests may not either
 MOST_TESTS = 80
+MOST_FILES = 5
 
 _ORDER: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE,
@@ -68,6 +86,32 @@ class Place(NamedTuple):
     block: str  # "file:function/number of the block", as in the reach
     number: int  # of the node among those of its file
     change: str  # in words
+
+    @property
+    def name(self) -> str:
+        """The same while other blocks change."""
+        return f"{self.block}: {self.change}"
+
+
+KILLED, SURVIVED, UNENDED, UNREACHED, GONE = "killed", "SURVIVED", "unended", "unreached", "gone"
+
+
+class Log:
+    """The sample and its verdicts so far: lines of JSON, which several processes append."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+        # Of several lines about one place, the last one holds.
+        self.entries = {entry["name"]: entry for entry in entries}
+
+    def write(self, place: Place, state: str = "", by: str = "") -> None:
+        entry = {"name": place.name, "file": place.file, "state": state, "by": by}
+        self.entries[place.name] = entry
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def files() -> list[str]:
@@ -240,41 +284,156 @@ def note_reach(tests: list[str]) -> None:
     print(f"{REACH}: {len(before['reach'])} blocks, {len(before['seconds'])} tests")
 
 
-def judged(folder: Path, tests: list[str]) -> run.Outcome:
-    """What tests say about the package in a folder, in a process of its own."""
-    output = folder / "output"
-    child = os.fork()
-    if not child:
-        # A group of its own, so that what the tests start ends with them.
-        os.setpgid(0, 0)
-        os.chdir(folder)
-        sys.path.insert(0, str(folder))
-        os.environ["PYTHONPATH"] = str(folder)
-        sink = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
-        options = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        code = pytest.main([*options, *tests])
-        sys.stdout.flush()
-        os._exit(int(code))
-    ends = time.monotonic() + LONGEST_S
-    status = None
-    while status is None and time.monotonic() < ends:
-        done, code = os.waitpid(child, os.WNOHANG)
-        status = os.waitstatus_to_exitcode(code) if done else None
-        time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    if status is None:
+def put(path: Path, text: str) -> None:
+    """Another text for a module. Its bytecode goes too: that is not always seen to be old."""
+    path.write_text(text, encoding="utf-8")
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        compiled.unlink()
+
+
+def judged(folder: Path, tests: list[str]) -> tuple[str, str]:
+    """What tests say about the package in a folder, in a new process: state and why."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-m", "not slow"]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        return UNENDED, f"the tests did not end within {LONGEST_S} s"
+    if done.returncode in (0, 5):  # passed, or all left out
+        return SURVIVED, ""
+    if done.returncode == 4:  # not a verdict: pytest knows no such test
+        sys.exit(f"Note the reach anew (--reach).\n{done.stdout}{done.stderr}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:::.+?)?)(?: - |$)", done.stdout, re.MULTILINE)
+    return KILLED, failed[1] if failed else f"exit status {done.returncode}"
+
+
+def patch(place: Place) -> None:
+    """Put the place's fault into this process: new code for the function around it."""
+    whole = compile(broken(place), place.file, "exec")
+    names = place.block.partition(":")[2].partition("/")[0].split(".")
+    live: Any = importlib.import_module(place.file.removesuffix(".py").replace("/", "."))
+    code = whole
+    for name in names:
+        code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+        live = live.__dict__[name]
+        live = getattr(live, "__func__", None) or getattr(live, "fget", None) or live
+        live = inspect.unwrap(getattr(live, "func", live))
+        if isinstance(live, FunctionType):  # what stands inside it is part of its code
+            break
+    live.__code__ = code
+
+
+class Quick:
+    """A plugin of pytest: judges mutants by tests that it has collected."""
+
+    def __init__(self, chosen: list[Place], log: Log):
+        self._chosen, self._log = chosen, log
+        self._fit: dict[str, bool] = {}
+        self.survived: list[Place] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for place in self._chosen:
+            near = tests_near(place.file)
+            by_file = {
+                name: [i for i in session.items if i.nodeid.startswith(name)] for name in near
+            }
+            items = [item for name in near for item in by_file[name]]
+            state, by = self._judged(items, place)
+            while state == KILLED and not self._passes(session, by):
+                items = [item for item in items if item.nodeid != by]
+                state, by = self._judged(items, place)
+            told(self._log, place, state, by)
+            if state == SURVIVED:
+                self.survived.append(place)
+        return True
+
+    def _passes(self, session: pytest.Session, test: str) -> bool:
+        """Whether a test that failed does so because of the mutant."""
+        if test not in self._fit:
+            items = [item for item in session.items if item.nodeid == test]
+            self._fit[test] = not items or self._judged(items, None)[0] == SURVIVED
+        return self._fit[test]
+
+    def _judged(self, items: list[pytest.Item], place: Place | None) -> tuple[str, str]:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            self._run(items, place, writer)
+        os.close(writer)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(child, child)
+        ready, _, _ = select.select([reader], [], [], LONGEST_S)
+        answer = os.read(reader, 2000).decode() if ready else ""
+        os.close(reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return run.Outcome(True, f"the tests did not end within {LONGEST_S} s")
-    if status == 0:
-        return run.Outcome(False, "")
-    if status > 3:  # not a verdict: pytest knows no such test
-        sys.exit(f"Note the reach anew (--reach).\n{output.read_text(errors='replace')}")
-    text = output.read_text(errors="replace")
-    failed = re.search(r"^(?:FAILED|ERROR) \S+?(?:::(.+?))?(?: - |$)", text, re.MULTILINE)
-    return run.Outcome(True, (failed and failed[1]) or f"exit status {status}")
+        if not ready:
+            return UNENDED, f"the tests did not end within {LONGEST_S} s"
+        return (SURVIVED, "") if answer == SURVIVED else (KILLED, answer or "the process ended")
+
+    def _run(self, items: list[pytest.Item], place: Place | None, writer: int) -> None:
+        """In the fork: tests until one fails."""
+        answer = ""
+        try:
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, 1)
+            os.dup2(sink, 2)
+            answer = SURVIVED
+            if place is not None:
+                with contextlib.suppress(LookupError, ValueError):  # it is judged the long way
+                    patch(place)
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                reports = runtestprotocol(item, nextitem=following, log=False)
+                failed = [report.nodeid for report in reports if report.failed]
+                if failed:
+                    answer = failed[0]
+                    break
+        finally:
+            os.write(writer, answer.encode()[:2000])
+            os._exit(0)
+
+
+@cache
+def imports(file: str) -> frozenset[str]:
+    """The modules that a file imports, and the names from them."""
+    tree = ast.parse((run.ROOT / file).read_text(encoding="utf-8"))
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
+
+
+def importers(file: str, among: list[str]) -> list[str]:
+    module = file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return [one for one in among if module in imports(one)]
+
+
+@cache
+def tests_near(file: str) -> list[str]:
+    """A file's doctests, and the test files that have most to do with it."""
+    found = [path for test in TESTS for path in [run.ROOT / test, *(run.ROOT / test).rglob("*")]]
+    tests = [str(path.relative_to(run.ROOT)) for path in found if path.name.startswith("test_")]
+    tests.remove(COUNTS_STEPS)
+    of_users = [test for user in importers(file, files()) for test in importers(user, tests)]
+    room = f"tests/unit/{Path(file).relative_to('dragoman').parent}/"
+    word = re.compile(rf"(?<![a-z]){Path(file).stem}(?![a-z])")
+
+    def nearness(test: str) -> int:
+        mentions = len(word.findall((run.ROOT / test).read_text(encoding="utf-8")))
+        near = 8 * bool(importers(file, [test])) + 2 * (test in of_users)
+        return near + 3 * test.startswith(room) + 4 * bool(word.search(test)) + min(mentions, 4)
+
+    # Less than 3: neither of its room, nor about it.
+    near = sorted((test for test in tests if nearness(test) > 2), key=nearness, reverse=True)
+    return [file, *near[:MOST_FILES]]
 
 
 def tests_of(block: str, noted: dict[str, dict]) -> list[str]:
@@ -312,49 +471,76 @@ def sample(count: int, seed: int, under: str) -> list[Place]:
     return chosen
 
 
+def told(log: Log, place: Place, state: str, by: str) -> None:
+    log.write(place, state, by)
+    print(f"{state:8}  {place.file}:{place.line}  {place.change[:160]}  {by}", flush=True)
+
+
+def to_judge(log: Log, count: int, seed: int, under: str, again: bool) -> list[Place]:
+    """The places of a sample that have no verdict yet, as they are in the code of today."""
+    if len(log.entries) < count:
+        for place in sample(count, seed, under):
+            if place.name not in log.entries and len(log.entries) < count:
+                log.write(place)
+    now: dict[str, dict[str, Place]] = {}
+    open_states = ("", UNENDED, SURVIVED, UNREACHED) if again else ("",)
+    chosen = []
+    for name, entry in log.entries.copy().items():
+        if entry["state"] not in open_states or not entry["file"].startswith(under):
+            continue
+        file = entry["file"]
+        if file not in now:
+            there = places(file) if (run.ROOT / file).exists() else []
+            now[file] = {place.name: place for place in there}
+        if name in now[file]:
+            chosen.append(now[file][name])
+        else:
+            entry["state"] = GONE  # not written: the code may come back
+    return chosen
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("count", type=int, nargs="?", default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, help="verdicts (default: build/mutants/seed-….jsonl)")
+    parser.add_argument("--part", default="1/1", metavar="1/2", help="this share of the sample")
+    parser.add_argument("--again", action="store_true", help="also what has survived before")
     parser.add_argument("--under", default="dragoman/", help="only files whose path begins so")
     parser.add_argument("--reach", nargs="*", help="note which of these tests runs what")
-    parser.add_argument("--known", action="store_true", help="only blocks that some test runs")
     options = parser.parse_args()
-    if options.reach is not None or not REACH.exists():
+    if options.reach is not None:
         note_reach(options.reach or list(TESTS))
-    noted = json.loads(REACH.read_text())
-    sys.dont_write_bytecode = True
-    # Half of the time of a test is that of importing these.
-    for module in ("numpy", "torch", "onnxruntime", "hypothesis", "sacrebleu", "sentencepiece"):
-        importlib.import_module(module)
-    survived = unreached = 0
-    chosen = sample(options.count, options.seed, options.under)
-    if options.known:
-        chosen = [place for place in chosen if place.block in noted["reach"]]
+    noted = json.loads(REACH.read_text()) if REACH.exists() else None
+    log = Log(options.log or BUILD / f"seed-{options.seed}.jsonl")
+    chosen = to_judge(log, options.count, options.seed, options.under, options.again)
+    part, parts = map(int, options.part.split("/"))
+    chosen = chosen[part - 1 :: parts]
+    if noted is None and chosen:
+        files_asked = [*dict.fromkeys(test for place in chosen for test in tests_near(place.file))]
+        quick = Quick(chosen, log)
+        os.chdir(run.ROOT)
+        sys.path.insert(0, str(run.ROOT))
+        options_of_pytest = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        pytest.main([*options_of_pytest, *files_asked], plugins=[quick])
+        chosen = quick.survived
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copied(folder)
         for place in chosen:
-            tests = tests_of(place.block, noted)
-            outcome = run.Outcome(False, "no test runs it")
-            if tests:
-                (folder / place.file).write_text(broken(place), encoding="utf-8")
-                outcome = judged(folder, tests)
-                shutil.copy(run.ROOT / place.file, folder / place.file)
-            unreached += not tests
-            survived += bool(tests) and not outcome.killed
-            state = "killed  " if outcome.killed else "SURVIVED"
-            print(
-                f"{state}  {place.file}:{place.line}  {place.change[:160]}  {outcome.by}",
-                flush=True,
-            )
-    print(
-        f"{len(chosen)} mutants of seed {options.seed}: {survived} survived, "
-        f"{unreached} stand where no test goes"
-    )
-    return int(survived + unreached > 0)
+            tests = tests_of(place.block, noted) if noted else tests_near(place.file)
+            if not tests:
+                told(log, place, UNREACHED, "no test runs it")
+                continue
+            put(folder / place.file, broken(place))
+            state, by = judged(folder, tests)
+            put(folder / place.file, (run.ROOT / place.file).read_text(encoding="utf-8"))
+            told(log, place, state, by)
+    counts = Counter(entry["state"] or "not judged" for entry in log.entries.values())
+    print(f"seed {options.seed}: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    return int(counts[SURVIVED] + counts[UNREACHED] > 0)
 
 
 if __name__ == "__main__":

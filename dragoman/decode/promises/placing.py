@@ -15,16 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.decode.promises.glossary import Demand, lacking
-from dragoman.text.agreement import (
-    gender_of,
-    german_cases,
-    is_governed,
-    is_known_adjective,
-    lead_of,
-    leads,
-    tail_of,
-    tails,
-)
+from dragoman.text.agreement import gender_of, lead_of, leads
 from dragoman.text.forms import (
     ADJECTIVE,
     CASES,
@@ -36,6 +27,8 @@ from dragoman.text.forms import (
     is_nominalised,
     term_forms,
 )
+from dragoman.text.german_leads import german_cases
+from dragoman.text.tails import is_governed, is_known_adjective, tail_of, tails
 
 MOST_TEXTS = 16  # of a part that are compared
 _BESIDE, _LOOKS_ASIDE = 2, 0.15  # source words; share of what a word looks at

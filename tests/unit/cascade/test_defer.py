@@ -166,6 +166,13 @@ def test_the_curve_begins_and_ends_with_the_two_translators() -> None:
     assert backward[0].gain == 0
 
 
+def test_of_sentences_without_common_words_the_least_sure_come_first() -> None:
+    confidences = [0.2, 0.1, 0.7, 0.8, 0.9]
+    texts = [f"{letter * 4} {letter * 5}" for letter in "abcde"]
+    made = [sure(*text) for text in zip(texts, confidences, strict=True)]
+    assert worth_translating(made, 5) == [1, 0, 2, 3, 4]
+
+
 def test_sentences_worth_translating_are_doubtful_frequent_and_unlike_each_other() -> None:
     texts = [("ledger account", 0.1)] * 3 + [("ledger account balance", 0.1), ("good day", 0.99),
              ("ledger account here", 0.1), ("split transaction", 0.1)]  # fmt: skip

@@ -57,6 +57,28 @@ def test_bars_are_as_long_as_their_values_say() -> None:
     assert lost == 0
 
 
+def test_bars_lie_one_below_the_other_and_their_names_beside_them() -> None:
+    drawn = ElementTree.fromstring(draw_bars(Bars("t", "BLEU", ["a", "a longer name"], [1.0, 2.0])))
+    first, second = drawn.iter("rect")
+    assert float(first.get("y", "")) + float(first.get("height", "")) < float(second.get("y", ""))
+    (name,) = (text for text in drawn.iter("text") if text.text == "a longer name")
+    assert name.get("text-anchor") == "end"
+    letters = 6 * len("a longer name")  # one of them is about six units wide
+    assert letters < float(name.get("x", "")) < float(second.get("x", ""))
+
+
+def test_a_curve_has_the_same_colour_in_the_legend() -> None:
+    def colours(kind: str) -> list[str]:
+        return [
+            line.get("class", "") for line in drawn.iter(kind) if "curve" in line.get("class", "")
+        ]
+
+    many = [Series(f"s{number}", [1, 2], [1.0, 2.0]) for number in range(9)]
+    drawn = ElementTree.fromstring(draw_lines(Lines("t", "x", "y", many)))
+    assert colours("line") == colours("polyline")
+    assert colours("line") == [f"curve s{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 1)]
+
+
 def test_a_map_is_as_full_as_its_weights() -> None:
     drawn = ElementTree.fromstring(
         draw_map(Map("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]]))

@@ -126,3 +126,11 @@ def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
         ("left", "the translation is the source again"),
         ("left", ""),
     ]
+
+
+def test_a_report_marks_translations_of_quite_another_length() -> None:
+    before = "A text of thirty letters, this"
+    said = [(before[:10],), (before[:11],), (before * 2,), (before * 3,)]
+    document = Document([(before,)] * len(said), lambda said: b"")
+    odd = "much longer or shorter"
+    assert [row.why for row in report_of(document, said).rows] == [odd, "", "", odd]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of
-from dragoman.documents.segment import written
+from dragoman.documents.segment import Kind, codes, written
 
 HTML = """<!DOCTYPE html>
 <html><head><title>A &amp; B</title><style>p { color: red }</style>
@@ -475,3 +475,13 @@ def test_macros_are_left_alone() -> None:
 def test_damaged_files_are_refused_in_one_line(name: str, raw: bytes, why: str) -> None:
     with pytest.raises(DocumentError, match=why):
         read(name, raw)
+
+
+def test_html_tags_around_words_are_pairs_and_those_without_an_end_are_not() -> None:
+    page = b"<p>One <b>two</b> three <img src='a.png'> four</p>"
+    (segment,) = BY_NAME["html"].read(page, Options()).segments
+    assert [(code.raw, code.kind) for code in codes(segment)] == [
+        ("<b>", Kind.OPEN),
+        ("</b>", Kind.CLOSE),
+        ("<img src='a.png'>", Kind.MARK),
+    ]

@@ -21,7 +21,8 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
 from dragoman.inspect import explain as module
 from dragoman.inspect.explain import BLOCK, TEMPERATURES, explain, page, payload
-from dragoman.inspect.panels import panels, statement
+from dragoman.inspect.panel import statement
+from dragoman.inspect.panels import panels
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.attention import plain_attention
 from dragoman.model.build import ARCHITECTURES, build_model
@@ -301,7 +302,9 @@ def test_every_variant_shows_its_own_formula_and_code(translator, name) -> None:
     config = small_config(**VARIANTS[name]).model
     for panel in panels(config):
         for formula in panel.formulas:
-            xml.etree.ElementTree.fromstring(formula.math)
+            for element in xml.etree.ElementTree.fromstring(formula.math).iter():
+                if element.tag.rpartition("}")[2] in ("msub", "msup", "munder", "mfrac"):
+                    assert len(element) == 2, formula.math
         assert panel.left_out or panel.code
         for function, words in panel.code:
             code, where = statement(function, words)

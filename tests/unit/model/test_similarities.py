@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.model import similarities
 from dragoman.model.attention import plain_attention
@@ -47,6 +48,16 @@ def by_hand(made: Dot, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> fl
 
 
 every_similarity = pytest.mark.parametrize("kind", SIMILARITIES)
+
+
+@every_similarity
+def test_the_multiplications_of_a_similarity_are_those_that_torch_counts(kind: str) -> None:
+    q, k, _ = inputs()
+    made = similarity(kind)
+    with FlopCounterMode(display=False) as counter:
+        made(q, k)
+    # torch counts a multiplication and an addition as two
+    assert counter.get_total_flops() == 2 * made.multiplications(B * T, B * S, B * T * S)
 
 
 @every_similarity

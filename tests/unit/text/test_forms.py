@@ -2,9 +2,11 @@
 
 import pytest
 
-from dragoman.text.agreement import agreeing, german_cases, lead_of, leads, tail_of, tails
+from dragoman.text.agreement import agreeing, lead_of, leads
 from dragoman.text.forms import MANY, ONE, Form, plural, plural_forms, same_word, term_forms
+from dragoman.text.german_leads import german_cases
 from dragoman.text.inflection import applied, classified
+from dragoman.text.tails import tail_of, tails
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""The wire format of protocol buffers, as far as models need it.
+
+It is described at https://protobuf.dev/programming-guides/encoding. A message is the sequence of
+its fields. A field is a key, 8 * number + wire type, and a value:
+
+    wire type 0    a varint: seven bits a byte, lowest first, the top bit set on all but the last
+    wire type 1    eight bytes
+    wire type 2    a length and so many bytes: a string, or a message
+    wire type 5    four bytes: a float
+"""
+
+import struct
+from collections.abc import Iterator
+
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
+
+
+def varint(number: int) -> bytes:
+    """
+    >>> varint(300).hex(), len(varint(-1))
+    ('ac02', 10)
+    """
+    if 0 <= number < 0x80:  # as nearly all are
+        return _ONE_BYTE[number]
+    number &= 2**64 - 1  # a negative number counts as its two's complement
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def of_int(number: int, value: int) -> bytes:
+    return varint(8 * number) + varint(value)
+
+
+def of_float(number: int, value: float) -> bytes:
+    return varint(8 * number + 5) + struct.pack("<f", value)
+
+
+def of_bytes(number: int, value: bytes) -> bytes:
+    return varint(8 * number + 2) + varint(len(value)) + value
+
+
+def of_text(number: int, value: str) -> bytes:
+    return of_bytes(number, value.encode())
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The numbers and contents of a message's strings and messages; its numbers are skipped."""
+    place = 0
+    while place < len(message):
+        key, place = _read_varint(message, place)
+        kind = key & 7
+        size = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 0:
+            _, place = _read_varint(message, place)
+        elif kind == 2:
+            size, place = _read_varint(message, place)
+            yield key >> 3, message[place : place + size]
+        elif not size:
+            raise ValueError("it is not a protocol-buffer message")
+        place += size
+
+
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number, and where it ends."""
+    # most numbers have one byte, and a model has tens of thousands
+    if place < len(message) and message[place] < 0x80:
+        return message[place], place + 1
+    number = shift = 0
+    while place < len(message) and shift < 70:
+        number |= (message[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if message[place - 1] < 0x80:
+            return number & (2**64 - 1), place
+    raise ValueError("it is cut off")
