@@ -57,8 +57,8 @@ CARD = {
     ),
     "licence": "CC BY-SA 4.0",
     "trained_by": "pretraining/data.py, back.py, grow.py and config.toml, in five stages; steps "
-    "and cost are those of the fifth, which starts from the fourth (35,500 steps, 2.46e17 FLOPs) with "
-    "four more layers, that from the third (31,300 steps, 2.2e17 FLOPs), that from the second "
+    "and cost are those of the fifth, which starts from the fourth (35,500 steps, 2.46e17 FLOPs) "
+    "with four more layers, that from the third (31,300 steps, 2.2e17 FLOPs), that from the second "
     "(26,500 steps, 1.84e17 FLOPs), and that from the first (18,000 steps, 1.24e17 FLOPs)",
     "machine": "one NVIDIA H200",
     "scored_on": "test",
