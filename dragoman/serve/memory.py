@@ -2,7 +2,7 @@
 
 glibc gives the end of a heap back, and nothing from its middle. There are many heaps (eight for
 each core), and arrays of all sizes come and go in them, so a busy service seems to grow: after four
-minutes under attack, 140 of 610 MiB were free and still held.
+minutes under attack, 107 of its 610 MiB were free pages.
 """
 
 import asyncio
