@@ -702,6 +702,23 @@ def _is_adjective(word: str, language: str) -> bool:
     return ends_so and word not in _LIKE_ADJECTIVES
 
 
+_MORE_FRENCH_ADJECTIVES = re.compile(
+    r"\w{2,}el|\w{3,}[ae]nt|allemand|latin|voisin|(?:mascul|fémin)in"
+)
+
+
+def feminines(word: str, language: str) -> list[str]:
+    """The feminine forms of a French word that may be an adjective.
+
+    >>> feminines("ancien", "fr"), feminines("port", "fr")
+    (['ancienne', 'anciennes'], [])
+    """
+    if language != "fr":
+        return []
+    known = _is_adjective(word, "fr") or _MORE_FRENCH_ADJECTIVES.fullmatch(word)
+    return [agreeing(word, "f", number, "fr") for number in (ONE, MANY)] if known else []
+
+
 def gender_of(lead: str, noun: str, language: str) -> str:
     """The gender of a noun as its article tells it, or else its ending."""
     row = _rows(language).get(article := _article(lead, language)[0], [])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from unicodedata import combining, normalize
 
 from dragoman.errors import ConfigError
+from dragoman.text.agreement import feminines
 from dragoman.text.forms import (
     ADJECTIVE,
     MANY,
@@ -124,7 +125,8 @@ def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pa
     ways = [_spelled(target, in_capitals)]
     behind = ""
     if inflection and to in KNOWN:
-        forms = dict.fromkeys(form.text for form in term_forms(target, to))
+        texts = [form.text for form in term_forms(target, to)]
+        forms = dict.fromkeys([*texts, *feminines(target, to)])
         ways = [_spelled(form, in_capitals) for form in sorted(forms, key=len, reverse=True)]
         ways += _apart(target, to)
         if to == "de" and target[:1].isupper() and " " not in target:
