@@ -8,7 +8,7 @@ A noun that takes the place of another may have another gender, so its tail chan
 import re
 
 from dragoman.text.agreement import agreeing, irregular_adjectives
-from dragoman.text.forms import ONE, Form
+from dragoman.text.forms import MANY, ONE, Form
 
 _COPULAS = {
     "fr": "est|sont|était|étaient|sera|seront|fut|furent|a été|ont été|avait été|avaient été|"
@@ -116,6 +116,23 @@ def _is_adjective(word: str, language: str) -> bool:
         return True
     ends_so = re.fullmatch(_ADJECTIVE_ENDINGS[language], word) is not None
     return ends_so and word not in _LIKE_ADJECTIVES
+
+
+_MORE_FRENCH_ADJECTIVES = re.compile(
+    r"\w{2,}el|\w{3,}[ae]nt|allemand|latin|voisin|(?:mascul|fémin)in"
+)
+
+
+def feminines(word: str, language: str) -> list[str]:
+    """The feminine forms of a French word that may be an adjective.
+
+    >>> feminines("ancien", "fr"), feminines("port", "fr")
+    (['ancienne', 'anciennes'], [])
+    """
+    if language != "fr":
+        return []
+    known = _is_adjective(word, "fr") or _MORE_FRENCH_ADJECTIVES.fullmatch(word)
+    return [agreeing(word, "f", number, "fr") for number in (ONE, MANY)] if known else []
 
 
 def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from dragoman.text.forms import (
     unlike_forms,
 )
 from dragoman.text.inflection import LANGUAGES
+from dragoman.text.tails import feminines
 from dragoman.text.terms import rows_of
 from dragoman.text.verbs import finite_forms, looks_like_a_verb, separable
 
@@ -124,7 +125,8 @@ def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pa
     ways = [_spelled(target, in_capitals)]
     behind = ""
     if inflection and to in KNOWN:
-        forms = dict.fromkeys(form.text for form in term_forms(target, to))
+        texts = [form.text for form in term_forms(target, to)]
+        forms = dict.fromkeys([*texts, *feminines(target, to)])
         ways = [_spelled(form, in_capitals) for form in sorted(forms, key=len, reverse=True)]
         ways += _apart(target, to)
         if to == "de" and target[:1].isupper() and " " not in target:

@@ -293,3 +293,20 @@ def test_an_entry_may_have_any_form_of_a_verb() -> None:
     found = glossary.demands("He shared it, and opens the share.", "en", "de")
     assert [demand.source for demand in found] == ["shared", "opens", "share"]
     assert not Glossary.of([("sharing", "Teilung")]).demands("He shared it.", "en", "de")
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "is_there"),
+    [
+        ("ancien", "une langue ancienne", True),
+        ("national", "les assemblées nationales", True),
+        ("élevé", "des concentrations élevées", True),
+        ("premier", "la première fois", True),
+        ("port", "la porte", False),
+        ("médecin", "la médecine", False),
+        ("vent", "la vente", False),
+    ],
+)
+def test_a_french_adjective_may_be_feminine(target: str, text: str, is_there: bool) -> None:
+    demand = Demand((target,), inflection=True, to="fr")
+    assert (not lacking([demand], text)) == is_there
