@@ -69,8 +69,8 @@ test-cpus: setup
 test-all: setup check
 	$(PYTEST)
 
-# Breaks the package on purpose: the rules that a mutant names, then N random places. The first time takes as long as the
-# tests, to note which of them runs what.
+# Breaks the package on purpose: the rules that a mutant names, then N random places. Whoever stops it goes on where it was:
+# verdicts stay in build/mutants, one file for each SEED.
 N ?= 100
 SEED ?= 1
 mutants: setup

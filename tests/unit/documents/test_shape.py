@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from test_formats import FILES as FIRST_FILES
@@ -11,6 +12,7 @@ from test_formats import members, upper
 from test_more_formats import FILES as MORE_FILES
 
 from dragoman.documents import converted
+from dragoman.documents.converted import _page
 from dragoman.documents.document import Document, DocumentError, Options
 from dragoman.documents.formats import format_of, read
 
@@ -220,3 +222,17 @@ def test_an_encrypted_opendocument_file_is_refused_as_such() -> None:
         archive.writestr("META-INF/manifest.xml", "<m:file-entry><m:encryption-data/>")
     with pytest.raises(DocumentError, match="encrypted"):
         read("a.ods", out.getvalue(), format_of("a.ods"))
+
+
+def test_the_lines_of_a_table_in_a_pdf_are_no_paragraphs_and_those_beside_it_are() -> None:
+    def line(text: str, x0: float, top: float) -> dict:
+        ends = {"x0": x0, "x1": x0 + 50, "top": top, "bottom": top + 10}
+        return {"text": text, "chars": [{"size": 10.0}], **ends}
+
+    table = SimpleNamespace(bbox=(0, 100, 200, 140), extract=lambda **_: [["one", "two"]])
+    lines = [line("above", 0, 20), line("one two", 10, 115), line("beside", 300, 115)]
+    page = SimpleNamespace(find_tables=lambda: [table], extract_text_lines=lambda **_: lines)
+    above, shown, beside = _page(page)
+    assert (above, beside) == ("<p>above</p>", "<p>beside</p>")
+    assert shown.startswith("<table>")
+    assert "two" in shown

@@ -372,3 +372,10 @@ def test_adjectives_agree() -> None:
 def test_a_predicate_behind_a_noun_is_its_tail() -> None:
     text = "Los perros grandes son peligrosos hoy."
     assert text[slice(*tail_of(text, 10, "es"))] == " grandes son peligrosos"
+
+
+def test_in_a_language_without_a_table_a_form_has_at_most_two_letters_more() -> None:
+    assert same_word("koiran", "koira", "fi") == ""
+    assert same_word("koirani", "koira", "fi") == ""
+    assert same_word("koiranne", "koira", "fi") is None
+    assert same_word("maat", "maa", "fi") is None  # too short to tell

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import TextConfig
-from dragoman.errors import ConfigError
+from dragoman.errors import BundleError, ConfigError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs
@@ -164,6 +165,14 @@ def test_a_text_cannot_forge_a_language_tag() -> None:
     plain, forged = codec.encode_source(["one", ">>fr<< one"], to="de")
     assert plain[0] == codec.source.ids[">>de<<"]
     assert tag not in forged
+
+
+def test_files_that_name_a_language_without_a_tag_are_refused() -> None:
+    settings = TextConfig(size=400)
+    codec = Codec.learn(SENTENCES, SENTENCES, settings, Languages(("en",), ("de", "fr")))
+    forged = replace(codec, languages=Languages(("en",), ("de", "fr", "es")))
+    with pytest.raises(BundleError, match=">>es<<"):
+        Codec.from_files(forged.to_files(), settings.vocabulary)
 
 
 @pytest.mark.parametrize("shared", [True, False])
