@@ -147,8 +147,14 @@ def test_who_is_alone_gets_all_cores_and_who_has_company_one() -> None:
         shouter.free.set()
         await both
 
-    with_batcher(story, workers=2)
+    with_batcher(story, workers=3)
     assert shouter.at_once == [0, 1, 1]
+
+
+def test_two_cores_are_too_few_to_give_them_all_to_one() -> None:
+    shouter = Shouter()
+    with_batcher(lambda batcher: ask(batcher, shouter, "alone"), workers=2)
+    assert shouter.at_once == [1]
 
 
 def test_who_was_here_just_now_counts_as_company(monkeypatch) -> None:
@@ -160,7 +166,7 @@ def test_who_was_here_just_now_counts_as_company(monkeypatch) -> None:
         monkeypatch.setattr(batcher_module, "_COMPANY_S", 0.0)
         await ask(batcher, shouter, "a", client="two")
 
-    with_batcher(story, workers=2)
+    with_batcher(story, workers=3)
     assert shouter.at_once == [0, 0, 1, 0]
 
 
