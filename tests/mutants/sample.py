@@ -419,7 +419,7 @@ def importers(file: str, among: list[str]) -> list[str]:
 @cache
 def tests_near(file: str) -> list[str]:
     """A file's doctests, and the test files that have most to do with it."""
-    found = [path for test in TESTS for path in [run.ROOT / test, *(run.ROOT / test).rglob("*")]]
+    found = [path for test in TESTS for path in [run.ROOT / test, *(run.ROOT / test).rglob("*.py")]]
     tests = [str(path.relative_to(run.ROOT)) for path in found if path.name.startswith("test_")]
     tests.remove(COUNTS_STEPS)
     of_users = [test for user in importers(file, files()) for test in importers(user, tests)]
