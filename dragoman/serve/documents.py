@@ -8,6 +8,7 @@ place of its own oldest that is done, never of another client's.
 import asyncio
 import secrets
 import traceback
+from contextvars import Context
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -59,6 +60,7 @@ class Job:
     result: bytes = b""
     report: Report | None = None
     task: "asyncio.Task[None] | None" = None
+    expiry: asyncio.TimerHandle | None = None  # that forgets it when its time is over
 
     @property
     def held(self) -> int:
@@ -139,12 +141,21 @@ class Jobs:
             if oldest is None:
                 message = "too many documents are waiting: try again later, or delete some."
                 raise HTTPException(429, message, {"Retry-After": "60"})
-            del self._jobs[oldest.key]
+            self._forget(oldest)
 
     def _finished(self, job: Job) -> None:
         job.task = None  # and with it whatever the task has left in memory
-        forget = asyncio.get_running_loop().call_later
-        forget(self._service.limits.document_s, self._jobs.pop, job.key, None)
+        if job.key in self._jobs:  # else it was given up
+            later = asyncio.get_running_loop().call_later
+            # In an empty context: that of its task would keep the request in memory meanwhile.
+            job.expiry = later(
+                self._service.limits.document_s, self._forget, job, context=Context()
+            )
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job.key, None)
+        if job.expiry is not None:
+            job.expiry.cancel()
 
     def __getitem__(self, key: str) -> Job:
         if key not in self._jobs:
@@ -159,7 +170,7 @@ class Jobs:
 
     def cancel(self, job: Job) -> None:
         """Forget a document, translated or not."""
-        self._jobs.pop(job.key, None)
+        self._forget(job)
         if job.task is not None:
             job.task.cancel()
 

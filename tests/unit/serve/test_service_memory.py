@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -32,6 +33,30 @@ def test_what_lies_between_arrays_in_use_is_given_back() -> None:
     memory.give_back()
     assert held - anonymous_mib() > 60
     assert arrays[0].all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is needed")
+def test_a_large_array_has_pages_of_its_own_whatever_was_given_back_before() -> None:
+    """In a process of its own: the option stays for as long as it lives."""
+    lines = [
+        "import asyncio, ctypes",
+        "from dragoman.serve import memory",
+        "libc = ctypes.CDLL(None)",
+        "libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]",
+        "libc.free.argtypes = [ctypes.c_void_p]",
+        "class Info(ctypes.Structure):",
+        "    _fields_ = [(str(n), ctypes.c_size_t) for n in range(10)]",
+        "libc.mallinfo2.restype = Info",
+        "pages = lambda: getattr(libc.mallinfo2(), '3')  # hblks: areas with pages of their own",
+        "try: asyncio.run(asyncio.wait_for(memory.keep_small(lambda: 0), 0.01))",
+        "except TimeoutError: pass",
+        "libc.free(libc.malloc(16 << 20))",
+        "before = pages()",
+        "kept = libc.malloc(2 << 20)",
+        "print(pages() - before)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr
 
 
 def test_memory_is_given_back_once_for_work_that_was_done(monkeypatch) -> None:

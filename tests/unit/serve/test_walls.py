@@ -132,6 +132,19 @@ def test_a_document_expires(client, monkeypatch):
     raise AssertionError("it is still there")
 
 
+def test_nothing_waits_for_the_end_of_a_document_that_is_gone(client):
+    """For an hour, a timer would hold what the request has left in memory."""
+    document = sent(client, ALICE).json()["id"]
+    job = client.app.state.jobs[document]
+    while client.get(f"/v1/documents/{document}", headers=ALICE).json()["state"] != "done":
+        time.sleep(0.05)
+    while job.expiry is None:  # its last step may still be under way
+        time.sleep(0.05)
+    assert not job.expiry.cancelled()
+    assert client.delete(f"/v1/documents/{document}", headers=ALICE).status_code == 204
+    assert job.expiry.cancelled()
+
+
 def test_a_suggestion_goes_into_the_folder_of_its_key(client):
     body = {"q": "eins", "s": "one", "source": "de", "target": "en"}
     assert client.post("/suggest", json=body, headers=BOB).status_code == 200
