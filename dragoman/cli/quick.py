@@ -12,6 +12,7 @@ from typing import TypedDict
 _NAMES = {
     "--model": "model", "-m": "model", "--from": "from_", "--to": "to",
     "--input": "input_", "-i": "input_", "--output": "output", "-o": "output", "--beam": "beam",
+    "--device": "device",
 }  # fmt: skip
 _LARGEST_BEAM = 99  # larger ones are typer's, which knows the limit
 
@@ -26,6 +27,7 @@ class QuickTranslation(TypedDict, total=False):
     input_: str
     output: str
     beam: int
+    device: str
 
 
 def quick_translation(arguments: Sequence[str]) -> QuickTranslation | None:

@@ -26,7 +26,6 @@ from dragoman.cli.options import (
 from dragoman.decode.bulk.job import Job
 from dragoman.decode.bulk.synthetic import KINDS, PairLine
 from dragoman.decode.request import Request
-from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError
 from dragoman.text.parallel import read_lines
 
@@ -57,7 +56,7 @@ def command(
     device: Device = "auto",
     workers: Workers = 0,
     address: Address = "",
-    shard_lines: ShardLines = WINDOW_LINES,
+    shard_lines: ShardLines = 0,
     set_: Set = None,
 ) -> None:
     """Make a training corpus from real text and a model: back-translation or distillation.

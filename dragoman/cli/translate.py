@@ -24,7 +24,6 @@ from dragoman.cli.options import (
 )
 from dragoman.cli.translating import translate
 from dragoman.config import MOST_HYPOTHESES
-from dragoman.decode.translator import WINDOW_LINES
 from dragoman.documents.formats import BY_NAME
 
 
@@ -108,7 +107,7 @@ def command(
     device: Device = "auto",
     workers: Workers = 0,
     address: Address = "",
-    shard_lines: ShardLines = WINDOW_LINES,
+    shard_lines: ShardLines = 0,
     set_: Set = None,
     format_: Annotated[
         str,

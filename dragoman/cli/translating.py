@@ -64,7 +64,7 @@ def translate(
     device: str = "auto",
     workers: int = 0,
     address: str = "",
-    shard_lines: int = WINDOW_LINES,
+    shard_lines: int = 0,
     set_: list[str] | None = None,
     format_: str = "",
     glossary: str = "",

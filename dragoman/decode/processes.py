@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,11 +28,16 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from dragoman.decode.query import Answer, Query
+from dragoman.decode.packed import Answered, Asked, PackedHypotheses, Parcel
+from dragoman.decode.query import Answer, Manner, Query
+from dragoman.decode.searcher import Searcher
 from dragoman.errors import DragomanError, TranslationError
+from dragoman.text.subword import Flat
 
+# Of sources that are searched for at once on a GPU: some full batches of different lengths.
+PIECES_AT_ONCE = 2**19
 Search = Callable[[list[Query]], list[Answer]]
 Translate = Callable[[Sequence[str], Search], list[Any]]
 
@@ -57,39 +63,66 @@ class WindowUnderWay(NamedTuple):
         return shown
 
 
+_Taken: TypeAlias = "tuple[Asked, Future[Answered]]"
+
+
 class Gathering:
-    """One engine for many threads: what they want at the same time is searched at once."""
+    """One engine for many threads: what they want at the same time is searched at once.
 
-    def __init__(self, search: Search):
-        self._search = search
+    But not all of it. While one part is searched, those who wait for the next, and those who have
+    had theirs, work with text; if all were answered at once, they would all leave the engine to
+    itself afterwards.
+    """
+
+    def __init__(self, searcher: Searcher):
+        self._searcher = searcher
         self._engine, self._list = Lock(), Lock()
-        self._waiting: list[tuple[list[Query], Future[list[Answer]]]] = []
+        self._waiting: deque[_Taken] = deque()
 
-    def __call__(self, queries: list[Query]) -> list[Answer]:
-        mine: Future[list[Answer]] = Future()
+    def __call__(self, asked: Asked) -> Answered:
+        mine: Future[Answered] = Future()
         with self._list:
-            self._waiting.append((queries, mine))
-        with self._engine:  # whoever gets it works for all who wait
-            with self._list:
-                taken, self._waiting = self._waiting, []
-            if taken:
-                self._answer(taken)
+            self._waiting.append((asked, mine))
+        with self._engine:  # whoever gets it works for others too
+            while not mine.done():
+                self._answer(self._next())
         return mine.result()
 
-    def _answer(self, taken: Sequence[tuple[list[Query], "Future[list[Answer]]"]]) -> None:
+    def _next(self) -> list[_Taken]:
+        """Those who have waited longest, at least one."""
+        taken: list[_Taken] = []
+        pieces = 0
+        with self._list:
+            while self._waiting and pieces < PIECES_AT_ONCE:
+                taken.append(self._waiting.popleft())
+                pieces += taken[-1][0].pieces
+        return taken
+
+    def _answer(self, taken: Sequence[_Taken]) -> None:
         try:
-            answers = iter(self._search([query for queries, _ in taken for query in queries]))
-            for queries, future in taken:
-                future.set_result([*islice(answers, len(queries))])
+            plain = self._plain([asked for asked, _ in taken])
+            queries = [query for asked, _ in taken for query in asked.others]
+            others = iter(self._searcher(queries))
+            for (asked, future), found in zip(taken, plain, strict=True):
+                future.set_result(Answered(found, [*islice(others, len(asked.others))]))
         except Exception as error:
             for _, future in taken:
                 future.set_exception(error)
 
-
-class _Asked(NamedTuple):
-    """What a process sends instead of its result."""
-
-    queries: list[Query]
+    def _plain(self, every: Sequence[Asked]) -> list[list[PackedHypotheses]]:
+        """For each, what is found for its plain queries: those of one manner together."""
+        found: list[list[PackedHypotheses]] = [[] for _ in every]
+        by_manner: dict[Manner, list[tuple[int, Flat]]] = {}
+        for number, asked in enumerate(every):
+            for manner, sources in asked.plain:
+                by_manner.setdefault(manner, []).append((number, sources))
+        for manner, numbered in by_manner.items():
+            numbers, sources = zip(*numbered, strict=True)
+            packed = self._searcher.packed(manner, Flat.joined(sources))
+            parts = packed.split(len(one.lengths) for one in sources)
+            for number, part in zip(numbers, parts, strict=True):
+                found[number].append(part)
+        return found
 
 
 class _Worker(NamedTuple):
@@ -108,13 +141,13 @@ class Forks:
         translate: Translate,
         count: int,
         first_chunks: Sequence[Sequence[str]],
-        search: Search,
+        searcher: Searcher,
     ):
         """So many processes, which begin with these chunks: to start the next one takes some
-        milliseconds. `begun`: what becomes of these chunks, or of fewer. `search`: what a process
-        may ask for."""
+        milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: whom a
+        process may ask."""
         fork = multiprocessing.get_context("fork")
-        self._gathering = Gathering(search)
+        self._gathering = Gathering(searcher)
         self._workers: list[_Worker] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         for number in range(count):
@@ -149,9 +182,9 @@ class Forks:
         translate: Translate,
         count: int,
         first_chunks: Sequence[Sequence[str]],
-        search: Search,
+        searcher: Searcher,
     ) -> Iterator["Forks"]:
-        forks = cls(translate, count, first_chunks, search)
+        forks = cls(translate, count, first_chunks, searcher)
         try:
             yield forks
         finally:
@@ -168,8 +201,8 @@ class Forks:
 
     def _answer(self, worker: _Worker, lines: int) -> list[Any]:
         try:
-            while isinstance(answer := worker.connection.recv(), _Asked):
-                worker.connection.send(self._gathering(answer.queries))
+            while isinstance(answer := worker.connection.recv(), Asked):
+                worker.connection.send(self._gathering(answer))
         except (EOFError, OSError):
             worker.process.join()
             raise TranslationError(
@@ -205,12 +238,12 @@ def _serve(
     """What a forked process does, until nobody can ask it any more."""
 
     def ask(queries: list[Query]) -> list[Answer]:
+        parcel = Parcel(queries)
         try:
-            connection.send(_Asked(queries))
-            answers: list[Answer] = connection.recv()
+            connection.send(parcel.asked)
+            return parcel.unpacked(connection.recv())
         except (EOFError, OSError):
             os._exit(0)  # nobody is there any more
-        return answers
 
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -74,6 +74,12 @@ class Query(NamedTuple):
         )
 
     @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to know but source and manner."""
+        more = self.prefix or self.outputs or self.spare or self.phrases is not None
+        return not (more or self.manner.attention or self.manner.sampling)
+
+    @property
     def width(self) -> int:
         return len(self.outputs) or self.manner.width
 

@@ -7,12 +7,16 @@ a core for each, since small steps spread over cores lose much of their time to 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from dragoman.config import DecodingConfig
-from dragoman.decode.query import Hypotheses, Query
+from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.query import Hypotheses, Manner, Query
 from dragoman.decode.search.hypotheses import Limits, OnStep
-from dragoman.decode.search.table import SEARCHES
+from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
 from dragoman.engine.interface import Engine, by_engine
+from dragoman.text.subword import Flat
 
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
 LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
@@ -51,6 +55,20 @@ class Searcher:
                 results[row] = hypotheses
         return results
 
+    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
+        """The hypotheses of plain queries of one manner; all of it is done with arrays, where the
+        search is one on a GPU."""
+        task = Task(manner.settings, manner.nbest)
+        engine = self._engine.ready
+        search = self._search_for(engine, task)
+        if len(engine.choices) > 1 or not isinstance(search, RecordedSearch):
+            return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
+        tokens = search.batch_tokens(engine)
+        batches = self.batches(sources.lengths.tolist(), manner.settings, manner.width, 1, tokens)
+        rows = [*map(np.array, batches)]
+        found = [search.packed(engine, sources.take(batch), task) for batch in rows]
+        return PackedHypotheses.joined(found).take(np.argsort(np.concatenate(rows)))
+
     @property
     def at_once(self) -> int:
         """Batches at a time: those that can do without threads of their own, one per thread."""
@@ -74,21 +92,27 @@ class Searcher:
 
     def longest_target(self, query: Query) -> int:
         """The most pieces that a hypothesis may have."""
-        return int(Limits(self._engine, [query.ids], query.manner.settings, None).longest[0])
+        return int(Limits(self._engine, [len(query.ids)], query.manner.settings, None).longest[0])
 
     def batches(
-        self, lengths: Sequence[int], settings: DecodingConfig, width: int, at_once: int
+        self,
+        lengths: Sequence[int],
+        settings: DecodingConfig,
+        width: int,
+        at_once: int,
+        tokens: int = 0,
     ) -> list[list[int]]:
         """Which sources of these lengths are well searched together, `at_once` batches at a time.
 
-        `width`: the hypotheses of each.
+        `width`: the hypotheses of each; `tokens`: of a batch, unless the settings say something.
         """
-        tokens = settings.batch_tokens or self._engine.batch_tokens
-        room = 1 if self._engine.searches_on_device else LEAST_ROOM
+        tokens = settings.batch_tokens or tokens or self._engine.batch_tokens
+        on_device = self._engine.searches_on_device
+        room = 1 if on_device else LEAST_ROOM
         # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
         # each sentence, so it gets fewer sentences.
         limit = _Hypotheses(width, _USUAL_BEAM * tokens, room)
-        return [*batches_by_length(lengths, tokens, limit, at_once)]
+        return [*batches_by_length(lengths, tokens, limit, at_once, powers=on_device)]
 
     def _batches(
         self, queries: Sequence[Query], group: Sequence[int], at_once: int
@@ -125,7 +149,7 @@ class Searcher:
     ) -> list[Hypotheses]:
         """A batch of queries of one group."""
         first, sources = queries[0], [query.ids for query in queries]
-        engine = engine.chosen(first.ids)  # which is that of the whole batch
+        engine = engine.ready.chosen(first.ids)  # which is that of the whole batch
         manner = first.manner
         # a forced piece may be on nobody's list
         listed = not (first.prefix or first.outputs or first.phrases is not None)
@@ -146,8 +170,10 @@ class Searcher:
             on_step=on_step,
             spare=first.spare,
         )
-        search = next(search for search in self._searches if search.fits(engine, task))
-        return search(engine, sources, task)
+        return self._search_for(engine, task)(engine, sources, task)
+
+    def _search_for(self, engine: Engine, task: Task) -> Search:
+        return next(search for search in self._searches if search.fits(engine, task))
 
 
 def _groups(queries: Sequence[Query]) -> Iterable[list[int]]:
@@ -174,12 +200,14 @@ def batches_by_length(
     tokens: int,
     hypotheses: _Hypotheses | None = None,
     at_once: int = 1,
+    powers: bool = False,
 ) -> Iterator[list[int]]:
     """Row numbers grouped by length, longest first (memory shows at once).
 
     A batch is limited by its padded tokens and, in a search, by what its hypotheses take. Where
     several are searched at once, they become smaller towards the end: each takes its part of what
-    is left, so that all cores end at about the same time.
+    is left, so that all cores end at about the same time. `powers`: a batch has a power of two of
+    rows, as many as a recorded search has room for.
     """
     group: list[int] = []
     most = 0
@@ -195,6 +223,8 @@ def batches_by_length(
             most = max(1, min(tokens, share) // longest)
             if hypotheses is not None:
                 most = min(most, hypotheses.most_sentences(longest))
+            if powers:
+                most = 1 << most.bit_length() - 1
         group.append(row)
         left -= lengths[row]
     if group:

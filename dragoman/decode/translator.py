@@ -86,13 +86,15 @@ class Translator:
         source: str = "",
         target: str = "",
         text: str = "",
+        later: bool = False,
     ) -> Self:
         """A translator from a bundle's folder; several, joined by commas, make an ensemble.
 
         `engine` "auto" takes ONNX Runtime for a bundle made for it, or if torch is missing, unless
         a GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
         Without a model, the languages choose one of the package's own; if there is no source
-        language, it is detected from the text.
+        language, it is detected from the text. `later`: on a GPU, the engine may be made with the
+        first search, and what is wrong there is told then.
         """
         folders = model_folders(model, source, target, text)
         bundles = [read_bundle(folder) for folder in folders]
@@ -108,7 +110,7 @@ class Translator:
                 notes.append(
                     f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
                 )
-        engines = [make_engine(bundle, device, engine, threads) for bundle in bundles]
+        engines = [make_engine(bundle, device, engine, threads, later) for bundle in bundles]
         if len(engines) > 1:
             from dragoman.engine.ensemble import Ensemble
 
@@ -261,7 +263,7 @@ class Translator:
                     count = min(processes, len(texts)) if alone is not None else processes
                     begun = texts[:count]
                     forks = stack.enter_context(
-                        Forks.started(translate, count, begun, self._search)
+                        Forks.started(translate, count, begun, self.searcher)
                     )
                     futures = [*forks.begun, *map(forks.submit, texts[len(forks.begun) :])]
                 else:
@@ -290,9 +292,6 @@ class Translator:
             return [*self.searcher(queries, request.on_step, request.observer)]
 
         return drive(life, search)
-
-    def _search(self, queries: list[Query]) -> list[Answer]:
-        return [*self.searcher(queries)]
 
     async def stream_async(
         self,

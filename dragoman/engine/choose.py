@@ -4,10 +4,12 @@ Engines are imported on use: importing this imports neither torch nor ONNX Runti
 """
 
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 from dragoman.bundle.folder import ONNX, Bundle
 from dragoman.bundle.gate import GATE
+from dragoman.engine.deferred import DeferredEngine, can_be_deferred
 from dragoman.engine.gated import GatedEngine
 from dragoman.engine.interface import Engine
 from dragoman.engine.onnx.graphs import beyond_graphs
@@ -16,12 +18,17 @@ from dragoman.errors import ConfigError, needs_torch
 ENGINES = ("auto", ONNX, "torch")
 
 
-def make_engine(bundle: Bundle, device: str, engine: str = "auto", threads: int = 0) -> Engine:
+def make_engine(
+    bundle: Bundle, device: str, engine: str = "auto", threads: int = 0, later: bool = False
+) -> Engine:
     """The engine for a bundle.
 
     With "auto": ONNX Runtime for a bundle made for it, or if torch is missing, unless a GPU is
-    asked for.
+    asked for. `later`: one on a GPU may be made when it is first needed.
     """
+    if later and engine != ONNX and can_be_deferred(bundle, device):
+        make = partial(make_engine, bundle, device, engine, threads)
+        return DeferredEngine(bundle, make)  # type: ignore[abstract]  # it only tells of one
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     if bundle.adapter is None or bundle.gate is None:

@@ -70,6 +70,12 @@ class Engine(Protocol):
         """Log-probability of each token of each given target, its end included."""
         ...
 
+    @property
+    def ready(self) -> "Engine":
+        """The engine itself, where this one only tells about it until it is needed
+        (`deferred.py`)."""
+        return self
+
     def chosen(self, source: Sequence[int]) -> "Engine":
         """The engine that translates this source: another one where a model has an adapter for
         some sentences."""

@@ -49,17 +49,19 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Draws no random numbers: for models on the device "meta", which hold none.
+    """Draws no random numbers: for a model that gets its weights anyway, or none.
 
-    There, torch would import its compiler to draw them, which takes as long as everything else
-    that loads a model.
+    To draw them for nothing takes a second. On the device "meta", torch would even import its
+    compiler for it.
     """
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Any = (), options: Any = None
     ) -> Any:
-        if function is nn.init.normal_:
+        if function in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
             return options["tensor"]
+        if function in (torch.Tensor.normal_, torch.Tensor.uniform_):
+            return arguments[0]
         return function(*arguments, **(options or {}))
 
 
@@ -78,7 +80,8 @@ class TorchEngine(Engine, Inspector):
             check_weights(
                 build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights
             )
-        model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
+        with _NothingDrawn():
+            model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
         for name, tensor in get_weights(model).items():
             # Whole numbers are ids of target pieces, as the lexical model keeps them: they become

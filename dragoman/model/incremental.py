@@ -42,11 +42,14 @@ class IncrementalDecoder:
         return [*self.memory, *self.caches, self.lengths, self.origin]
 
     def start(self, source: Tensor) -> None:
-        """Take in sentences (N, S), padded on the right."""
+        """Take in sentences, padded on the right: as many and as long as there is room for, or
+        fewer and shorter ones."""
         hidden, mask = self.model.encode(source)
-        self.lengths.copy_(mask.sum(dim=(1, 2, 3)))
+        sentences, longest = source.shape
+        self.lengths.zero_()
+        self.lengths[:sentences] = mask.sum(dim=(1, 2, 3))
         for memory, layer in zip(self.memory, self.model.decoder, strict=True):
-            memory.copy_(layer.cross.paper.joined_keys_values(hidden))
+            memory[:sentences, :longest] = layer.cross.paper.joined_keys_values(hidden)
         self.steps.zero_()
 
     def step(self, tokens: Tensor) -> Tensor:

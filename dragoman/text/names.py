@@ -6,7 +6,7 @@
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
@@ -125,8 +125,15 @@ class Name(NamedTuple):
     joined: bool
 
 
-def lacking_names(source: str, translation: str, language: str, to: str) -> list[Name]:
-    """Words of a source that look like names and that its translation does not have.
+def lacking_names(
+    source: str,
+    translation: str,
+    language: str,
+    to: str,
+    is_rare: Callable[[str], bool] = lambda word: True,
+) -> list[Name]:
+    """Words of a source that look like names and that its translation does not have: rare ones, and
+    what is joined to a name.
 
     >>> [name.text for name in lacking_names("Ich sah Tjarke.", "I saw Warke.", "de", "en")]
     ['Ich', 'Tjarke']
@@ -136,17 +143,21 @@ def lacking_names(source: str, translation: str, language: str, to: str) -> list
     names = [*name_words(source)]
     words = set(_WORD.findall(translation)) if names else set()
     lacking = []
+    there = [match[0] in words for match in names]
     for place, match in enumerate(names):
         word, start, end = match[0], *match.span()
-        if word in words or _has_genitive(word, translation, words, language, to):
+        if there[place] or _has_genitive(word, translation, words, language, to):
+            continue
+        joined = any(
+            there[other]
+            and source[min(end, names[other].end()) : max(start, names[other].start())] == " "
+            for other in (place - 1, place + 1)
+            if 0 <= other < len(names)
+        )
+        if not (joined or is_rare(word)):
             continue
         sure = language not in NOUNS_IN_CAPITALS and not _BEGINS.search(
             source, max(0, start - 6), start
-        )
-        beside = [*names[max(0, place - 1) : place], *names[place + 1 : place + 2]]
-        joined = any(
-            other[0] in words and source[min(end, other.end()) : max(start, other.start())] == " "
-            for other in beside
         )
         lacking.append(Name(word, start, end, sure, joined))
     return lacking
@@ -180,15 +191,16 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     """
     own = set(_WORD.findall(source))
     others = [match for match in _WORD.finditer(translation) if match[0] not in own]
+    capitals = [match for match in others if match[0][0].isupper()]
     garbled: list[Garbled] = []
     for name in names:
         sure = name.sure or name.joined
+        least = _ALIKE if sure else _MORE_ALIKE
         likest = Garbled(name.text, 0, 0, 0.0)
-        for match in others:
-            if (sure or match[0][0].isupper()) and _may_be_like(name.text, match[0]):
+        for match in others if sure else capitals:
+            if _may_be_like(name.text, match[0], least):
                 found = Garbled(name.text, *match.span(), likeness(name.text, match[0]))
                 likest = max(likest, found, key=lambda one: one.likeness)
-        least = _ALIKE if sure else _MORE_ALIKE
         if translation[likest.start : likest.start + 1].islower():
             least = _MOST_ALIKE
         if likest.likeness < least or any(one.start == likest.start for one in garbled):
@@ -200,9 +212,18 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     return garbled
 
 
-def _may_be_like(word: str, other: str) -> bool:
-    """Whether two words share two letters in a row: quicker than to compare them."""
+def _may_be_like(word: str, other: str, least: float) -> bool:
+    """Whether two words share two letters in a row, and as many in any order as `least` asks for:
+    quicker than to compare them.
+
+    >>> _may_be_like("Tjarke", "Warke", 0.7), _may_be_like("Tjarke", "Warke", 0.8)
+    (True, False)
+    """
     if max(len(word), len(other)) > _MOST_LETTERS:
+        return False
+    folded = word.casefold(), other.casefold()
+    shared = sum(map(folded[1].__contains__, folded[0]))
+    if 2 * shared < (least - 0.005) * sum(map(len, folded)):  # likeness is rounded
         return False
     word, other = word.lower(), other.lower()
     return any(word[at : at + 2] in other for at in range(len(word) - 1))

@@ -68,6 +68,34 @@ class Flat(NamedTuple):
             np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths
         )
 
+    @classmethod
+    def joined(cls, several: "Sequence[Flat]") -> "Flat":
+        ids, lengths = zip(*several, strict=True)
+        return cls(np.concatenate(ids), np.concatenate(lengths))
+
+    def take(self, rows: np.ndarray) -> "Flat":
+        """These texts, in this order.
+
+        >>> Flat.of([[1, 2], [], [3, 4, 5]]).take(np.array([2, 0])).lists()
+        [[3, 4, 5], [1, 2]]
+        """
+        lengths = self.lengths[rows]
+        starts = (np.cumsum(self.lengths) - self.lengths)[rows]
+        # Where a text begins there and where it does here, for each of its ids.
+        shifts = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        return Flat(self.ids[np.arange(len(shifts)) + shifts], lengths)
+
+    def padded(self, filler: int) -> np.ndarray:
+        """A row for each text, filled up on the right.
+
+        >>> Flat.of([[1, 2], [], [3, 4, 5]]).padded(0).tolist()
+        [[1, 2, 0], [0, 0, 0], [3, 4, 5]]
+        """
+        inside = np.arange(self.lengths.max(initial=0)) < self.lengths[:, None]
+        rows = np.full(inside.shape, filler, self.ids.dtype)
+        rows[inside] = self.ids
+        return rows
+
     def lists(self) -> list[list[int]]:
         ids = self.ids.tolist()
         ends = np.cumsum(self.lengths).tolist()

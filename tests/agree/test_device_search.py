@@ -21,6 +21,7 @@ from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model import incremental
 from dragoman.model.kernels import search as kernels
+from dragoman.text.subword import Flat
 from tests.conftest import small_engine
 
 ON_GPU = torch.cuda.is_available()
@@ -86,7 +87,7 @@ def assert_same_hypotheses(
     expected = beam_search(engine, sources, Task(settings, nbest=nbest))
     search = DeviceSearch(engine, settings, nbest)
     for _ in range(times):
-        for ours, theirs in zip(search(sources), expected, strict=True):
+        for ours, theirs in zip(search(Flat.of(sources)).unpacked(), expected, strict=True):
             assert [h.tokens for h in ours] == [h.tokens for h in theirs]
             assert [h.complete for h in ours] == [h.complete for h in theirs]
             for a, b in zip(ours, theirs, strict=True):
@@ -179,11 +180,12 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
 def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
     engine = engine_here()
     search = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
-    search(SOURCES)
+    sources = Flat.of(SOURCES)
+    search(sources)
     for parameter in engine.model.parameters():
         parameter.data = parameter.data.flip(0)
     fresh = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
-    assert [h[0].tokens for h in search(SOURCES)] == [h[0].tokens for h in fresh(SOURCES)]
+    assert search(sources).tokens.lists() == fresh(sources).tokens.lists()
 
 
 def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:

@@ -107,7 +107,9 @@ class Worker:
                 f"{job.model} on {platform.node()} is a different model, or dragoman has a "
                 "different version there."
             )
-        translator = Translator.load(",".join(job.folders), job.device, job.engine, self._threads)
+        translator = Translator.load(
+            ",".join(job.folders), job.device, job.engine, self._threads, later=True
+        )
         for note in translator.notes:
             print(f"dragoman: {note}", file=sys.stderr)
         return translator

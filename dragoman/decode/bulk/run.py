@@ -17,6 +17,9 @@ from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
 _TELL_EVERY_S = 30.0  # how far a job is, where no terminal shows it
+# A process has a shard at a time, and few of a shard's searches are repeated: where it has more
+# lines, more of these are searched together.
+_ON_GPU = 2
 _MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
@@ -28,12 +31,14 @@ def translate_file(
     *,
     workers: int = 0,
     address: str = "",
-    shard_lines: int = WINDOW_LINES,
+    shard_lines: int = 0,
 ) -> int:
     """Write a file's translation and return its number of lines.
 
-    Run again after a kill, it goes on where it was.
+    Run again after a kill, it goes on where it was. Without a number of lines, shards have as many
+    as suit the device.
     """
+    shard_lines = shard_lines or WINDOW_LINES * (_ON_GPU if job.device == "cuda" else 1)
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read only once: working in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():

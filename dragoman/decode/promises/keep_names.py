@@ -1,7 +1,5 @@
 """Names come through letter by letter."""
 
-from collections.abc import Sequence
-
 from dragoman.confidence.features import word_log_probs
 from dragoman.decode.promises.glossary import lacking
 from dragoman.decode.promises.stand_ins import lost_spans
@@ -35,7 +33,8 @@ class KeepNames:
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
         if part.in_capitals or request.prefix or not self._proposer.settings(request).keep_names:
             return False
-        return bool(self._lacking(part, text, request))
+        names = self._lacking(part, text, request)
+        return any(name.joined for name in names) or bool(find_garbled(part.text, text, names))
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
@@ -63,11 +62,12 @@ class KeepNames:
     def _lacking(self, part: Part, text: str, request: Request) -> list[Name]:
         """The names of a part that a translation does not have, but for those in terms and in
         what stays verbatim."""
-        names = self._rare(lacking_names(part.text, text, request.source_language, part.to))
-        if names and not request.source_language:
+        language, is_rare = request.source_language, self._is_rare
+        names = lacking_names(part.text, text, language, part.to, is_rare)
+        if names and not language:
             # The language last: it takes longer to detect than to find no name.
             language = self._splitter.language(part.text, request)
-            names = self._rare(lacking_names(part.text, text, language, part.to))
+            names = lacking_names(part.text, text, language, part.to, is_rare)
         if not names:
             return []
         verbatim = verbatim_spans(part.text)
@@ -79,9 +79,9 @@ class KeepNames:
             and all(name.end <= start or end <= name.start for start, end in verbatim)
         ]
 
-    def _rare(self, names: Sequence[Name]) -> list[Name]:
-        """Those that are not among the model's pieces, and what is joined to a name."""
-        return [name for name in names if name.joined or not self._proposer.is_frequent(name.text)]
+    def _is_rare(self, word: str) -> bool:
+        """Whether it is not among the model's pieces."""
+        return not self._proposer.is_frequent(word)
 
     def _garbled(
         self, part: Part, candidate: Candidate, request: Request

@@ -30,7 +30,7 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     """For each sentence its `nbest` hypotheses, best first."""
     require_attention(engine, task.looks)
     beam = task.beam
-    limits = Limits(engine, sources, task.settings, task.prefixes)
+    limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))

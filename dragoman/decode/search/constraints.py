@@ -115,7 +115,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
     eos = engine.target.eos
     continuing = _Tokens(engine.target).continuing
     demands = [_Demands(of_one) for of_one in task.phrases]
-    limits = Limits(engine, sources, task.settings, task.prefixes)
+    limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))

@@ -1,4 +1,4 @@
-"""Beam search on the GPU: the rules of `search.py`, for many sentences at once.
+"""Beam search on the GPU: the rules of `beam.py`, for many sentences at once.
 
     N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
     sentence, P places, F room for finished hypotheses.
@@ -10,7 +10,6 @@ done. A test holds the hypotheses against those of `beam_search`. What needs the
 """
 
 import copy
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,13 +17,14 @@ import torch
 from torch import Tensor
 
 from dragoman.config import DecodingConfig
-from dragoman.data.batches import pad
-from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, Hypothesis, Limits, OnStep
+from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, Limits, OnStep
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels.search import choose
 from dragoman.model.layers import linear
 from dragoman.model.transformer import Transformer
+from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 
 # The host looks after so many steps: each look makes it wait for the GPU, and the GPU for it.
@@ -35,7 +35,20 @@ FEWEST = 16
 # A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
 # moves to a smaller recording when so many times fewer sentences are left.
 SHRINK = 4
+_MULTIPLE = 16  # that the sizes of what is encoded are of
 _SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
+
+
+_LARGE_MEMORY = 40 * 2**30  # bytes of a GPU that has room for larger batches
+_TIMES_LARGER = 4
+
+
+def batch_tokens(engine: TorchEngine) -> int:
+    """Source pieces of a batch, where there are sentences enough to fill it."""
+    if engine.device.type != "cuda":
+        return engine.batch_tokens
+    memory = torch.cuda.get_device_properties(engine.device).total_memory
+    return engine.batch_tokens * (_TIMES_LARGER if memory >= _LARGE_MEMORY else 1)
 
 
 class Room(NamedTuple):
@@ -62,19 +75,19 @@ class DeviceSearch:
         self._pool: Any = None
 
     @torch.inference_mode()
-    def __call__(
-        self, sources: Sequence[Sequence[int]], on_step: OnStep | None = None
-    ) -> list[list[Hypothesis]]:
+    def __call__(self, sources: Flat, on_step: OnStep | None = None) -> PackedHypotheses:
         self._refresh()
-        limits = Limits(self._engine, sources, self._settings, None)
+        limits = Limits(self._engine, sources.lengths, self._settings, None)
         longest = int(limits.longest.max())
+        sentences = len(sources.lengths)
         room = Room(
-            _power(max(len(sources), FEWEST)), _stride(max(map(len, sources))), _stride(longest)
+            _power(max(sentences, FEWEST)), _stride(sources.lengths.max()), _stride(longest)
         )
         beams = self._with_room(room)
         beams.start(sources, limits)
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        searched = np.arange(len(sources))  # which sentence each one of `beams` is
+        searched = np.arange(sentences)  # which sentence each one of `beams` is
+        done_before: list[np.ndarray] = []  # sentences, and what was found for them
+        results: list[PackedHypotheses] = []
         for step in range(1, longest + 1):
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
@@ -88,22 +101,15 @@ class DeviceSearch:
                 break
             fewer = _power(max(len(alive), FEWEST))
             if fewer * SHRINK <= beams.room.sentences:
-                self._collect(beams, searched, np.flatnonzero(done), results)
+                ended = np.flatnonzero(done)
+                done_before.append(searched[ended])
+                results.append(beams.hypotheses(ended))
                 smaller = self._with_room(beams.room._replace(sentences=fewer))
                 smaller.take(beams, alive)
                 beams, searched = smaller, searched[alive]
-        self._collect(beams, searched, np.arange(len(searched)), results)
-        return results
-
-    def _collect(
-        self,
-        beams: "Beams",
-        searched: np.ndarray,
-        which: np.ndarray,
-        results: list[list[Hypothesis]],
-    ) -> None:
-        for row, hypotheses in zip(which, beams.hypotheses(which), strict=True):
-            results[searched[row]] = hypotheses
+        results.append(beams.hypotheses(np.arange(len(searched))))
+        order = np.argsort(np.concatenate([*done_before, searched]))
+        return PackedHypotheses.joined(results).take(order)
 
     def _refresh(self) -> None:
         """Bring the copy of a model in training up to date.
@@ -192,7 +198,6 @@ class Beams:
         self.scores = zeros(capacity, dtype=torch.float64)
         self.ends = zeros(capacity, 3)  # step, parent, last token
         self.end_log_probs = zeros(capacity, dtype=torch.float32)
-        self._source = torch.zeros(n, room.sources, dtype=torch.int64, device=device)
         self._recorded_step: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -212,7 +217,6 @@ class Beams:
         It runs once before, so that nothing is compiled during the recording. What it needs for a
         moment comes from a pool that recordings share, since no two run at once.
         """
-        self._begin()
         self._advance()
         # A replay launches hundreds of kernels in one call. Launched one by one, they would take
         # the host longer than they take the GPU. It works because a step is always the same
@@ -222,31 +226,25 @@ class Beams:
         with torch.cuda.graph(self._recorded_step, pool=pool):
             self._advance()
 
-    def start(self, sources: Sequence[Sequence[int]], limits: Limits) -> None:
-        """Take in sentences. The rest of the room gets empty ones, of one word at most."""
-        n = len(sources)
-        longest = max(map(len, sources))
-        source = np.full(tuple(self._source.shape), self._model.pad)
-        source[:n, :longest] = pad(sources, self._model.pad)
+    def start(self, sources: Flat, limits: Limits) -> None:
+        """Take in sentences. The rest of the room counts as done."""
+        n = len(sources.lengths)
+        rows = sources.padded(self._model.pad)
+        # The encoder need not fill the room, but kernels are compiled for few kinds of sizes.
+        high, wide = (-(-size // _MULTIPLE) * _MULTIPLE for size in rows.shape)
+        source = np.full((min(high, self.room.sentences), wide), self._model.pad, dtype=np.int64)
+        source[:n, : rows.shape[1]] = rows
         source[n:, 0] = self._end
-        limit = np.ones(len(source), dtype=np.int64)
-        end_from = np.zeros(len(source), dtype=np.int64)
-        limit[:n], end_from[:n] = limits.longest, limits.shortest
-        for ours, value in (
-            (self._source, source),
-            (self.longest, limit),
-            (self.end_from, end_from),
-        ):
-            ours.copy_(torch.from_numpy(value))
-        self._begin()
-
-    def _begin(self) -> None:
-        self.decoder.start(self._source)
+        device = self.last.device
+        self.decoder.start(torch.from_numpy(source).to(device))
+        for ours, values in ((self.longest, limits.longest), (self.end_from, limits.shortest)):
+            ours[:n] = torch.from_numpy(values).to(device)
         self.last.fill_(self._first)
         self.totals.fill_(-torch.inf)
         # All hypotheses of a sentence begin as one; the others would be copies of it.
-        self.totals[:, 0] = 0.0
-        self.done.fill_(False)
+        self.totals[:n, 0] = 0.0
+        self.done.fill_(True)
+        self.done[:n] = False
         self.count.zero_()
         self.scores.fill_(-torch.inf)
 
@@ -295,7 +293,7 @@ class Beams:
         )
         self.decoder.steps += 1
 
-    def hypotheses(self, which: np.ndarray) -> list[list[Hypothesis]]:
+    def hypotheses(self, which: np.ndarray) -> PackedHypotheses:
         """The `nbest` of some sentences, best first."""
         rows = torch.from_numpy(which).to(self.last.device)
         scores, ends, end_log_probs = (
@@ -315,24 +313,26 @@ class Beams:
             np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
         )
         words, values = _walk_back(steps, parent, tokens, parents, log_probs)
-        # A hypothesis becomes two slices of a list, since the GPU waits while the host makes them:
-        # its last word and that word's log-probability stand behind the others.
+        # Its last word and that word's log-probability stand behind the others.
         for history, last in ((words, last_word), (values, end_log_probs)):
             np.put_along_axis(history, steps[:, :, None], last[:, :, None], axis=2)
-        complete = last_word == self._end
-        sizes = steps + ~complete  # the end is no token of the output, but has a log-probability
-        columns = (array.tolist() for array in (words, sizes, scores, values, steps + 1, complete))
-        nothing = Hypothesis((), -np.inf, (), complete=False)  # if all was forbidden
-        results: list[list[Hypothesis]] = []
-        for of_sentence in zip(*columns, strict=True):
-            hypotheses: list[Hypothesis] = []
-            for word_ids, size, score, costs, count, ended in zip(*of_sentence, strict=True):
-                if score > -np.inf:  # else an empty place
-                    hypotheses.append(
-                        Hypothesis(tuple(word_ids[:size]), score, tuple(costs[:count]), ended)
-                    )
-            results.append(hypotheses or [nothing])
-        return results
+        real = scores > -np.inf  # else an empty place
+        none = np.logical_not(real.any(axis=1))  # all was forbidden: an empty hypothesis, cut off
+        real[none, 0] = True
+        complete = (last_word == self._end) & ~none[:, None]
+        counts = np.where(none[:, None], 0, steps + 1)  # of log-probabilities: the end has one too
+        return PackedHypotheses(
+            real.sum(axis=1),
+            _flat(words[real], (counts - complete)[real]),
+            _flat(values[real], counts[real]),
+            scores[real],
+            complete[real],
+        )
+
+
+def _flat(rows: np.ndarray, lengths: np.ndarray) -> Flat:
+    """The beginnings of some rows, of these lengths."""
+    return Flat(rows[np.arange(rows.shape[1]) < lengths[:, None]], lengths)
 
 
 def _walk_back(

@@ -3,7 +3,7 @@
 N sentences, R rows (live hypotheses of all sentences), t steps so far, S source pieces.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,11 +104,11 @@ class Limits:
     def __init__(
         self,
         engine: Engine,
-        sources: Sequence[Sequence[int]],
+        source_lengths: Iterable[int],
         settings: DecodingConfig,
         prefixes: Sequence[Sequence[int]] | None,
     ):
-        self.source_lengths = lengths = np.array([len(source) for source in sources])
+        self.source_lengths = lengths = np.array([*source_lengths])
         longest = (settings.max_length_ratio * lengths).astype(int) + settings.max_length_extra
         self.longest = np.maximum(longest, 1)
         if engine.max_length is not None:

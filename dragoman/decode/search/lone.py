@@ -43,7 +43,7 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
     Settings that ask for attention or bar repeated runs are not for this search.
     """
     beam = task.beam
-    limits = Limits(engine, [source], task.settings, None)
+    limits = Limits(engine, [len(source)], task.settings, None)
     finished = Finished(1, limits, task.settings, beam, task.nbest)
     shortest, longest = int(limits.shortest[0]), int(limits.longest[0])
     eos = engine.target.eos

@@ -31,7 +31,7 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     said = [[*tokens[:most], *end] for of_one in given for tokens in of_one]
     sentences = [row for row, of_one in enumerate(given) for _ in of_one]
     # Each counts as a sentence, so they come back in the order in which they were given.
-    limits = Limits(engine, [sources[row] for row in sentences], task.settings, None)
+    limits = Limits(engine, [len(sources[row]) for row in sentences], task.settings, None)
     finished = Finished(len(said), limits, task.settings, 1, 1)
     if engine.searches_on_device and not task.looks:
         # One pass over all: launched step by step, it would take the GPU as long for each step.

@@ -13,9 +13,12 @@ from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.lone import lone_search
 from dragoman.decode.search.task import Sources, Task
 from dragoman.engine.interface import Engine
+from dragoman.text.subword import Flat
 
 if TYPE_CHECKING:
+    from dragoman.decode.packed import PackedHypotheses
     from dragoman.decode.search.device import DeviceSearch
+    from dragoman.engine.torch_engine import TorchEngine
 
 
 _KEPT = 3  # recorded searches of an engine
@@ -77,13 +80,21 @@ class RecordedSearch:
         return engine.searches_on_device and task.plain and not shrinks
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
+        return self.packed(engine, Flat.of(sources), task).unpacked()
+
+    def batch_tokens(self, engine: Engine) -> int:
+        """Source pieces that are well searched for at once, where there are many."""
+        from dragoman.decode.search.device import batch_tokens
+
+        return batch_tokens(cast("TorchEngine", engine))
+
+    def packed(self, engine: Engine, sources: Flat, task: Task) -> "PackedHypotheses":
         key = engine, task.settings, task.nbest
         search = self._kept.pop(key, None)
         if search is None:
             from dragoman.decode.search.device import DeviceSearch
-            from dragoman.engine.torch_engine import TorchEngine
 
-            search = DeviceSearch(cast(TorchEngine, engine), task.settings, task.nbest)
+            search = DeviceSearch(cast("TorchEngine", engine), task.settings, task.nbest)
         # A recording takes seconds and much memory. The last of an engine are kept: training goes
         # back and forth between the settings of validation and those of translation, and a
         # translation between those of a first search and of a second, wider one.

@@ -1,4 +1,4 @@
-"""A step of beam search, from logits to the next words: the rules of `decode/search.py`.
+"""A step of beam search, from logits to the next words: the rules of `decode/search/beam.py`.
 
     N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words
     considered of each row, P places.

@@ -20,6 +20,7 @@ USUAL = [
     ["translate", "-i", "a.de", "-o", "a.en", "-m", "model", "--beam", "4"],
     ["translate", "--input", "a.de", "--output", "a.en", "--model", "a,b", "--beam", "99"],
     ["translate", "", "--to", ""],
+    ["translate", "Hallo", "--device", "cuda"],
     ["translate", "a=b", "c -d", "--from", "x=y"],
 ]
 FOR_TYPER = [

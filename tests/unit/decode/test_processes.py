@@ -14,17 +14,20 @@ from threading import Event
 import pytest
 
 from dragoman.bundle.folder import PRETRAINED, read_bundle
-from dragoman.config import replace
+from dragoman.config import DecodingConfig, replace
 from dragoman.decode import processes
 from dragoman.decode import translator as translating
-from dragoman.decode.query import Query
+from dragoman.decode.packed import PackedHypotheses, Parcel
+from dragoman.decode.query import Manner, Query
 from dragoman.decode.request import Request
+from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator, Window, numbered
 from dragoman.engine.choose import make_engine
 from dragoman.errors import TranslationError
+from dragoman.text.subword import Flat
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks")
 
@@ -97,10 +100,10 @@ def test_so_it_is_without_being_asked(as_on_a_gpu, monkeypatch) -> None:
 
 
 def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypatch) -> None:
-    def search(queries: list[Query]) -> None:
+    def search(manner: Manner, sources: Flat) -> None:
         raise TranslationError("the GPU has no memory left.")
 
-    monkeypatch.setattr(as_on_a_gpu, "_search", search)
+    monkeypatch.setattr(as_on_a_gpu.searcher, "packed", search)
     with pytest.raises(TranslationError, match="no memory left"):
         [*as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)]
     assert multiprocessing.active_children() == []
@@ -108,28 +111,59 @@ def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypa
 
 def test_what_threads_want_at_the_same_time_is_searched_at_once() -> None:
     """And each gets its own answers."""
-    calls: list[list[int]] = []
-    others_wait = Event()
+    searcher = Echo()
+    assert _asked_for_at_once(searcher) == [[10], [20, 30], [40, 50], [60, 70]]
+    assert searcher.calls == [1, 6]
 
-    def search(queries: list[int]) -> list[int]:
-        calls.append(queries)
-        if len(calls) == 1:
-            others_wait.wait(_LONGEST_S)
-        return [10 * query for query in queries]
 
-    gathering = processes.Gathering(search)
+def test_but_not_more_of_it_than_fills_some_batches(monkeypatch) -> None:
+    """Each query has three pieces: with the second two of them, there are enough."""
+    monkeypatch.setattr(processes, "PIECES_AT_ONCE", 9)
+    searcher = Echo()
+    assert _asked_for_at_once(searcher) == [[10], [20, 30], [40, 50], [60, 70]]
+    assert searcher.calls == [1, 4, 2]
+
+
+class Echo:
+    """Finds ten times the last id of each source; first when it is `free`."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.free = Event()
+
+    def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
+        return [_said(query.ids[-1]) for query in queries]
+
+    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
+        self.calls.append(len(sources.lengths))
+        if len(self.calls) == 1:
+            self.free.wait(_LONGEST_S)
+        return PackedHypotheses.of([_said(ids[-1]) for ids in sources.lists()])
+
+
+def _said(number: int) -> list[Hypothesis]:
+    return [Hypothesis((10 * number,), 0.0, (), complete=False)]
+
+
+def _asked_for_at_once(searcher: Echo) -> list[list[int]]:
+    """One thread asks for 1, three others then for 2 and 3, 4 and 5, 6 and 7."""
+    manner = Manner(DecodingConfig())
+    gathering = processes.Gathering(searcher)
+
+    def answers(*numbers: int) -> list[int]:
+        parcel = Parcel([Query([0, 0, number], manner) for number in numbers])
+        return [found[0].tokens[0] for found in parcel.unpacked(gathering(parcel.asked))]
+
     with ThreadPoolExecutor(4) as threads:
-        first = threads.submit(gathering, [1])
-        while not calls:
+        futures = [threads.submit(answers, 1)]
+        while not searcher.calls:
             time.sleep(0.001)
-        others = [threads.submit(gathering, [n, n + 1]) for n in (2, 4, 6)]
-        while len(gathering._waiting) < 3:
-            time.sleep(0.001)
-        others_wait.set()
-        assert [future.result() for future in (first, *others)] == [
-            [10], [20, 30], [40, 50], [60, 70],
-        ]  # fmt: skip
-    assert sorted(map(len, calls)) == [1, 6]
+        for n in (2, 4, 6):
+            futures.append(threads.submit(answers, n, n + 1))
+            while len(gathering._waiting) < len(futures) - 1:
+                time.sleep(0.001)
+        searcher.free.set()
+        return [future.result() for future in futures]
 
 
 def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:

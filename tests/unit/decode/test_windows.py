@@ -30,6 +30,10 @@ class Counting:
     def without_shortlist(self) -> "Counting":
         return Counting(self._engine.without_shortlist, self.sources)
 
+    @property
+    def ready(self) -> "Counting":
+        return self
+
     def chosen(self, source: Sequence[int]) -> "Counting":
         return self
 

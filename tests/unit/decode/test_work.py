@@ -12,6 +12,7 @@ from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.sampling import sample
 from dragoman.decode.search.task import Sampling, Task
 from dragoman.decode.searcher import Searcher
+from dragoman.text.subword import Flat
 from tests.conftest import NUMBERS, small_engine
 
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3]]
@@ -24,6 +25,10 @@ class Counting:
 
     def __init__(self, engine):
         self._engine, self.positions, self.steps = engine, 0, 0
+
+    @property
+    def ready(self):
+        return self
 
     def chosen(self, source):
         return self
@@ -198,7 +203,7 @@ def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
     search = DeviceSearch(small_engine(), LONG, 1)
     monkeypatch.setattr(Beams, "step", lambda beams: steps.append(1))  # how often is all we ask
     with pytest.raises(EnoughError):
-        search(SOURCES, after(2))
+        search(Flat.of(SOURCES), after(2))
     assert len(steps) == 3 * STEPS_BETWEEN_LOOKS
 
 

@@ -26,7 +26,7 @@ def test_hypotheses_are_read_back_from_their_last_word_to_their_first() -> None:
     beams.ends[0, :2] = torch.tensor([[2, 0, END], [1, 1, 11]])
     beams.end_log_probs[0, :2] = torch.tensor([-7.0, -8.0])
 
-    (cut, ended), nothing = beams.hypotheses(np.array([0, 1]))
+    (cut, ended), nothing = beams.hypotheses(np.array([0, 1])).unpacked()
 
     assert (cut.tokens, cut.log_probs, cut.complete) == ((6, 11), (-2.0, -8.0), False)
     assert (ended.tokens, ended.log_probs) == ((6, 7), (-2.0, -3.0, -7.0))

@@ -1,0 +1,116 @@
+"""Queries and their answers in arrays, on their way to the process that has the GPU and back.
+
+A GPU finds a sentence's hypotheses in less time than Python takes to read a query from a pipe and
+to write the hypotheses into it as objects. So plain queries of one manner travel as one array of
+ids, and their hypotheses as a few arrays; everything else goes as it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from dragoman.decode.query import Answer, Hypotheses, Manner, Query
+from dragoman.decode.search.hypotheses import Hypothesis
+from dragoman.text.subword import Flat
+
+
+class PackedHypotheses(NamedTuple):
+    """The hypotheses of some sentences, sentence by sentence, best first."""
+
+    counts: np.ndarray  # of each sentence
+    tokens: Flat
+    log_probs: Flat
+    scores: np.ndarray
+    complete: np.ndarray
+
+    @classmethod
+    def of(cls, sentences: Sequence[Hypotheses]) -> "PackedHypotheses":
+        every = [*chain.from_iterable(sentences)]
+        sizes = np.array([len(one.log_probs) for one in every], dtype=np.int64)
+        values = np.fromiter(chain.from_iterable(one.log_probs for one in every), np.float64)
+        return cls(
+            np.array([*map(len, sentences)]),
+            Flat.of([one.tokens for one in every]),
+            Flat(values, sizes),
+            np.array([one.score for one in every], dtype=np.float64),
+            np.array([one.complete for one in every], dtype=bool),
+        )
+
+    @classmethod
+    def joined(cls, several: "Sequence[PackedHypotheses]") -> "PackedHypotheses":
+        counts, tokens, log_probs, scores, complete = zip(*several, strict=True)
+        return cls(
+            np.concatenate(counts),
+            Flat.joined(tokens),
+            Flat.joined(log_probs),
+            np.concatenate(scores),
+            np.concatenate(complete),
+        )
+
+    def take(self, sentences: np.ndarray) -> "PackedHypotheses":
+        """Those of these sentences, in this order."""
+        numbered = Flat(np.arange(len(self.scores)), self.counts).take(sentences)
+        rows = numbered.ids
+        return PackedHypotheses(
+            numbered.lengths,
+            self.tokens.take(rows),
+            self.log_probs.take(rows),
+            self.scores[rows],
+            self.complete[rows],
+        )
+
+    def split(self, sizes: Iterable[int]) -> "list[PackedHypotheses]":
+        """Those of so many sentences, of the next so many, and so on."""
+        ends = accumulate(sizes, initial=0)
+        return [self.take(np.arange(start, end)) for start, end in pairwise(ends)]
+
+    def unpacked(self) -> list[Hypotheses]:
+        tokens, log_probs = map(tuple, self.tokens.lists()), map(tuple, self.log_probs.lists())
+        columns = tokens, self.scores.tolist(), log_probs, self.complete.tolist()
+        every = map(Hypothesis, *columns)
+        return [[next(every) for _ in range(count)] for count in self.counts.tolist()]
+
+
+class Asked(NamedTuple):
+    """Queries: sources of each manner where nothing else is asked for, and all others."""
+
+    plain: list[tuple[Manner, Flat]]
+    others: list[Query]
+
+    @property
+    def pieces(self) -> int:
+        """Of all sources."""
+        sources = sum(len(flat.ids) for _, flat in self.plain)
+        return sources + sum(len(query.ids) for query in self.others)
+
+
+class Answered(NamedTuple):
+    plain: list[PackedHypotheses]
+    others: list[Answer]
+
+
+class Parcel:
+    """Queries to be packed and, when the answers are there, their order."""
+
+    def __init__(self, queries: Sequence[Query]):
+        rows: dict[Manner, list[int]] = {}
+        self._others: list[int] = []
+        for row, query in enumerate(queries):
+            (rows.setdefault(query.manner, []) if query.is_plain else self._others).append(row)
+        self._rows = [*chain.from_iterable(rows.values())]
+        self.asked = Asked(
+            [(manner, Flat.of([queries[i].ids for i in of])) for manner, of in rows.items()],
+            [queries[row] for row in self._others],
+        )
+
+    def unpacked(self, answered: Answered) -> list[Answer]:
+        """An answer for each query."""
+        answers: list[Answer] = [[]] * (len(self._rows) + len(self._others))
+        plain = chain.from_iterable(packed.unpacked() for packed in answered.plain)
+        for row, answer in chain(
+            zip(self._rows, plain, strict=True), zip(self._others, answered.others, strict=True)
+        ):
+            answers[row] = answer
+        return answers

@@ -1,0 +1,44 @@
+"""An engine on a GPU that is made when the first search needs it.
+
+PyTorch takes seconds to import, and the GPU one more to wake up. What becomes of lines before and
+after a search needs neither: all that it asks about the model stands in the config. So processes
+for text can be forked before, from one that is still small, and have cut the first lines into
+pieces when the engine is there.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+from dragoman.bundle.folder import Bundle
+from dragoman.config import beyond_plain
+from dragoman.engine.interface import Engine
+
+
+def can_be_deferred(bundle: Bundle, device: str) -> bool:
+    """Whether a GPU is asked for, and nothing is to be asked of the model itself."""
+    return device == "cuda" and bundle.gate is None and not beyond_plain(bundle.config.model)
+
+
+class DeferredEngine(Engine):
+    """What is known of an engine before it is made. `ready` is the engine."""
+
+    batch_tokens = 16_384
+    has_attention = True
+
+    def __init__(self, bundle: Bundle, make: Callable[[], Engine]):
+        self.target = bundle.codec.target
+        self._positions = bundle.config.model.positions
+        self._make = make
+
+    @property
+    def max_length(self) -> int | None:
+        return self._positions.max_length if self._positions.kind == "learned" else None
+
+    @cached_property
+    def ready(self) -> Engine:
+        return self._make()
+
+    @property
+    def searches_on_device(self) -> bool:
+        """It is thought so until it is known."""
+        return self.ready.searches_on_device if "ready" in self.__dict__ else True

@@ -1,0 +1,53 @@
+"""Queries and hypotheses in arrays are what they were as objects."""
+
+import numpy as np
+
+from dragoman.config import DecodingConfig
+from dragoman.decode.packed import Answered, PackedHypotheses, Parcel
+from dragoman.decode.query import Manner, Query
+from dragoman.decode.search.hypotheses import Hypothesis
+from dragoman.decode.search.task import Phrase, Sampling
+
+GREEDY, WIDE = Manner(DecodingConfig(beam=1)), Manner(DecodingConfig(beam=4), nbest=2)
+SENTENCES = [
+    [Hypothesis((5, 6), -0.5, (-0.1, -0.2, -0.3), complete=True)],
+    [Hypothesis((), -np.inf, (), complete=False)],
+    [
+        Hypothesis((7,), -1 / 3, (-0.7, -1 / 3), complete=True),
+        Hypothesis((8, 9), -2.0, (-1.0, -1.0), complete=False),
+    ],
+]
+
+
+def test_what_was_packed_is_the_same_when_it_is_unpacked() -> None:
+    packed = PackedHypotheses.of(SENTENCES)
+    assert packed.unpacked() == SENTENCES
+    assert PackedHypotheses.joined([packed, packed]).unpacked() == SENTENCES * 2
+    assert packed.take(np.array([2, 0])).unpacked() == [SENTENCES[2], SENTENCES[0]]
+    assert [one.unpacked() for one in packed.split([2, 0, 1])] == [SENTENCES[:2], [], SENTENCES[2:]]
+
+
+def test_every_query_gets_its_own_answer() -> None:
+    """Two manners in turn, and one that is asked for more in between."""
+    queries = [
+        Query([1, 2], GREEDY), Query([3], WIDE), Query([4], GREEDY, prefix=[9]), Query([5], GREEDY),
+    ]  # fmt: skip
+    parcel = Parcel(queries)
+    asked = [(manner, sources.lists()) for manner, sources in parcel.asked.plain]
+    assert asked == [(GREEDY, [[1, 2], [5]]), (WIDE, [[3]])]
+    assert parcel.asked.others == [queries[2]]
+    assert parcel.asked.pieces == 5
+    plain = [PackedHypotheses.of([SENTENCES[0], SENTENCES[1]]), PackedHypotheses.of([SENTENCES[2]])]
+    answers = parcel.unpacked(Answered(plain, [["the other"]]))
+    assert answers == [SENTENCES[0], SENTENCES[2], ["the other"], SENTENCES[1]]
+
+
+def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:
+    plain = Query([1], GREEDY, key=7)
+    assert plain.is_plain
+    more = {"prefix": [2], "phrases": (), "outputs": [[3]], "spare": True}
+    for name, value in more.items():
+        assert not plain._replace(**{name: value}).is_plain, name
+    assert not plain._replace(phrases=(Phrase(((4,),)),)).is_plain
+    for other in ({"attention": True}, {"sampling": Sampling()}):
+        assert not plain._replace(manner=Manner(GREEDY.settings, **other)).is_plain
