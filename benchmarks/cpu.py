@@ -77,6 +77,7 @@ FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_r
 CORES = usable_cores()
 FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 PEER = find_spec("ctranslate2") is not None
+PEER_BATCHES = {"cpu": (32,), "cuda": (16_384, 65_536)}  # sentences there, pieces here
 Item = TypeVar("Item")
 Run = Callable[[list[list[int]], int, int], int]
 """Sources, beam and batch size to the number of target tokens made."""
@@ -497,7 +498,7 @@ def whole_processes(
         script = work / "peer.py"
         script.write_text(PEER_SCRIPT)
         shown_tag = "" if tag is None else codec.source.pieces[tag]
-        for size in (32,) if given.device == "cpu" else (16_384, 65_536):
+        for size in given.peer_batches or PEER_BATCHES[given.device]:
             commands[f"CTranslate2 + SentencePiece, batches of {size:,}"] = [
                 sys.executable, str(script), str(folder), shown_tag, str(beam), str(CORES),
                 str(source), target, given.device, str(size),
@@ -607,6 +608,9 @@ def main() -> None:
     parser.add_argument("--text", default="", help="end-to-end: German lines; default: examples")
     parser.add_argument(
         "--device", default="cpu", choices=("cpu", "cuda"), help="of end-to-end and cold-start"
+    )
+    parser.add_argument(
+        "--peer-batches", type=int, nargs="+", help="end-to-end: of CTranslate2, lines or pieces"
     )
     parser.add_argument("--presets", default="base,base-fast,small,small-fast")
     given = parser.parse_args()

@@ -9,8 +9,6 @@ import hashlib
 import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,10 +124,12 @@ def _json(address: str) -> dict[str, Any]:
 def _read(address: str, limit: int) -> bytes:
     if not address.startswith(("https://", "http://")):
         raise BundleError(f"{address} is no web address.")
+    from urllib.request import urlopen  # every start would wait for what it imports
+
     try:
-        with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+        with urlopen(address, timeout=_SECONDS) as answer:
             raw: bytes = answer.read(limit + 1)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # its own errors are OSErrors
         reason = getattr(error, "reason", error)
         raise BundleError(
             f"{address} cannot be reached ({reason}). Without a network, copy a model's files into "

@@ -7,7 +7,7 @@ ids, and their hypotheses as a few arrays; everything else goes as it is.
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -73,17 +73,15 @@ class PackedHypotheses(NamedTuple):
         return [[next(every) for _ in range(count)] for count in self.counts.tolist()]
 
 
+Plain: TypeAlias = list[tuple[Manner, Flat]]
+"""The sources of each manner."""
+
+
 class Asked(NamedTuple):
-    """Queries: sources of each manner where nothing else is asked for, and all others."""
+    """Queries: those for which source and manner are enough, and all others."""
 
-    plain: list[tuple[Manner, Flat]]
+    plain: Plain
     others: list[Query]
-
-    @property
-    def pieces(self) -> int:
-        """Of all sources."""
-        sources = sum(len(flat.ids) for _, flat in self.plain)
-        return sources + sum(len(query.ids) for query in self.others)
 
 
 class Answered(NamedTuple):

@@ -28,14 +28,16 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from dragoman.decode.packed import Answered, Asked, PackedHypotheses, Parcel
+from dragoman.decode.packed import Answered, Asked, PackedHypotheses, Parcel, Plain
 from dragoman.decode.query import Answer, Manner, Query
 from dragoman.decode.searcher import Searcher
 from dragoman.errors import DragomanError, TranslationError
 from dragoman.text.subword import Flat
 
+Q = TypeVar("Q")
+A = TypeVar("A")
 # Of sources that are searched for at once on a GPU: some full batches of different lengths.
 PIECES_AT_ONCE = 2**19
 Search = Callable[[list[Query]], list[Answer]]
@@ -63,58 +65,84 @@ class WindowUnderWay(NamedTuple):
         return shown
 
 
-_Taken: TypeAlias = "tuple[Asked, Future[Answered]]"
+class Lane(Generic[Q, A]):
+    """One worker for many threads: what they want at the same time is done at once.
 
-
-class Gathering:
-    """One engine for many threads: what they want at the same time is searched at once.
-
-    But not all of it. While one part is searched, those who wait for the next, and those who have
-    had theirs, work with text; if all were answered at once, they would all leave the engine to
+    But not all of it. While one part is done, those who wait for the next, and those who have had
+    theirs, can work themselves; if all were answered at once, they would all leave the worker to
     itself afterwards.
     """
 
-    def __init__(self, searcher: Searcher):
-        self._searcher = searcher
-        self._engine, self._list = Lock(), Lock()
-        self._waiting: deque[_Taken] = deque()
+    def __init__(
+        self,
+        answer: Callable[[list[Q]], list[A]],
+        size: Callable[[Q], int] = lambda wanted: 0,
+        most: int = 1,
+    ):
+        """`most`: when what is taken has this `size` in all, that is enough."""
+        self._answer, self._size, self._most = answer, size, most
+        self._work, self._list = Lock(), Lock()
+        self._waiting: deque[tuple[Q, Future[A]]] = deque()
 
-    def __call__(self, asked: Asked) -> Answered:
-        mine: Future[Answered] = Future()
+    def submit(self, wanted: Q) -> "Future[A]":
+        future: Future[A] = Future()
         with self._list:
-            self._waiting.append((asked, mine))
-        with self._engine:  # whoever gets it works for others too
-            while not mine.done():
-                self._answer(self._next())
-        return mine.result()
+            self._waiting.append((wanted, future))
+        return future
 
-    def _next(self) -> list[_Taken]:
+    def result(self, future: "Future[A]") -> A:
+        """What becomes of something submitted. Whoever comes first does the work of others too."""
+        with self._work:
+            while not future.done():
+                self._answer_next()
+        return future.result()
+
+    def _answer_next(self) -> None:
         """Those who have waited longest, at least one."""
-        taken: list[_Taken] = []
-        pieces = 0
+        taken: list[tuple[Q, Future[A]]] = []
+        size = 0
         with self._list:
-            while self._waiting and pieces < PIECES_AT_ONCE:
+            while self._waiting and size < self._most:
                 taken.append(self._waiting.popleft())
-                pieces += taken[-1][0].pieces
-        return taken
-
-    def _answer(self, taken: Sequence[_Taken]) -> None:
+                size += self._size(taken[-1][0])
         try:
-            plain = self._plain([asked for asked, _ in taken])
-            queries = [query for asked, _ in taken for query in asked.others]
-            others = iter(self._searcher(queries))
-            for (asked, future), found in zip(taken, plain, strict=True):
-                future.set_result(Answered(found, [*islice(others, len(asked.others))]))
+            answers = self._answer([wanted for wanted, _ in taken])
         except Exception as error:
             for _, future in taken:
                 future.set_exception(error)
+        else:
+            for (_, future), answer in zip(taken, answers, strict=True):
+                future.set_result(answer)
 
-    def _plain(self, every: Sequence[Asked]) -> list[list[PackedHypotheses]]:
-        """For each, what is found for its plain queries: those of one manner together."""
+
+class Gathering:
+    """One engine for many threads, in two lanes: a plain search is over in a moment, others are led
+    by the host from step to step, and plain ones should not wait for them."""
+
+    def __init__(self, searcher: Searcher):
+        self._searcher = searcher
+        self._plain = Lane(self._search_plain, _pieces, PIECES_AT_ONCE)
+        self._others = Lane(self._search_others)
+
+    def __call__(self, asked: Asked) -> Answered:
+        # Both first, then one after the other: meanwhile, somebody may have done the second.
+        plain = self._plain.submit(asked.plain) if asked.plain else None
+        others = self._others.submit(asked.others) if asked.others else None
+        return Answered(
+            self._plain.result(plain) if plain else [],
+            self._others.result(others) if others else [],
+        )
+
+    def _search_others(self, every: list[list[Query]]) -> list[list[Answer]]:
+        answers = iter(self._searcher([query for queries in every for query in queries]))
+        return [[*islice(answers, len(queries))] for queries in every]
+
+    def _search_plain(self, every: list[Plain]) -> list[list[PackedHypotheses]]:
+        """Those of one manner together."""
         found: list[list[PackedHypotheses]] = [[] for _ in every]
         by_manner: dict[Manner, list[tuple[int, Flat]]] = {}
-        for number, asked in enumerate(every):
-            for manner, sources in asked.plain:
+        for number, plain in enumerate(every):
+            for manner, sources in plain:
                 by_manner.setdefault(manner, []).append((number, sources))
         for manner, numbered in by_manner.items():
             numbers, sources = zip(*numbered, strict=True)
@@ -123,6 +151,10 @@ class Gathering:
             for number, part in zip(numbers, parts, strict=True):
                 found[number].append(part)
         return found
+
+
+def _pieces(plain: Plain) -> int:
+    return sum(len(sources.ids) for _, sources in plain)
 
 
 class _Worker(NamedTuple):

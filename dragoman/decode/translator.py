@@ -42,6 +42,8 @@ _TAG_AND_END = 2  # pieces
 # Lines of a window for each process: fewer are translated sooner without any.
 _LEAST_LINES = 32
 _MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
+_MOST_ON_GPU = 64
+_WAITING = 4  # for each core, where one of them waits for a GPU most of the time
 
 
 class Window(NamedTuple):
@@ -223,9 +225,9 @@ class Translator:
 
         request = self.check(request)
         on_device = self.engine.searches_on_device
-        # Where they wait for a GPU half of the time, twice as many keep the cores busy.
-        usual = usable_cores() * 2 if on_device else self.engine.threads
-        processes = processes or min(usual, _MOST_PROCESSES)
+        # Where they wait for a GPU most of the time, several for each keep the cores busy.
+        usual = usable_cores() * _WAITING if on_device else self.engine.threads
+        processes = processes or min(usual, _MOST_ON_GPU if on_device else _MOST_PROCESSES)
         # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
         watched = request.sampling or request.observer or request.on_step
         divided = not watched and processes > 1 and can_fork()

@@ -136,12 +136,13 @@ class Grid:
         filled = self.filled
         arrays, _, heads, _, head_width = self.caches.shape
         caches = RECYCLED.empty((arrays, len(kept) * width, heads, room, head_width))
-        nobodys = np.setdiff1d(np.arange(len(kept) * width), slots)
+        empty = np.ones(len(kept) * width, dtype=bool)
+        empty[slots] = False
         # one by one: NumPy copies what it selects
         for new, old in zip(caches, self.caches, strict=True):
             new[slots, :, :filled] = old[sources, :, :filled]
             # A step computes these too, and numbers of any kind might take it longer.
-            new[nobodys, :, :filled] = 0
+            new[empty, :, :filled] = 0
         # an empty slot shares its past with nobody
         writers = np.full((len(kept) * width, room), -1)
         writers[slots, :filled] = self.writers[sources, :filled]

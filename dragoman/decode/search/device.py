@@ -223,7 +223,8 @@ class Beams:
         # computation at the same addresses: what changes, such as the number of the step, is read
         # from tensors.
         self._recorded_step = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._recorded_step, pool=pool):
+        # Meanwhile, another thread may search on the same device without any recording.
+        with torch.cuda.graph(self._recorded_step, pool=pool, capture_error_mode="thread_local"):
             self._advance()
 
     def start(self, sources: Flat, limits: Limits) -> None:

@@ -5,6 +5,7 @@ these two methods, in a file of its own, and an entry in `SEARCHES`.
 """
 
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
 
 from dragoman.config import DecodingConfig
@@ -74,6 +75,7 @@ class RecordedSearch:
     def __init__(self) -> None:
         # Of each engine: an adapter has one of its own.
         self._kept: dict[tuple[Engine, DecodingConfig, int], DeviceSearch] = {}
+        self._lock = Lock()  # recordings have their places in memory: one search at a time
 
     def fits(self, engine: Engine, task: Task) -> bool:
         shrinks = task.settings.shrinking_beam and task.beam > 1
@@ -89,6 +91,10 @@ class RecordedSearch:
         return batch_tokens(cast("TorchEngine", engine))
 
     def packed(self, engine: Engine, sources: Flat, task: Task) -> "PackedHypotheses":
+        with self._lock:
+            return self._kept_search(engine, task)(sources, task.on_step)
+
+    def _kept_search(self, engine: Engine, task: Task) -> "DeviceSearch":
         key = engine, task.settings, task.nbest
         search = self._kept.pop(key, None)
         if search is None:
@@ -102,7 +108,7 @@ class RecordedSearch:
         for other in of_engine[: -(_KEPT - 1)]:
             del self._kept[other]
         self._kept[key] = search
-        return search(sources, task.on_step)
+        return search
 
 
 class BeamSearch:

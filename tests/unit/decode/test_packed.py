@@ -36,7 +36,6 @@ def test_every_query_gets_its_own_answer() -> None:
     asked = [(manner, sources.lists()) for manner, sources in parcel.asked.plain]
     assert asked == [(GREEDY, [[1, 2], [5]]), (WIDE, [[3]])]
     assert parcel.asked.others == [queries[2]]
-    assert parcel.asked.pieces == 5
     plain = [PackedHypotheses.of([SENTENCES[0], SENTENCES[1]]), PackedHypotheses.of([SENTENCES[2]])]
     answers = parcel.unpacked(Answered(plain, [["the other"]]))
     assert answers == [SENTENCES[0], SENTENCES[2], ["the other"], SENTENCES[1]]

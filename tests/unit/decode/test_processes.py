@@ -91,12 +91,12 @@ def test_so_it_is_without_being_asked(as_on_a_gpu, monkeypatch) -> None:
         return forks(translate, count, *rest)
 
     monkeypatch.setattr(processes.Forks, "started", watched)
-    monkeypatch.setattr(translating, "usable_cores", lambda: 3)
+    monkeypatch.setattr(translating, "usable_cores", lambda: 1)
     # Here a neighbour in a batch may change the last bits, so only texts are compared.
     expected = [one.text for one in as_on_a_gpu(LINES, TO_ENGLISH)]
     found = as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, lambda one: one.text)
     assert [*found] == [expected] * 5
-    assert started == [6]
+    assert started == [4]
 
 
 def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypatch) -> None:
@@ -124,14 +124,29 @@ def test_but_not_more_of_it_than_fills_some_batches(monkeypatch) -> None:
     assert searcher.calls == [1, 4, 2]
 
 
+def test_a_plain_search_does_not_wait_for_one_that_takes_its_time() -> None:
+    searcher = Echo()
+    manner = Manner(DecodingConfig())
+    slow, quick = Parcel([Query([1], manner, prefix=[2])]), Parcel([Query([3], manner)])
+    gathering = processes.Gathering(searcher)
+    searcher.free.set()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(gathering, slow.asked)
+        assert quick.unpacked(gathering(quick.asked)) == [_said(3)]
+        assert not waiting.done()
+        searcher.others_free.set()
+        assert slow.unpacked(waiting.result()) == [_said(1)]
+
+
 class Echo:
     """Finds ten times the last id of each source; first when it is `free`."""
 
     def __init__(self) -> None:
         self.calls: list[int] = []
-        self.free = Event()
+        self.free, self.others_free = Event(), Event()
 
     def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
+        self.others_free.wait(_LONGEST_S)
         return [_said(query.ids[-1]) for query in queries]
 
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
@@ -160,7 +175,7 @@ def _asked_for_at_once(searcher: Echo) -> list[list[int]]:
             time.sleep(0.001)
         for n in (2, 4, 6):
             futures.append(threads.submit(answers, n, n + 1))
-            while len(gathering._waiting) < len(futures) - 1:
+            while len(gathering._plain._waiting) < len(futures) - 1:
                 time.sleep(0.001)
         searcher.free.set()
         return [future.result() for future in futures]
