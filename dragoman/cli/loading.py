@@ -1,5 +1,6 @@
 """The model that a command works with, and how it is to search."""
 
+import dataclasses
 import sys
 
 from dragoman.bundle.folder import read_config
@@ -68,4 +69,5 @@ def decoding_settings(
             raise ConfigError(
                 f"{name} cannot be set here: for a trained model, set only decoding.*"
             )
-    return replace(config, settings).decoding
+    # Without its corpora, which may be hundreds: all that is replaced is checked again.
+    return replace(dataclasses.replace(config, data=type(config.data)()), settings).decoding

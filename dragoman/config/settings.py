@@ -16,11 +16,16 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dragoman.config.plugins import import_plugins
 from dragoman.errors import ConfigError
+
+
+# A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
+_hints = cache(typing.get_type_hints)
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
@@ -44,7 +49,7 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
     root = root or kind
     by_key = {_key(f): f for f in fields(kind)}
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for key in tree:
         if key not in by_key:
             raise ConfigError(
@@ -64,7 +69,7 @@ def with_new_names(kind: type, tree: Any) -> Any:
     if not isinstance(tree, Mapping):
         return tree
     renewed = dict(tree)
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for f in fields(kind):
         value = renewed.get(_key(f))
         if is_dataclass(hints[f.name]):
@@ -86,7 +91,7 @@ def to_tree(value: Any) -> Any:
 def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
     """(dotted name, default, documentation) of every setting, in order."""
     for f in fields(kind):
-        hint = typing.get_type_hints(kind)[f.name]
+        hint = _hints(kind)[f.name]
         if is_dataclass(hint):
             yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
         else:
@@ -215,7 +220,7 @@ def aliases_of(kind: type, path: str = "") -> dict[str, str]:
     aliases: dict[str, str] = {}
     for f in fields(kind):
         name = f"{path}{_key(f)}"
-        hint = typing.get_type_hints(kind)[f.name]
+        hint = _hints(kind)[f.name]
         if is_dataclass(hint):
             aliases |= aliases_of(typing.cast(type, hint), f"{name}.")
         aliases |= {alias: f"{name}={choice}" for alias, choice in _choice_aliases(f).items()}
