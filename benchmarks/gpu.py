@@ -47,6 +47,7 @@ from dragoman.decode.search.device import DeviceSearch
 from dragoman.engine.torch_engine import TorchEngine, pick_device
 from dragoman.model.build import Model, build_model
 from dragoman.model.transformer import Transformer
+from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
@@ -262,7 +263,7 @@ def decode(arguments: argparse.Namespace) -> None:
 
 
 def best_tokens(search: DeviceSearch, sources: list[list[int]]) -> list[list[int]]:
-    return [list(found[0].tokens) for found in search(sources)]
+    return search(Flat.of(sources)).tokens.lists()
 
 
 def compare(precision: str, beam: int, count: int, ours: Work, theirs: Work | None) -> str:

@@ -23,7 +23,6 @@ from typing import Any
 from dragoman.config.plugins import import_plugins
 from dragoman.errors import ConfigError
 
-
 # A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
 _hints = cache(typing.get_type_hints)
 

@@ -6,7 +6,11 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.packed import Answered, PackedHypotheses, Parcel
 from dragoman.decode.query import Manner, Query
 from dragoman.decode.search.hypotheses import Hypothesis
+from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Phrase, Sampling
+from dragoman.decode.searcher import Searcher
+from dragoman.text.subword import Flat
+from tests.conftest import small_engine
 
 GREEDY, WIDE = Manner(DecodingConfig(beam=1)), Manner(DecodingConfig(beam=4), nbest=2)
 SENTENCES = [
@@ -50,3 +54,24 @@ def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:
     assert not plain._replace(phrases=(Phrase(((4,),)),)).is_plain
     for other in ({"attention": True}, {"sampling": Sampling()}):
         assert not plain._replace(manner=Manner(GREEDY.settings, **other)).is_plain
+
+
+def test_batches_on_a_device_are_full_and_every_source_gets_its_own(monkeypatch) -> None:
+    """The longest come first; as many as a power of two, if there are so many left."""
+    batches: list[list[list[int]]] = []
+
+    def packed(self, engine, sources: Flat, task) -> PackedHypotheses:
+        batches.append(sources.lists())
+        return PackedHypotheses.of(
+            [[Hypothesis(tuple(ids), 0.0, (), complete=False)] for ids in sources.lists()]
+        )
+
+    monkeypatch.setattr(RecordedSearch, "fits", lambda *_: True)
+    monkeypatch.setattr(RecordedSearch, "packed", packed)
+    monkeypatch.setattr(RecordedSearch, "batch_tokens", lambda *_: 13)
+    engine = small_engine()
+    monkeypatch.setattr(type(engine), "searches_on_device", True)
+    sources = [[1], [2, 2], [3, 3, 3], [4], [5, 5], [6, 6, 6], [7, 7], [8, 8, 8, 8]]
+    found = Searcher(engine).packed(GREEDY, Flat.of(sources)).unpacked()
+    assert [list(best.tokens) for (best,) in found] == sources
+    assert [[len(ids) for ids in batch] for batch in batches] == [[4, 3], [3, 2, 2, 2], [1, 1]]
