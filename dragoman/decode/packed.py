@@ -78,15 +78,18 @@ Plain: TypeAlias = list[tuple[Manner, Flat]]
 
 
 class Asked(NamedTuple):
-    """Queries: those for which source and manner are enough, and all others."""
+    """Queries by how long they take: `plain` ones, those with translations that are only to be
+    `scored`, and those of which the host must lead every step."""
 
     plain: Plain
-    others: list[Query]
+    scored: list[Query]
+    led: list[Query]
 
 
 class Answered(NamedTuple):
     plain: list[PackedHypotheses]
-    others: list[Answer]
+    scored: list[Answer]
+    led: list[Answer]
 
 
 class Parcel:
@@ -94,21 +97,23 @@ class Parcel:
 
     def __init__(self, queries: Sequence[Query]):
         rows: dict[Manner, list[int]] = {}
-        self._others: list[int] = []
+        scored: list[int] = []
+        led: list[int] = []
         for row, query in enumerate(queries):
-            (rows.setdefault(query.manner, []) if query.is_plain else self._others).append(row)
-        self._rows = [*chain.from_iterable(rows.values())]
+            if query.is_plain:
+                rows.setdefault(query.manner, []).append(row)
+            else:
+                (scored if query.outputs else led).append(row)
+        self._rows = [*chain.from_iterable(rows.values()), *scored, *led]
         self.asked = Asked(
             [(manner, Flat.of([queries[i].ids for i in of])) for manner, of in rows.items()],
-            [queries[row] for row in self._others],
+            [queries[row] for row in scored],
+            [queries[row] for row in led],
         )
 
     def unpacked(self, answered: Answered) -> list[Answer]:
         """An answer for each query."""
-        answers: list[Answer] = [[]] * (len(self._rows) + len(self._others))
         plain = chain.from_iterable(packed.unpacked() for packed in answered.plain)
-        for row, answer in chain(
-            zip(self._rows, plain, strict=True), zip(self._others, answered.others, strict=True)
-        ):
-            answers[row] = answer
-        return answers
+        every = [*plain, *answered.scored, *answered.led]
+        by_row = dict(zip(self._rows, every, strict=True))
+        return [by_row[row] for row in range(len(every))]

@@ -116,24 +116,26 @@ class Lane(Generic[Q, A]):
 
 
 class Gathering:
-    """One engine for many threads, in two lanes: a plain search is over in a moment, others are led
-    by the host from step to step, and plain ones should not wait for them."""
+    """One engine for many threads, in three lanes: plain searches are over in a moment, scores too,
+    and neither should wait for searches that the host leads from step to step."""
 
     def __init__(self, searcher: Searcher):
         self._searcher = searcher
         self._plain = Lane(self._search_plain, _pieces, PIECES_AT_ONCE)
-        self._others = Lane(self._search_others)
+        self._scored, self._led = Lane(self._search), Lane(self._search)
 
     def __call__(self, asked: Asked) -> Answered:
-        # Both first, then one after the other: meanwhile, somebody may have done the second.
+        # All first, then one after the other: meanwhile, somebody may have done the next.
         plain = self._plain.submit(asked.plain) if asked.plain else None
-        others = self._others.submit(asked.others) if asked.others else None
+        scored = self._scored.submit(asked.scored) if asked.scored else None
+        led = self._led.submit(asked.led) if asked.led else None
         return Answered(
             self._plain.result(plain) if plain else [],
-            self._others.result(others) if others else [],
+            self._scored.result(scored) if scored else [],
+            self._led.result(led) if led else [],
         )
 
-    def _search_others(self, every: list[list[Query]]) -> list[list[Answer]]:
+    def _search(self, every: list[list[Query]]) -> list[list[Answer]]:
         answers = iter(self._searcher([query for queries in every for query in queries]))
         return [[*islice(answers, len(queries))] for queries in every]
 

@@ -32,17 +32,19 @@ def test_what_was_packed_is_the_same_when_it_is_unpacked() -> None:
 
 
 def test_every_query_gets_its_own_answer() -> None:
-    """Two manners in turn, and one that is asked for more in between."""
+    """Two manners in turn, and in between one that is asked for more, and a score."""
     queries = [
-        Query([1, 2], GREEDY), Query([3], WIDE), Query([4], GREEDY, prefix=[9]), Query([5], GREEDY),
+        Query([1, 2], GREEDY), Query([3], WIDE), Query([4], GREEDY, prefix=[9]),
+        Query([6], GREEDY, outputs=[[7]]), Query([5], GREEDY),
     ]  # fmt: skip
     parcel = Parcel(queries)
     asked = [(manner, sources.lists()) for manner, sources in parcel.asked.plain]
     assert asked == [(GREEDY, [[1, 2], [5]]), (WIDE, [[3]])]
-    assert parcel.asked.others == [queries[2]]
+    assert parcel.asked.led == [queries[2]]
+    assert parcel.asked.scored == [queries[3]]
     plain = [PackedHypotheses.of([SENTENCES[0], SENTENCES[1]]), PackedHypotheses.of([SENTENCES[2]])]
-    answers = parcel.unpacked(Answered(plain, [["the other"]]))
-    assert answers == [SENTENCES[0], SENTENCES[2], ["the other"], SENTENCES[1]]
+    answers = parcel.unpacked(Answered(plain, [["scored"]], [["led"]]))
+    assert answers == [SENTENCES[0], SENTENCES[2], ["led"], ["scored"], SENTENCES[1]]
 
 
 def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:

@@ -124,17 +124,18 @@ def test_but_not_more_of_it_than_fills_some_batches(monkeypatch) -> None:
     assert searcher.calls == [1, 4, 2]
 
 
-def test_a_plain_search_does_not_wait_for_one_that_takes_its_time() -> None:
+def test_neither_plain_searches_nor_scores_wait_for_one_that_takes_its_time() -> None:
     searcher = Echo()
     manner = Manner(DecodingConfig())
-    slow, quick = Parcel([Query([1], manner, prefix=[2])]), Parcel([Query([3], manner)])
+    slow = Parcel([Query([1], manner, prefix=[2])])
+    quick = Parcel([Query([3], manner), Query([4], manner, outputs=[[5]])])
     gathering = processes.Gathering(searcher)
     searcher.free.set()
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(gathering, slow.asked)
-        assert quick.unpacked(gathering(quick.asked)) == [_said(3)]
+        assert quick.unpacked(gathering(quick.asked)) == [_said(3), _said(4)]
         assert not waiting.done()
-        searcher.others_free.set()
+        searcher.led_free.set()
         assert slow.unpacked(waiting.result()) == [_said(1)]
 
 
@@ -143,10 +144,11 @@ class Echo:
 
     def __init__(self) -> None:
         self.calls: list[int] = []
-        self.free, self.others_free = Event(), Event()
+        self.free, self.led_free = Event(), Event()
 
     def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
-        self.others_free.wait(_LONGEST_S)
+        if queries[0].prefix:
+            self.led_free.wait(_LONGEST_S)
         return [_said(query.ids[-1]) for query in queries]
 
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
