@@ -51,7 +51,10 @@ from _pytest.runner import runtestprotocol
 
 BUILD = run.ROOT / "build" / "mutants"
 REACH = BUILD / "reach.json"
-TESTS = ("tests/unit", "tests/agree", "tests/learn", "tests/story/test_command_line.py")
+TESTS = (
+    "tests/unit", "tests/agree", "tests/learn", "tests/story/test_command_line.py",
+    "tests/torture/test_attacks_on_the_service.py",
+)  # fmt: skip
 COUNTS_STEPS = "tests/unit/test_patterns.py"  # of each pattern: slow, and no rule of a module
 LEFT_OUT = ("dragoman/model/kernels", "dragoman/pretrained")
 MOST_SECONDS = 30.0  # of tests for one mutant, as they took when the reach was noted

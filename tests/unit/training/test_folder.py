@@ -1,5 +1,6 @@
 """What an attempt to train that failed leaves behind, and what becomes of it."""
 
+import dataclasses
 import io
 import os
 import signal
@@ -8,14 +9,29 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dragoman.bundle.folder import CARD, MANIFEST
+from dragoman.bundle.folder import CARD, MANIFEST, PRETRAINED, read_bundle
 from dragoman.config import Corpus
 from dragoman.errors import BundleError, ConfigError, RunError
 from dragoman.training import run
-from dragoman.training.folder import Wishes, is_finished, new_config
+from dragoman.training.folder import (
+    Wishes,
+    inherited_card,
+    is_finished,
+    keep_parents_card,
+    new_config,
+)
 from tests.conftest import toy_pairs, write_corpus
 
 PARTIAL = f"{'0a' * 8}.partial"
+
+
+def test_a_run_keeps_what_binds_of_the_card_of_its_model(tmp_path: Path) -> None:
+    assert inherited_card(tmp_path) == {}
+    parent = dataclasses.replace(
+        read_bundle(PRETRAINED / "pentaglot"), card={"licence": "CC BY", "bleu": 3.0}
+    )
+    keep_parents_card(tmp_path, parent, "models/pentaglot")
+    assert inherited_card(tmp_path) == {"fine_tuned_from": "pentaglot", "licence": "CC BY"}
 
 
 def test_what_a_killed_attempt_has_left_is_swept_away(tmp_path: Path) -> None:
