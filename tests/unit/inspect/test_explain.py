@@ -15,7 +15,7 @@ import torch
 
 import dragoman
 from dragoman.bundle.plain_weights import sinusoids
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, replace
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
@@ -368,3 +368,17 @@ def test_a_trace_changes_nothing_and_leaves_no_hooks(translator) -> None:
     traced = translator.engine.trace([5, 6, 7, 3], [8, 9])
     torch.testing.assert_close(traced.logits, before)
     assert all(not part._forward_hooks for part in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"model.positions.kind": "none"}, "Nothing is added for the position."),
+        ({"model.positions.kind": "rotary"}, "Positions act inside attention here"),
+        ({"model.architecture": "rnn"}, "reads its words one after the other"),
+    ],
+    ids=str,
+)
+def test_the_page_says_why_no_position_is_added(settings, why) -> None:
+    config = replace(small_config(), settings).model
+    assert any(why in panel.lead for panel in panels(config) if panel.name == "embedding")

@@ -149,3 +149,12 @@ def test_a_correction_earns_no_credit() -> None:
     for _ in range(10):
         queue.correct("cheap", -10)
     assert served(queue, 10).count("cheap") <= 6
+
+
+def test_a_lead_is_what_a_client_has_had_more_than_the_next() -> None:
+    queue: FairQueue[Job] = FairQueue()
+    for client in ("first", "second"):
+        for _ in range(3):
+            queue.push(client, client, Job(client, 10))
+    assert served(queue, 3) == ["first", "second", "first"]
+    assert (queue.lead("first"), queue.lead("second"), queue.clock) == (10, 0, 10)

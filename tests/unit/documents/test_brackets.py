@@ -1,0 +1,22 @@
+"""Brackets in Markdown: links, and text that only looks like one."""
+
+import pytest
+
+from dragoman.documents.document import Options
+from dragoman.documents.formats import format_of
+from dragoman.documents.segment import codes, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "marks"),
+    [
+        ("Say [that](b.html).", "Say that.", ["[", "](b.html)"]),
+        ("Say [this] now.", "Say [this] now.", []),
+        ("The end] of it.", "The end] of it.", []),
+        ("The end](a.html) of it.", "The end of it.", ["](a.html)"]),
+    ],
+)
+def test_what_leads_somewhere_is_a_code_and_the_rest_is_text(text, words, marks) -> None:
+    (segment,) = format_of("a.md").read(text.encode() + b"\n", Options()).segments
+    assert shown(segment) == words
+    assert [code.raw for code in codes(segment)] == marks
