@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.documents.inline import Said
+from dragoman.documents.inline import Plain, Said
 from dragoman.documents.protect import gains, protected, within
 from dragoman.documents.segment import Code, Kind, codes, made, same_structure, trimmed, written
 from dragoman.documents.translating import Sentence, translating
+from dragoman.text.verbatim import names
 
 PLACEHOLDERS = [
     "%s", "%d", "%(name)s", "%1$s", "%.2f", "%%", "{0}", "{name}", "{}", "{{x}}", "${HOME}",
@@ -274,3 +275,12 @@ def test_punctuation_behind_a_code_stays_if_a_text_is_translated_in_pieces() -> 
     segment = ("one ", codes_[0], ". two ", codes_[1], ", three ", codes_[2], ".")
     (after,) = drive([segment], words_alone)
     assert written(after) == "ONE `x`. TWO `y`, THREE `z`."
+
+
+def test_a_stand_in_is_no_word_that_the_text_has() -> None:
+    code = Code("{x}", Kind.WORD)
+    first, second, third = names(0), names(1), names(2)
+    assert Plain(("Say ", code, " and ", code, ".")).text == f"Say {first} and {second}."
+    # the first is taken, so each gets the next one
+    plain = Plain((f"{first} says ", code, " and ", code, "."))
+    assert plain.text == f"{first} says {second} and {third}."
