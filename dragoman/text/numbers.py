@@ -8,10 +8,12 @@ import random
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
+
+from dragoman.text.number_words import LANGUAGES, times_said
 
 _NUMBER = re.compile(r"\d+")
 _MOST_DIGITS = 40  # of a number that is looked for in a translation
@@ -259,8 +261,8 @@ def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
 def number_errors(source: str, translation: str, to: str = "") -> int:
     """How many digits and units a translation lacks or has made up.
 
-    A number of one digit may come from a word, or become one. Units are looked at in translations
-    `to` a language whose words for them are known.
+    A number of one digit may come from a word, or become one. Units and words for numbers of two
+    digits are looked at in translations `to` a language whose words for them are known.
 
     >>> number_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
     0
@@ -268,18 +270,42 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
     1
     >>> number_errors("Der See ist 251 m tief.", "The lake is 251 deep.", "en")
     1
+    >>> number_errors("im 19. Jahrhundert", "in the nineteenth century", "en")
+    0
     """
     if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
-    (left, left_words), (right, right_words) = map(_digits, (source, translation))
+    theirs, ours = map(_numbers, (source, translation))
+    if to in WRITINGS and theirs != ours:
+        # The language of the source is not known here.
+        theirs, ours = (
+            theirs - _in_words(theirs - ours, translation, [to]),
+            ours - _in_words(ours - theirs, source, LANGUAGES),
+        )
+    (left, left_words), (right, right_words) = map(_digits, (theirs, ours))
     digits = (left - right - left_words).total() + (right - left - right_words).total()
     return digits + (_lost_units(source, translation) if to in WRITINGS else 0)
 
 
-def _digits(text: str) -> tuple[Counter[str], Counter[str]]:
-    """All digits of a text, and those that are a number by themselves."""
-    numbers = [re.sub(r"\D", "", number) for number in _WRITTEN.findall(text)]
-    return Counter("".join(numbers)), Counter(number for number in numbers if len(number) == 1)
+def _numbers(text: str) -> Counter[str]:
+    """The digits of each number of a text."""
+    return Counter(re.sub(r"\D", "", number) for number in _WRITTEN.findall(text))
+
+
+def _in_words(missing: Counter[str], text: str, languages: Iterable[str]) -> Counter[str]:
+    """Those of some numbers that a text says without digits."""
+    return Counter(
+        {
+            number: min(count, max(times_said(number, text, code) for code in languages))
+            for number, count in missing.items()
+        }
+    )
+
+
+def _digits(numbers: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """All digits of some numbers, and those that are a number by themselves."""
+    alone = Counter({number: count for number, count in numbers.items() if len(number) == 1})
+    return Counter("".join(numbers.elements())), alone
 
 
 def _lost_units(source: str, translation: str) -> int:

@@ -20,7 +20,11 @@ from dragoman.text.segments import NUMBERING
 # The blocks of Unicode that hold symbols alone: currencies, letter-like signs, arrows, mathematics,
 # boxes, dingbats, emoji.
 _SIGNS = "#~^\\\\%$¢-§©¬®°-³µ-·¹¼-¾×÷†-•‰-″※₠-⃀℀-⅏←-⯿\U0001f000-\U0001faff"
-_SYMBOL = re.compile(rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++|\*++|[{_SIGNS}]")
+# The star of German plurals, Besucher*innen, is none.
+_SYMBOL = re.compile(
+    rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++"
+    rf"|(?:(?<![^\W\d_])\*|\*(?!in(?:nen)?(?!\w)))\**+|[{_SIGNS}]"
+)
 _MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º)]\s?\w|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}[.):]")
 # What looks the same and is another character.
 _TWINS = str.maketrans({"μ": "µ", "˚": "°", "Ω": "Ω"})

@@ -119,3 +119,23 @@ def test_links_count_the_words_that_a_model_does_not_read() -> None:
     words = found.split()
     linked = {words[t].strip("."): s for s, t in found.alignment}
     assert linked["London"] == 7
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "to", "errors"),
+    [
+        ("im 19. Jahrhundert", "in the nineteenth century", "en", 0),
+        ("im 19. Jahrhundert", "au XIXe siècle", "fr", 0),
+        ("im 19. Jahrhundert", "en el siglo XIX", "es", 0),
+        ("im 19. Jahrhundert", "in the century", "en", 2),
+        ("im 19. Jahrhundert", "in the eighteenth century", "en", 2),
+        ("im 19. und 19.", "in the nineteenth and", "en", 2),  # once is not twice
+        ("zwanzig Jahre", "20 years", "en", 0),
+        ("zwanzig Jahre", "20 and 20 years", "en", 2),
+        ("12 Uhr", "12 twelve o'clock", "en", 0),  # what is there is not looked for
+        ("Zimmer 204", "room two hundred and four", "en", 3),
+    ],
+)
+def test_round_numbers_of_two_digits_may_be_words(source, said, to, errors) -> None:
+    assert number_errors(source, said, to) == errors
+    assert number_errors(source, said) >= errors  # without a language no words are known
