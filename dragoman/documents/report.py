@@ -103,6 +103,12 @@ def _row(source: Segment, said: Segment, doubt: Doubt) -> Row:
 
 
 def _suspicion(before: str, after: str) -> str:
+    """
+    >>> _suspicion("Open the window, please.", "Bitte."), _suspicion("Room 2", "Zimmer 3")
+    ('much longer or shorter', 'other numbers')
+    >>> _suspicion("Open the window, please.", "Bitte das Fenster öffnen.")
+    ''
+    """
     if sorted(_DIGIT.findall(before)) != sorted(_DIGIT.findall(after)):
         return "other numbers"
     if len(before) >= _SHORT and not 1 / 3 < len(after) / len(before) < 3:

@@ -512,6 +512,8 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
     ('plural', '')
     >>> same_word("ordered", "order", "en") is None, same_word("shared", "share", "en", verb=True)
     (True, '')
+    >>> same_word("kotami", "kota", "pl"), same_word("kotamiz", "kota", "pl")
+    ('', None)
     """
     if word == entry:
         return ""

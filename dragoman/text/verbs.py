@@ -560,6 +560,8 @@ def english_verb(word: str) -> frozenset[str]:
 
     >>> sorted(english_verb("write"))
     ['writes', 'writing', 'written', 'wrote']
+    >>> sorted(english_verb("agree"))
+    ['agreed', 'agreeing', 'agrees']
     """
     stem = word[:-1] if word.endswith("e") and not word.endswith(("ee", "oe")) else word
     forms = {stem + "ing", word + "s"}

@@ -1,5 +1,7 @@
 """Doubtful texts go to a second translator, and nothing else does."""
 
+from typing import NamedTuple
+
 import pytest
 
 from dragoman.cascade.active import worth_translating
@@ -181,3 +183,16 @@ def test_sentences_worth_translating_are_doubtful_frequent_and_unlike_each_other
     assert 4 not in chosen
     assert 6 in chosen  # other words than the first choice
     assert worth_translating([], 3) == []
+
+
+def test_the_most_useful_comes_first_wherever_it_stands() -> None:
+    """Equal but for their doubt, with words that no other has."""
+    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
+    doubts = [0.2, 0.1, 0.5, 0.3, 0.4]
+    given = [Doubtful(word, 1.0 - doubt) for word, doubt in zip(words, doubts, strict=True)]
+    assert worth_translating(given, 5) == [2, 4, 3, 0, 1]
+
+
+class Doubtful(NamedTuple):
+    source: str
+    confidence: float
