@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.bundle.folder import PRETRAINED, read_bundle
 from dragoman.config import DecodingConfig, replace
-from dragoman.decode import processes
+from dragoman.decode import gathering, processes
 from dragoman.decode import translator as translating
 from dragoman.decode.packed import PackedHypotheses, Parcel
 from dragoman.decode.query import Manner, Query
@@ -118,7 +118,7 @@ def test_what_threads_want_at_the_same_time_is_searched_at_once() -> None:
 
 def test_but_not_more_of_it_than_fills_some_batches(monkeypatch) -> None:
     """Each query has three pieces: with the second two of them, there are enough."""
-    monkeypatch.setattr(processes, "PIECES_AT_ONCE", 9)
+    monkeypatch.setattr(gathering, "PIECES_AT_ONCE", 9)
     searcher = Echo()
     assert _asked_for_at_once(searcher) == [[10], [20, 30], [40, 50], [60, 70]]
     assert searcher.calls == [1, 4, 2]
@@ -129,11 +129,11 @@ def test_neither_plain_searches_nor_scores_wait_for_one_that_takes_its_time() ->
     manner = Manner(DecodingConfig())
     slow = Parcel([Query([1], manner, prefix=[2])])
     quick = Parcel([Query([3], manner), Query([4], manner, outputs=[[5]])])
-    gathering = processes.Gathering(searcher)
+    gather = gathering.Gathering(searcher)
     searcher.free.set()
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(gathering, slow.asked)
-        assert quick.unpacked(gathering(quick.asked)) == [_said(3), _said(4)]
+        waiting = thread.submit(gather, slow.asked)
+        assert quick.unpacked(gather(quick.asked)) == [_said(3), _said(4)]
         assert not waiting.done()
         searcher.led_free.set()
         assert slow.unpacked(waiting.result()) == [_said(1)]
@@ -165,11 +165,11 @@ def _said(number: int) -> list[Hypothesis]:
 def _asked_for_at_once(searcher: Echo) -> list[list[int]]:
     """One thread asks for 1, three others then for 2 and 3, 4 and 5, 6 and 7."""
     manner = Manner(DecodingConfig())
-    gathering = processes.Gathering(searcher)
+    gather = gathering.Gathering(searcher)
 
     def answers(*numbers: int) -> list[int]:
         parcel = Parcel([Query([0, 0, number], manner) for number in numbers])
-        return [found[0].tokens[0] for found in parcel.unpacked(gathering(parcel.asked))]
+        return [found[0].tokens[0] for found in parcel.unpacked(gather(parcel.asked))]
 
     with ThreadPoolExecutor(4) as threads:
         futures = [threads.submit(answers, 1)]
@@ -177,7 +177,7 @@ def _asked_for_at_once(searcher: Echo) -> list[list[int]]:
             time.sleep(0.001)
         for n in (2, 4, 6):
             futures.append(threads.submit(answers, n, n + 1))
-            while len(gathering._plain._waiting) < len(futures) - 1:
+            while len(gather._plain._waiting) < len(futures) - 1:
                 time.sleep(0.001)
         searcher.free.set()
         return [future.result() for future in futures]
