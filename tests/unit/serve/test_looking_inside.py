@@ -28,3 +28,22 @@ def test_one_looks_inside_at_a_time(trained, monkeypatch) -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: client.post("/v1/explain", json=body), range(2)))
     assert most == [1, 1]
+
+
+def test_to_study_all_heads_is_counted_as_a_pass_for_each(trained, monkeypatch) -> None:
+    """And four more, for a step of learning; without them, it is one."""
+    works: list[int] = []
+
+    async def run(look, work: int, client: str) -> dict[str, object]:
+        works.append(work)
+        return {}
+
+    service = Service([str(trained)], device="cpu")
+    with TestClient(create_app(service), raise_server_exceptions=False) as client:
+        monkeypatch.setattr(service.batcher, "run", run)
+        body = {"text": "eins zwei", "source": "de", "target": "en"}
+        for study in (False, True):
+            client.post("/v1/explain", json={**body, "study": study})
+        model = service.models.models[0].translator.config.model
+    heads = model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+    assert works[1] == (4 + heads) * works[0]
