@@ -43,7 +43,7 @@ def test_to_study_all_heads_is_counted_as_a_pass_for_each(trained, monkeypatch) 
         monkeypatch.setattr(service.batcher, "run", run)
         body = {"text": "eins zwei", "source": "de", "target": "en"}
         for study in (False, True):
-            client.post("/v1/explain", json={**body, "study": study})
+            client.post("/v1/explain", json={**body, "change": {"study": study}})
         model = service.models.models[0].translator.config.model
     heads = model.heads * (model.encoder_layers + 2 * model.decoder_layers)
     assert works[1] == (4 + heads) * works[0]
