@@ -382,3 +382,14 @@ def test_a_trace_changes_nothing_and_leaves_no_hooks(translator) -> None:
 def test_the_page_says_why_no_position_is_added(settings, why) -> None:
     config = replace(small_config(), settings).model
     assert any(why in panel.lead for panel in panels(config) if panel.name == "embedding")
+
+
+def test_the_table_of_positions_goes_beyond_a_short_text(translator) -> None:
+    """At least 64 places where they are added, fewer where the model knows fewer, else none."""
+    sizes = {}
+    for kind in ("sinusoidal", "learned", "rotary"):
+        settings = {"model__positions__kind": kind, "model__positions__max_length": 40}
+        settings["data__max_length"] = 30
+        shown = explain(untrained(translator, **settings), TEXT)["embedding"]
+        sizes[kind] = len(shown.get("positions", ()))
+    assert sizes == {"sinusoidal": 64, "learned": 40, "rotary": 0}
