@@ -1,4 +1,4 @@
-"""Brackets in Markdown: links, and text that only looks like one."""
+"""Brackets and braces: what is markup, and what is text."""
 
 import pytest
 
@@ -20,3 +20,10 @@ def test_what_leads_somewhere_is_a_code_and_the_rest_is_text(text, words, marks)
     (segment,) = format_of("a.md").read(text.encode() + b"\n", Options()).segments
     assert shown(segment) == words
     assert [code.raw for code in codes(segment)] == marks
+
+
+def test_formatting_right_behind_a_brace_belongs_to_it() -> None:
+    raw = rb"{\rtf1\ansi One {\b two} three.\par}"
+    (segment,) = format_of("a.rtf").read(raw, Options()).segments
+    assert shown(segment) == "One two three."
+    assert [code.raw.strip() for code in codes(segment)] == [r"{\b", "}"]
