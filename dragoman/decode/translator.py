@@ -112,6 +112,7 @@ class Translator:
                 notes.append(
                     f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
                 )
+        later = later and len(bundles) == 1  # those who vote take each step together
         engines = [make_engine(bundle, device, engine, threads, later) for bundle in bundles]
         if len(engines) > 1:
             from dragoman.engine.ensemble import Ensemble

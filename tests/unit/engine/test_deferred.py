@@ -55,6 +55,13 @@ def test_a_translator_makes_its_engine_with_the_first_search(on_this_machine) ->
     assert on_this_machine == ["cpu", "cuda"]
 
 
+def test_models_that_vote_are_made_at_once(on_this_machine) -> None:
+    """They take each step together, which what only tells of an engine cannot."""
+    translator = Translator.load("pentaglot,pentaglot", "cuda", later=True)
+    assert on_this_machine == ["cuda", "cuda"]
+    assert translator("Guten Morgen.", to="en", source="de").text
+
+
 def test_what_must_be_asked_of_the_model_itself_is_made_at_once(bundle) -> None:
     assert can_be_deferred(bundle, "cuda")
     for device in ("cpu", "auto", "mps"):
