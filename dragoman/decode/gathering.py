@@ -1,16 +1,14 @@
-"""One engine, many processes that do the work with text: what they ask for is searched together.
+"""One engine, many processes that do the work with text: what they ask for is searched together."""
 
-Each process has a thread here that waits for its queries (`processes.py`).
-"""
-
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from heapq import heappop, heappush
+from itertools import chain, count, islice
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from dragoman.decode.packed import Answered, Asked, PackedHypotheses, Plain
+from dragoman.decode.asking import LED, PLAIN, SCORED, Answered, Asked
+from dragoman.decode.packed import PackedHypotheses, Plain
 from dragoman.decode.query import Answer, Manner, Query
 from dragoman.decode.searcher import Searcher
 from dragoman.text.subword import Flat
@@ -22,11 +20,11 @@ PIECES_AT_ONCE = 2**19
 
 
 class Lane(Generic[Q, A]):
-    """One worker for many threads: what they want at the same time is done at once.
+    """A thread that answers, all at once, what many want at the same time.
 
-    But not all of it. While one part is done, those who wait for the next, and those who have had
-    theirs, can work themselves; if all were answered at once, they would all leave the worker to
-    itself afterwards.
+    But not all of it. While one part is done, those who have had theirs can go on; if all were
+    answered at once, they would all leave the thread to itself afterwards. What is small comes
+    first: it is what a process lacks before it can take the next lines.
     """
 
     def __init__(
@@ -37,59 +35,60 @@ class Lane(Generic[Q, A]):
     ):
         """`most`: when what is taken has this `size` in all, that is enough."""
         self._answer, self._size, self._most = answer, size, most
-        self._work, self._list = Lock(), Lock()
-        self._waiting: deque[tuple[Q, Future[A]]] = deque()
+        self._thread = ThreadPoolExecutor(1)
+        self._lock = Lock()
+        self._order = count()
+        self._waiting: list[tuple[int, int, Q, Callable[[A | Exception], object]]] = []
 
-    def submit(self, wanted: Q) -> "Future[A]":
-        future: Future[A] = Future()
-        with self._list:
-            self._waiting.append((wanted, future))
-        return future
+    def submit(self, wanted: Q, reply: Callable[[A | Exception], object]) -> None:
+        with self._lock:
+            heappush(self._waiting, (self._size(wanted), next(self._order), wanted, reply))
+        self._thread.submit(self._answer_next)
 
-    def result(self, future: "Future[A]") -> A:
-        """What becomes of something submitted. Whoever comes first does the work of others too."""
-        with self._work:
-            while not future.done():
-                self._answer_next()
-        return future.result()
+    def close(self) -> None:
+        """When it is done with what it is at."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _answer_next(self) -> None:
-        """Those who have waited longest, at least one."""
-        taken: list[tuple[Q, Future[A]]] = []
-        size = 0
-        with self._list:
-            while self._waiting and size < self._most:
-                taken.append(self._waiting.popleft())
-                size += self._size(taken[-1][0])
+        """What waits, as much as is enough; nothing, if it was answered with something else."""
+        taken: list[tuple[Q, Callable[[A | Exception], object]]] = []
+        total = 0
+        with self._lock:
+            while self._waiting and total < self._most:
+                size, _, wanted, reply = heappop(self._waiting)
+                taken.append((wanted, reply))
+                total += size
+        if not taken:
+            return
+        answers: Sequence[A | Exception]
         try:
             answers = self._answer([wanted for wanted, _ in taken])
         except Exception as error:
-            for _, future in taken:
-                future.set_exception(error)
-        else:
-            for (_, future), answer in zip(taken, answers, strict=True):
-                future.set_result(answer)
+            answers = [error] * len(taken)
+        for (_, reply), answer in zip(taken, answers, strict=True):
+            reply(answer)
 
 
 class Gathering:
-    """One engine for many threads, in three lanes: plain searches are over in a moment, scores too,
-    and neither should wait for searches that the host leads from step to step."""
+    """One engine for many, in three lanes: neither plain searches nor scores wait for searches that
+    the host leads from step to step."""
 
     def __init__(self, searcher: Searcher):
         self._searcher = searcher
-        self._plain = Lane(self._search_plain, _pieces, PIECES_AT_ONCE)
-        self._scored, self._led = Lane(self._search), Lane(self._search)
+        self._lanes: dict[str, Lane[Any, Any]] = {
+            PLAIN: Lane(self._search_plain, _pieces, PIECES_AT_ONCE),
+            SCORED: Lane(self._search),
+            LED: Lane(self._search),
+        }
 
-    def __call__(self, asked: Asked) -> Answered:
-        # All first, then one after the other: meanwhile, somebody may have done the next.
-        plain = self._plain.submit(asked.plain) if asked.plain else None
-        scored = self._scored.submit(asked.scored) if asked.scored else None
-        led = self._led.submit(asked.led) if asked.led else None
-        return Answered(
-            self._plain.result(plain) if plain else [],
-            self._scored.result(scored) if scored else [],
-            self._led.result(led) if led else [],
-        )
+    def submit(self, asked: Asked, reply: Callable[[Answered], object]) -> None:
+        """`reply` is called by another thread, which should not have to wait."""
+        number, lane, queries = asked
+        self._lanes[lane].submit(queries, lambda answers: reply(Answered(number, answers)))
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            lane.close()
 
     def _search(self, every: list[list[Query]]) -> list[list[Answer]]:
         answers = iter(self._searcher([query for queries in every for query in queries]))
@@ -97,18 +96,14 @@ class Gathering:
 
     def _search_plain(self, every: list[Plain]) -> list[list[PackedHypotheses]]:
         """Those of one manner together."""
-        found: list[list[PackedHypotheses]] = [[] for _ in every]
-        by_manner: dict[Manner, list[tuple[int, Flat]]] = {}
-        for number, plain in enumerate(every):
-            for manner, sources in plain:
-                by_manner.setdefault(manner, []).append((number, sources))
-        for manner, numbered in by_manner.items():
-            numbers, sources = zip(*numbered, strict=True)
-            packed = self._searcher.packed(manner, Flat.joined(sources))
-            parts = packed.split(len(one.lengths) for one in sources)
-            for number, part in zip(numbers, parts, strict=True):
-                found[number].append(part)
-        return found
+        by_manner: dict[Manner, list[Flat]] = {}
+        for manner, sources in chain.from_iterable(every):
+            by_manner.setdefault(manner, []).append(sources)
+        found: dict[Manner, Iterator[PackedHypotheses]] = {}
+        for manner, of_manner in by_manner.items():
+            packed = self._searcher.packed(manner, Flat.joined(of_manner))
+            found[manner] = iter(packed.split(len(sources.lengths) for sources in of_manner))
+        return [[next(found[manner]) for manner, _ in plain] for plain in every]
 
 
 def _pieces(plain: Plain) -> int:

@@ -1,8 +1,7 @@
-"""Queries and their answers in arrays, on their way to the process that has the GPU and back.
+"""Sources and hypotheses in arrays.
 
 A GPU finds a sentence's hypotheses in less time than Python takes to read a query from a pipe and
-to write the hypotheses into it as objects. So plain queries of one manner travel as one array of
-ids, and their hypotheses as a few arrays; everything else goes as it is.
+to write the hypotheses into it as objects.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.decode.query import Answer, Hypotheses, Manner, Query
+from dragoman.decode.query import Hypotheses, Manner
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.text.subword import Flat
 
@@ -75,45 +74,3 @@ class PackedHypotheses(NamedTuple):
 
 Plain: TypeAlias = list[tuple[Manner, Flat]]
 """The sources of each manner."""
-
-
-class Asked(NamedTuple):
-    """Queries by how long they take: `plain` ones, those with translations that are only to be
-    `scored`, and those of which the host must lead every step."""
-
-    plain: Plain
-    scored: list[Query]
-    led: list[Query]
-
-
-class Answered(NamedTuple):
-    plain: list[PackedHypotheses]
-    scored: list[Answer]
-    led: list[Answer]
-
-
-class Parcel:
-    """Queries to be packed and, when the answers are there, their order."""
-
-    def __init__(self, queries: Sequence[Query]):
-        rows: dict[Manner, list[int]] = {}
-        scored: list[int] = []
-        led: list[int] = []
-        for row, query in enumerate(queries):
-            if query.is_plain:
-                rows.setdefault(query.manner, []).append(row)
-            else:
-                (scored if query.outputs else led).append(row)
-        self._rows = [*chain.from_iterable(rows.values()), *scored, *led]
-        self.asked = Asked(
-            [(manner, Flat.of([queries[i].ids for i in of])) for manner, of in rows.items()],
-            [queries[row] for row in scored],
-            [queries[row] for row in led],
-        )
-
-    def unpacked(self, answered: Answered) -> list[Answer]:
-        """An answer for each query."""
-        plain = chain.from_iterable(packed.unpacked() for packed in answered.plain)
-        every = [*plain, *answered.scored, *answered.led]
-        by_row = dict(zip(self._rows, every, strict=True))
-        return [by_row[row] for row in range(len(every))]

@@ -9,8 +9,8 @@ process translates a chunk, and beside which others, changes no bit: a translati
 on its neighbours.
 
 Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the
-first one to search. What several of them ask for at the same time is searched together
-(`gathering.py`).
+first one to search (`asking.py`). What several of them ask for at the same time is searched
+together (`gathering.py`).
 """
 
 import gc
@@ -27,8 +27,8 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from dragoman.decode.asking import Answered, Asked, Asking
 from dragoman.decode.gathering import Gathering
-from dragoman.decode.packed import Asked, Parcel
 from dragoman.decode.query import Answer, Query
 from dragoman.decode.searcher import Searcher
 from dragoman.errors import DragomanError, TranslationError
@@ -61,6 +61,10 @@ class WindowUnderWay(NamedTuple):
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection
+    sender: ThreadPoolExecutor  # of answers, which a process at work may not take at once
+
+    def reply(self, answered: Answered) -> None:
+        self.sender.submit(self.connection.send, answered)
 
 
 class Forks:
@@ -98,7 +102,7 @@ class Forks:
                 break
             finally:
                 theirs.close()
-            self._workers.append(_Worker(process, ours))
+            self._workers.append(_Worker(process, ours, ThreadPoolExecutor(1)))
         # only now, since a process with threads should not fork
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
@@ -135,7 +139,7 @@ class Forks:
     def _answer(self, worker: _Worker, lines: int) -> list[Any]:
         try:
             while isinstance(answer := worker.connection.recv(), Asked):
-                worker.connection.send(self._gathering(answer))
+                self._gathering.submit(answer, worker.reply)
         except (EOFError, OSError):
             worker.process.join()
             raise TranslationError(
@@ -158,7 +162,9 @@ class Forks:
         for worker in self._workers:
             self._free.put(worker)
         self._threads.shutdown()
+        self._gathering.close()
         for worker in self._workers:
+            worker.sender.shutdown()
             worker.connection.close()
 
 
@@ -170,14 +176,7 @@ def _serve(
 ) -> None:
     """What a forked process does, until nobody can ask it any more."""
 
-    def ask(queries: list[Query]) -> list[Answer]:
-        parcel = Parcel(queries)
-        try:
-            connection.send(parcel.asked)
-            return parcel.unpacked(connection.recv())
-        except (EOFError, OSError):
-            os._exit(0)  # nobody is there any more
-
+    ask = Asking(connection)
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -189,7 +188,9 @@ def _serve(
     with suppress(EOFError, OSError):
         while True:
             if lines is None:
-                lines = connection.recv()
+                # What was still under way when the lines before failed comes first.
+                while isinstance(lines := connection.recv(), Answered):
+                    pass
             try:
                 answer: list[Any] | Exception = translate(lines, ask)
             except DragomanError as error:

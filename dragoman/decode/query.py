@@ -89,7 +89,8 @@ class BudgetError(DragomanError):
 
 
 Hypotheses: TypeAlias = list[Hypothesis]
-Answer: TypeAlias = Hypotheses | BudgetError
+Answer: TypeAlias = Hypotheses | BudgetError | None
+"""None: not yet, ask again. Only lives that run `together` are answered so."""
 Life: TypeAlias = Generator[list[Query], list[Answer], T]
 
 
@@ -98,6 +99,7 @@ def ask(query: Query) -> Life[Hypotheses]:
     (answer,) = yield [query]
     if isinstance(answer, BudgetError):
         raise answer
+    assert answer is not None
     return answer
 
 
@@ -122,7 +124,11 @@ class Steps(Generic[Y, S, R]):
 
 
 def together(lives: Sequence[Life[T]]) -> Life[list[T]]:
-    """Lives side by side: what all of them ask for in a round is one list of queries."""
+    """Lives side by side: what all of them ask for in a round is one list of queries.
+
+    Whoever drives them may answer some and leave others for later. A life goes on as soon as all
+    that it asked for is there, whatever its neighbours wait for.
+    """
     return (yield from begun_together([Steps(life) for life in lives]))
 
 
@@ -132,7 +138,9 @@ def begun_together(running: Sequence[Steps[list[Query], list[Answer], T]]) -> Li
     while waiting:
         answers = iter((yield [query for steps in waiting for query in steps.wants]))
         for steps in waiting:
-            steps.send([*islice(answers, len(steps.wants))])
+            its_own = [*islice(answers, len(steps.wants))]
+            if None not in its_own:
+                steps.send(its_own)
         waiting = [steps for steps in waiting if not steps.is_done]
     return [steps.result for steps in running]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.packed import Answered, PackedHypotheses, Parcel
+from dragoman.decode.packed import PackedHypotheses
 from dragoman.decode.query import Manner, Query
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
@@ -12,7 +12,7 @@ from dragoman.decode.searcher import Searcher
 from dragoman.text.subword import Flat
 from tests.conftest import small_engine
 
-GREEDY, WIDE = Manner(DecodingConfig(beam=1)), Manner(DecodingConfig(beam=4), nbest=2)
+GREEDY = Manner(DecodingConfig(beam=1))
 SENTENCES = [
     [Hypothesis((5, 6), -0.5, (-0.1, -0.2, -0.3), complete=True)],
     [Hypothesis((), -np.inf, (), complete=False)],
@@ -29,22 +29,6 @@ def test_what_was_packed_is_the_same_when_it_is_unpacked() -> None:
     assert PackedHypotheses.joined([packed, packed]).unpacked() == SENTENCES * 2
     assert packed.take(np.array([2, 0])).unpacked() == [SENTENCES[2], SENTENCES[0]]
     assert [one.unpacked() for one in packed.split([2, 0, 1])] == [SENTENCES[:2], [], SENTENCES[2:]]
-
-
-def test_every_query_gets_its_own_answer() -> None:
-    """Two manners in turn, and in between one that is asked for more, and a score."""
-    queries = [
-        Query([1, 2], GREEDY), Query([3], WIDE), Query([4], GREEDY, prefix=[9]),
-        Query([6], GREEDY, outputs=[[7]]), Query([5], GREEDY),
-    ]  # fmt: skip
-    parcel = Parcel(queries)
-    asked = [(manner, sources.lists()) for manner, sources in parcel.asked.plain]
-    assert asked == [(GREEDY, [[1, 2], [5]]), (WIDE, [[3]])]
-    assert parcel.asked.led == [queries[2]]
-    assert parcel.asked.scored == [queries[3]]
-    plain = [PackedHypotheses.of([SENTENCES[0], SENTENCES[1]]), PackedHypotheses.of([SENTENCES[2]])]
-    answers = parcel.unpacked(Answered(plain, [["scored"]], [["led"]]))
-    assert answers == [SENTENCES[0], SENTENCES[2], ["led"], ["scored"], SENTENCES[1]]
 
 
 def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:

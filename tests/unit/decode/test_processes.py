@@ -6,21 +6,17 @@ import os
 import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from dragoman.bundle.folder import PRETRAINED, read_bundle
-from dragoman.config import DecodingConfig, replace
-from dragoman.decode import gathering, processes
+from dragoman.config import replace
+from dragoman.decode import processes
 from dragoman.decode import translator as translating
-from dragoman.decode.packed import PackedHypotheses, Parcel
-from dragoman.decode.query import Manner, Query
+from dragoman.decode.query import Manner
 from dragoman.decode.request import Request
-from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
@@ -107,80 +103,6 @@ def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypa
     with pytest.raises(TranslationError, match="no memory left"):
         [*as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)]
     assert multiprocessing.active_children() == []
-
-
-def test_what_threads_want_at_the_same_time_is_searched_at_once() -> None:
-    """And each gets its own answers."""
-    searcher = Echo()
-    assert _asked_for_at_once(searcher) == [[10], [20, 30], [40, 50], [60, 70]]
-    assert searcher.calls == [1, 6]
-
-
-def test_but_not_more_of_it_than_fills_some_batches(monkeypatch) -> None:
-    """Each query has three pieces: with the second two of them, there are enough."""
-    monkeypatch.setattr(gathering, "PIECES_AT_ONCE", 9)
-    searcher = Echo()
-    assert _asked_for_at_once(searcher) == [[10], [20, 30], [40, 50], [60, 70]]
-    assert searcher.calls == [1, 4, 2]
-
-
-def test_neither_plain_searches_nor_scores_wait_for_one_that_takes_its_time() -> None:
-    searcher = Echo()
-    manner = Manner(DecodingConfig())
-    slow = Parcel([Query([1], manner, prefix=[2])])
-    quick = Parcel([Query([3], manner), Query([4], manner, outputs=[[5]])])
-    gather = gathering.Gathering(searcher)
-    searcher.free.set()
-    with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(gather, slow.asked)
-        assert quick.unpacked(gather(quick.asked)) == [_said(3), _said(4)]
-        assert not waiting.done()
-        searcher.led_free.set()
-        assert slow.unpacked(waiting.result()) == [_said(1)]
-
-
-class Echo:
-    """Finds ten times the last id of each source; first when it is `free`."""
-
-    def __init__(self) -> None:
-        self.calls: list[int] = []
-        self.free, self.led_free = Event(), Event()
-
-    def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
-        if queries[0].prefix:
-            self.led_free.wait(_LONGEST_S)
-        return [_said(query.ids[-1]) for query in queries]
-
-    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
-        self.calls.append(len(sources.lengths))
-        if len(self.calls) == 1:
-            self.free.wait(_LONGEST_S)
-        return PackedHypotheses.of([_said(ids[-1]) for ids in sources.lists()])
-
-
-def _said(number: int) -> list[Hypothesis]:
-    return [Hypothesis((10 * number,), 0.0, (), complete=False)]
-
-
-def _asked_for_at_once(searcher: Echo) -> list[list[int]]:
-    """One thread asks for 1, three others then for 2 and 3, 4 and 5, 6 and 7."""
-    manner = Manner(DecodingConfig())
-    gather = gathering.Gathering(searcher)
-
-    def answers(*numbers: int) -> list[int]:
-        parcel = Parcel([Query([0, 0, number], manner) for number in numbers])
-        return [found[0].tokens[0] for found in parcel.unpacked(gather(parcel.asked))]
-
-    with ThreadPoolExecutor(4) as threads:
-        futures = [threads.submit(answers, 1)]
-        while not searcher.calls:
-            time.sleep(0.001)
-        for n in (2, 4, 6):
-            futures.append(threads.submit(answers, n, n + 1))
-            while len(gather._plain._waiting) < len(futures) - 1:
-                time.sleep(0.001)
-        searcher.free.set()
-        return [future.result() for future in futures]
 
 
 def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:
