@@ -101,14 +101,17 @@ def likeness(word: str, other: str) -> float:
     (0.73, 1.0)
     """
     word, other = word.casefold(), other.casefold()
-    row = [0] * (len(other) + 1)
+    # Hyyrö's rows of bits: a bit of `row` is 0 where the letters of `other` up to there have one
+    # more in common with those of `word` than the letters before them.
+    places: dict[str, int] = {}
+    for at, letter in enumerate(other):
+        places[letter] = places.get(letter, 0) | 1 << at
+    row = whole = (1 << len(other)) - 1
     for letter in word:
-        diagonal = 0
-        for place, its in enumerate(other, 1):
-            above = row[place]
-            row[place] = diagonal + 1 if letter == its else max(above, row[place - 1])
-            diagonal = above
-    return round(2 * row[-1] / (len(word) + len(other)), 2)
+        matches = row & places.get(letter, 0)
+        row = (row + matches | row - matches) & whole
+    common = len(other) - row.bit_count()
+    return round(2 * common / (len(word) + len(other)), 2)
 
 
 class Name(NamedTuple):
@@ -189,6 +192,8 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     Where the source's capital tells little, the word must have one too. If both are known, the word
     is what its language has for the name: London and Londres.
     """
+    if not names:
+        return []
     own = set(_WORD.findall(source))
     others = [match for match in _WORD.finditer(translation) if match[0] not in own]
     capitals = [match for match in others if match[0][0].isupper()]

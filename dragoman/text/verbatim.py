@@ -13,6 +13,7 @@ While a model translates, a word stands in for each of these that it would lose.
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import lru_cache
 
 _CONVERSION = (
     r"%(?:\d++\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+"
@@ -79,10 +80,11 @@ _ANY = re.compile("|".join(PATTERNS.values()))
 _SIGN = re.compile(r"[\d@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
 
 
-def verbatim_spans(text: str) -> list[tuple[int, int]]:
+@lru_cache(maxsize=256)  # each promise asks about the same source
+def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
     """From where to where something stands that must not change, in order."""
     if not _SIGN.search(text):
-        return []
+        return ()
     spans = [match.span() for match in _ANY.finditer(text)]
     ends = [end for _, end in spans]
     called = []
@@ -91,7 +93,7 @@ def verbatim_spans(text: str) -> list[tuple[int, int]]:
         after = bisect_right(ends, start)  # the first that ends behind its beginning
         if after == len(spans) or end <= spans[after][0]:
             called.append((start, end))
-    return sorted(spans + called)
+    return tuple(sorted(spans + called))
 
 
 _WORD = re.compile(r"[^\W\d_]+")
