@@ -16,7 +16,7 @@ tokens of the best hypothesis per second.
 
 Real: a thousand steps of the base shape on the examples, with everything that `dragoman train` does
 in its loop (making batches, logging, a validation, a checkpoint), beside the speed of the bare
-steps on the same batches.
+steps on the same batches, and where the rest of the time went.
 
 Curves: the loss of the same run in float32 and in bf16, and of two more runs in float32 from other
 seeds, whose distance from the first says how much of a difference is chance.
@@ -28,7 +28,9 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,6 +59,7 @@ from dragoman.training.run import train as run_training
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
+WARM_UP = 100  # steps of real training: they compile kernels and record shapes
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -312,6 +315,45 @@ CORPORA = [{"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / 
 VALID = [{"source": str(EXAMPLES / "valid.de.gz"), "target": str(EXAMPLES / "valid.en.gz")}]
 
 
+class TimedTrainer(Trainer):
+    """Notes where its time goes. What is timed beside the steps begins when the GPU is idle."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.ends: list[float] = []  # of each step, and how many tokens there were by then
+        self.tokens: list[int] = []
+
+    def step(self, *arguments: Any) -> None:
+        started = time.perf_counter()
+        super().step(*arguments)
+        self.ends.append(time.perf_counter())
+        self.tokens.append(self.progress.target_tokens)
+        if len(self.ends) <= WARM_UP:
+            self.seconds[f"first {WARM_UP} steps"] += self.ends[-1] - started
+
+    def validate(self, *arguments: Any) -> None:
+        with self.timed("validation"):
+            super().validate(*arguments)
+
+    def save(self, *arguments: Any, **named: Any) -> None:
+        with self.timed("checkpoint"):
+            super().save(*arguments, **named)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - started
+
+    def show(self, bare: float) -> None:
+        tokens = self.tokens[-1] - self.tokens[WARM_UP]
+        rate = tokens / (self.ends[-1] - self.ends[WARM_UP])
+        print(f"steps after the first {WARM_UP}: {rate / 1000:.0f} k tokens/s, {rate / bare:.2f}")
+        print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items()))
+
+
 def real(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
     settings = {
@@ -326,7 +368,7 @@ def real(arguments: argparse.Namespace) -> None:
         data = prepare(config, folder / "data")
         model = build_model(config.model, data.codec.source, data.codec.target, shared=True)
         progress = Progress(micro_batch_tokens=10**6)
-        trainer = Trainer(
+        trainer = TimedTrainer(
             config, data, model, device, Checkpoints(folder / "checkpoints", 1), progress
         )
         journal = Journal(folder, Console(quiet=True), 0, trainer.last_step, 50)
@@ -345,6 +387,7 @@ def real(arguments: argparse.Namespace) -> None:
         f"{bare / 1000:.0f} k tokens/s"
     )
     print(f"share {whole / bare:.2f}")
+    trainer.show(bare)
 
 
 def curves(arguments: argparse.Namespace) -> None:

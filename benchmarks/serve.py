@@ -1,15 +1,16 @@
 """The service under load beside its engine alone: 64 clients for 30 seconds, on the same sentences.
 
     python benchmarks/serve.py --model runs/demo [--clients 64] [--seconds 30] [--device cpu]
+    python benchmarks/serve.py --model pentaglot --device cuda --sentences 32
 
-`dragoman serve` runs in a process of its own, and clients in this one send it one sentence after
-the other, each over one connection. Before and after that the engine translates, in this process
-and in batches of its own making, as many of the same sentences as 8 seconds take; the better rate
-counts. Both use every core; the clients' own work counts against the service. What is printed:
-sentences a second of both and their ratio, the processor's time that a sentence took of engine,
-service and clients (which tells what the ratio could be on busy cores), the median and the 99th
-percentile of the answers' times, failures, and the service's memory as the load began (after a
-warm-up) and as it ended.
+`dragoman serve` runs in a process of its own, and clients in this one send it one request after
+the other, each over one connection; a request has one sentence, or `--sentences`. Before and after
+that the engine translates, in this process and in batches of its own making, as many of the same
+sentences as 8 seconds take; the better rate counts. Both use every core; the clients' own work
+counts against the service. What is printed: sentences a second of both and their ratio, the
+processor's time that a sentence took of engine, service and clients (which tells what the ratio
+could be on busy cores), the median and the 99th percentile of the answers' times, failures, and the
+service's memory as the load began (after a warm-up) and as it ended.
 """
 
 import argparse
@@ -48,14 +49,14 @@ def offline(model: str, device: str, sentences: list[str], seconds: float) -> tu
 
 
 async def client(
-    port: int, sentences: list[str], turn: count, until: float, times: list[float]
+    port: int, texts: list[list[str]], turn: count, until: float, times: list[float]
 ) -> int:
     """One connection, one request after the other; the number of those that failed."""
     failed = 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
         body = json.dumps(
-            {"text": sentences[next(turn) % len(sentences)], "source": "de", "target": "en"}
+            {"text": texts[next(turn) % len(texts)], "source": "de", "target": "en"}
         ).encode()
         started = time.perf_counter()
         head = (
@@ -72,13 +73,13 @@ async def client(
 
 
 async def load(
-    port: int, sentences: list[str], clients: int, seconds: float
+    port: int, texts: list[list[str]], clients: int, seconds: float
 ) -> tuple[list[float], int, float]:
     times: list[float] = []
     turn = count()
     started = time.perf_counter()
     failures = await asyncio.gather(
-        *(client(port, sentences, turn, started + seconds, times) for _ in range(clients))
+        *(client(port, texts, turn, started + seconds, times) for _ in range(clients))
     )
     return times, sum(failures), time.perf_counter() - started
 
@@ -101,8 +102,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--sentences", type=int, default=1, help="of one request")
     arguments = parser.parse_args()
-    sentences = read_sentences()
+    sentences, size = read_sentences(), arguments.sentences
+    texts = [sentences[at : at + size] for at in range(0, len(sentences) - size + 1, size)]
     model, device = arguments.model, arguments.device
     alone, engine_s = offline(model, device, sentences, 8)
     command = [sys.executable, "-m", "dragoman", "serve", "--model", model, "--port", "0"]
@@ -110,17 +113,18 @@ def main() -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         port = int(re.search(r":(\d+)/", server.stderr.readline())[1])  # type: ignore[index]
-        asyncio.run(load(port, sentences, arguments.clients, 5))
+        asyncio.run(load(port, texts, arguments.clients, 5))
         before = memory_mib(server.pid)
         service_s, clients_s = cpu_seconds(server.pid), time.process_time()
         times, failed, elapsed = asyncio.run(
-            load(port, sentences, arguments.clients, arguments.seconds)
+            load(port, texts, arguments.clients, arguments.seconds)
         )
         after = memory_mib(server.pid)
-        service_s = (cpu_seconds(server.pid) - service_s) / len(times)
-        clients_s = (time.process_time() - clients_s) / len(times)
+        done = size * len(times)
+        service_s = (cpu_seconds(server.pid) - service_s) / done
+        clients_s = (time.process_time() - clients_s) / done
         server.send_signal(signal.SIGTERM)
-    rate = len(times) / elapsed
+    rate = done / elapsed
     alone = max(alone, offline(model, device, sentences, 8)[0])
     p50 = statistics.median(times)
     p99 = statistics.quantiles(times, n=100)[98]
