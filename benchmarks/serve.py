@@ -84,6 +84,15 @@ async def load(
     return times, sum(failures), time.perf_counter() - started
 
 
+def port_of(server: "subprocess.Popen[str]") -> int:
+    assert server.stderr is not None
+    for line in server.stderr:
+        if found := re.search(r"http://[^:]+:(\d+)", line):
+            return int(found[1])
+        print(line, end="", file=sys.stderr)  # a warning, or why it does not start
+    sys.exit("the service did not start")
+
+
 def cpu_seconds(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -111,8 +120,7 @@ def main() -> None:
     command = [sys.executable, "-m", "dragoman", "serve", "--model", model, "--port", "0"]
     command += ["--device", device]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        port = int(re.search(r":(\d+)/", server.stderr.readline())[1])  # type: ignore[index]
+        port = port_of(server)
         asyncio.run(load(port, texts, arguments.clients, 5))
         before = memory_mib(server.pid)
         service_s, clients_s = cpu_seconds(server.pid), time.process_time()

@@ -22,12 +22,16 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.sil
 """Those that multiply instead: half of the inner features open and close the other half."""
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for."""
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, rows: slice | None = None
+) -> Tensor:
+    """x W^T + b, through a ReLU if asked for; `rows`: only some of the outputs."""
     if usable(x):
         from dragoman.model.kernels.linear import linear as by_our_kernels
 
-        return by_our_kernels(x, weight, bias, relu)
+        return by_our_kernels(x, weight, bias, relu, rows)
+    if rows is not None:
+        weight, bias = weight[rows], bias[rows] if bias is not None else None
     y = F.linear(x, weight, bias)
     return F.relu(y) if relu else y
 
@@ -45,7 +49,7 @@ class Linear(nn.Linear):
 
     def some(self, x: Tensor, rows: slice) -> Tensor:
         """Some of the outputs."""
-        return linear(x, self.weight[rows], self.bias[rows] if self.bias is not None else None)
+        return linear(x, self.weight, self.bias, rows=rows)
 
 
 class FeedForward(nn.Module):

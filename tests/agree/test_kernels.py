@@ -104,6 +104,44 @@ def test_our_linear_layer_is_the_linear_layer(relu: bool, monkeypatch) -> None:
     assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])
 
 
+@pytest.mark.parametrize("rows", [None, slice(10, 60)])
+@pytest.mark.parametrize("relu", [False, True])
+def test_our_linear_layer_adds_to_gradients_that_are_there(relu: bool, rows: slice | None) -> None:
+    x, weight, bias = random(90, 24), random(140, 24), random(140)
+    part = rows or slice(None)
+    plain = F.linear(x, weight[part], bias[part])
+    plain = F.relu(plain) if relu else plain
+    direction = torch.randn_like(plain)
+    expected = torch.autograd.grad(plain, [x, weight, bias], direction)
+    weight.grad, bias.grad = torch.ones_like(weight), torch.full_like(bias, 2.0)
+    ours = linear(x, weight, bias, relu, rows)
+    torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
+    ours.backward(direction)
+    for leaf, gradient, before in zip((x, weight, bias), expected, (0, 1, 2), strict=True):
+        torch.testing.assert_close(leaf.grad, gradient + before, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="tensor cores are the GPU's own")
+def test_gradients_are_added_up_in_float32() -> None:
+    """A sum of two thousand products is not rounded to bf16."""
+    x, weight, bias = (random(*shape).detach() for shape in ((2048, 64), (32, 64), (32,)))
+    weight.requires_grad_()
+    bias.requires_grad_()
+    weight.grad, bias.grad = torch.zeros_like(weight), torch.zeros_like(bias)
+    near = x.bfloat16()
+    direction = torch.randn(2048, 32, device=DEVICE).bfloat16()
+    linear(near, weight, bias).backward(direction)
+    torch.testing.assert_close(
+        weight.grad, direction.float().T @ near.float(), rtol=1e-4, atol=1e-3
+    )
+    torch.testing.assert_close(bias.grad, direction.float().sum(0), rtol=1e-4, atol=1e-3)
+
+
+def test_our_linear_layer_needs_no_bias() -> None:
+    x, weight = random(9, 24), random(14, 24)
+    assert_same(linear(x, weight, None), F.linear(x, weight), [x, weight])
+
+
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("features", [64, 40])
 def test_the_product_for_translating_is_the_linear_layer(features: int, relu: bool) -> None:

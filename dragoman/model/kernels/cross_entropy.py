@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dragoman.model.kernels import working_type
+from dragoman.model.kernels.linear import product_in_float32
 
 _LARGEST = 2**31  # bytes of logits at a time; more are computed in parts
 
@@ -87,7 +88,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # Both gradients are computed here, while the logits' gradient is in memory. Backward
             # only scales them.
             torch.mm(logits, near, out=dhidden[part])
-            part_of_dweight = (logits.T @ hidden[part]).float()
+            part_of_dweight = product_in_float32(logits.T, hidden[part])
             dweight = part_of_dweight if dweight is None else dweight + part_of_dweight
         ctx.save_for_backward(dhidden, dweight)
         ctx.weight_type = weight.dtype

@@ -5,6 +5,9 @@
 The products are cuBLAS's, and so is the bias's gradient, the sum over positions: a product with
 ones reads faster than a reduction. The ReLU is part of the forward product (its epilogue); behind
 one, our kernel masks the gradient and sums it in one pass.
+
+Where parameters have gradients already, as in training, the products add to these in float32.
+Autograd would write them in bf16, turn them into float32 and add them: three passes instead of one.
 """
 
 from typing import Any
@@ -58,42 +61,91 @@ def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sum(grad: Tensor) -> Tensor:
-    """Over positions (N, E). (E,)"""
+    """Over positions (N, E), in float32. (E,)"""
     # A product with ones reads faster than a reduction. Eight rows, of which one is used: fewer are
     # no faster on tensor cores.
-    return (grad.new_ones(8, len(grad)) @ grad)[0]
+    return product_in_float32(grad.new_ones(8, len(grad)), grad)[0]
+
+
+def product_in_float32(left: Tensor, right: Tensor) -> Tensor:
+    """What a tensor core has added up, as it is."""
+    if left.dtype == torch.float32 or not left.is_cuda:
+        return (left @ right).float()
+    return torch.mm(left, right, out_dtype=torch.float32)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left right, in float32."""
+    if left.dtype == torch.float32 or not left.is_cuda:
+        total.addmm_(left.to(total.dtype), right.to(total.dtype))
+    else:
+        torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        relu: bool,
+        dweight: Tensor | None,
+        dbias: Tensor | None,
+    ) -> Tensor:
+        """`dweight`, `dbias`: float32 tensors that gradients are added to; None: return them."""
         near_weight = weight.to(x.dtype)
         near_bias = bias.to(x.dtype)
         compute = torch._addmm_activation if relu else torch.addmm
         out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
         ctx.save_for_backward(x, near_weight, out if relu else None)
         ctx.types = weight.dtype, bias.dtype
+        ctx.rooms = dweight, dbias  # not saved as tensors: they change before backward is done
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, out = ctx.saved_tensors
-        weight_type, bias_type = ctx.types
+        (weight_type, bias_type), (weight_room, bias_room) = ctx.types, ctx.rooms
         grad = grad.contiguous()
         grad, dbias = (grad, _sum(grad)) if out is None else _before_relu(grad, out)
-        return grad @ weight, (grad.T @ x).to(weight_type), dbias.to(bias_type), None
+        dx = grad @ weight
+        if weight_room is None:
+            dweight = product_in_float32(grad.T, x)
+            return dx, dweight.to(weight_type), dbias.to(bias_type), None, None, None
+        _add_product(weight_room, grad.T, x)
+        bias_room.add_(dbias)
+        return dx, None, None, None, None, None
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """x W^T + b, through a ReLU if asked for.
+def _gradient(parameter: Tensor | None) -> Tensor | None:
+    """Where the gradient of a parameter is added up, if there is such a place."""
+    if parameter is None or not parameter.is_leaf or parameter.grad is None:
+        return None
+    return parameter.grad if parameter.grad.dtype == torch.float32 else None
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    relu: bool = False,
+    rows: slice | None = None,
+) -> Tensor:
+    """x W^T + b, through a ReLU if asked for; `rows`: only some of the outputs.
 
     Without gradients it is the product whose rows do not depend on their neighbours.
     """
     flat = x.to(working_type(x)).flatten(0, -2)
+    dweight, dbias = _gradient(weight), _gradient(bias)
+    if rows is not None:
+        weight = weight[rows]
+        bias, dweight, dbias = (one if one is None else one[rows] for one in (bias, dweight, dbias))
     out: Tensor
-    if torch.is_grad_enabled():
-        out = _Linear.apply(flat, weight, bias, relu)
-    elif flat.dtype == torch.bfloat16:
+    if torch.is_grad_enabled() and bias is not None:
+        rooms = (None, None) if dweight is None or dbias is None else (dweight, dbias)
+        out = _Linear.apply(flat, weight, bias, relu, *rooms)
+    elif flat.dtype == torch.bfloat16 and not torch.is_grad_enabled():
         out = product(flat, weight.to(flat.dtype), bias, relu)
     else:
         out = F.linear(flat, weight.to(flat.dtype), bias)
