@@ -6,7 +6,6 @@ host must lead every step. Plain queries of one manner travel as one array of id
 hypotheses as a few arrays; everything else goes as it is.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, count
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dragoman.decode.packed import PackedHypotheses, Plain
 from dragoman.decode.query import Answer, Manner, Query
+from dragoman.errors import TranslationError
 from dragoman.text.subword import Flat
 
 PLAIN, SCORED, LED = LANES = ("plain", "scored", "led")
@@ -69,15 +69,15 @@ class Asking:
                 of_lane = [*chain.from_iterable(by_manner.values())]
             number = next(self._numbers)
             self._under_way[number] = of_lane
-            with _or_end():
+            with _with_partner():
                 self._connection.send(Asked(number, lane, asked))
 
     def _is_answered(self) -> bool:
-        with _or_end():
+        with _with_partner():
             return self._connection.poll()
 
     def _receive(self) -> None:
-        with _or_end():
+        with _with_partner():
             number, answers = self._connection.recv()
         if isinstance(answers, Exception):
             raise answers
@@ -86,12 +86,11 @@ class Asking:
 
 
 @contextmanager
-def _or_end() -> Iterator[None]:
-    """This process ends if nobody is there any more."""
+def _with_partner() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError):
-        os._exit(0)
+        raise TranslationError("the process that runs the model has died.") from None
 
 
 def _lane(query: Query) -> str:

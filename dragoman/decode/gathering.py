@@ -1,9 +1,12 @@
 """One engine, many processes that do the work with text: what they ask for is searched together."""
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import chain, count, islice
+from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +14,7 @@ from dragoman.decode.asking import LED, PLAIN, SCORED, Answered, Asked
 from dragoman.decode.packed import PackedHypotheses, Plain
 from dragoman.decode.query import Answer, Manner, Query
 from dragoman.decode.searcher import Searcher
+from dragoman.errors import DragomanError
 from dragoman.text.subword import Flat
 
 Q = TypeVar("Q")
@@ -63,8 +67,10 @@ class Lane(Generic[Q, A]):
         answers: Sequence[A | Exception]
         try:
             answers = self._answer([wanted for wanted, _ in taken])
-        except Exception as error:
+        except DragomanError as error:
             answers = [error] * len(taken)
+        except Exception:  # not every error can be sent to another process
+            answers = [RuntimeError(traceback.format_exc())] * len(taken)
         for (_, reply), answer in zip(taken, answers, strict=True):
             reply(answer)
 
@@ -86,9 +92,22 @@ class Gathering:
         number, lane, queries = asked
         self._lanes[lane].submit(queries, lambda answers: reply(Answered(number, answers)))
 
+    def serve(self, connections: Sequence[Connection]) -> None:
+        """Answer processes until all of them are gone."""
+        with ThreadPoolExecutor(len(connections)) as threads:
+            for connection in connections:
+                threads.submit(self._serve, connection)
+        self.close()
+
     def close(self) -> None:
         for lane in self._lanes.values():
             lane.close()
+
+    def _serve(self, connection: Connection) -> None:
+        # A process at work does not take an answer at once: whoever has found it should not wait.
+        with ThreadPoolExecutor(1) as sender, suppress(EOFError, OSError):
+            while True:
+                self.submit(connection.recv(), lambda one: sender.submit(connection.send, one))
 
     def _search(self, every: list[list[Query]]) -> list[list[Answer]]:
         answers = iter(self._searcher([query for queries in every for query in queries]))

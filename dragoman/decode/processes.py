@@ -8,9 +8,10 @@ A window of lines is cut into chunks of lines that are about equally long (`tran
 process translates a chunk, and beside which others, changes no bit: a translation does not depend
 on its neighbours.
 
-Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the
-first one to search (`asking.py`). What several of them ask for at the same time is searched
-together (`gathering.py`).
+Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the one
+that has it to search (`asking.py`). What several of them ask for at the same time is searched
+together (`gathering.py`). If the engine is not made yet (`engine/deferred.py`), it is made in a
+process of its own, or in several: Python would not let one use the GPU all the time.
 """
 
 import gc
@@ -19,18 +20,20 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
+from threading import Thread
 from typing import Any, NamedTuple
 
-from dragoman.decode.asking import Answered, Asked, Asking
+from dragoman.decode.asking import Asking
 from dragoman.decode.gathering import Gathering
 from dragoman.decode.query import Answer, Query
 from dragoman.decode.searcher import Searcher
+from dragoman.engine.gpus import Place
 from dragoman.errors import DragomanError, TranslationError
 
 Search = Callable[[list[Query]], list[Answer]]
@@ -61,10 +64,6 @@ class WindowUnderWay(NamedTuple):
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection
-    sender: ThreadPoolExecutor  # of answers, which a process at work may not take at once
-
-    def reply(self, answered: Answered) -> None:
-        self.sender.submit(self.connection.send, answered)
 
 
 class Forks:
@@ -78,32 +77,21 @@ class Forks:
         translate: Translate,
         count: int,
         first_chunks: Sequence[Sequence[str]],
-        searcher: Searcher,
+        searcher: Searcher | None = None,
+        places: Sequence[Place] = (),
     ):
         """So many processes, which begin with these chunks: to start the next one takes some
-        milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: whom a
-        process may ask."""
-        fork = multiprocessing.get_context("fork")
-        self._gathering = Gathering(searcher)
+        milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
+        what they ask, in this process or, at each of these places, in one of its own."""
         self._workers: list[_Worker] = []
+        self._engines: list[BaseProcess] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        for number in range(count):
-            lines = first_chunks[number] if number < len(first_chunks) else None
-            ours, theirs = fork.Pipe()
-            of_others = [ours, *(worker.connection for worker in self._workers)]
-            process = fork.Process(
-                target=_serve, args=(translate, lines, theirs, of_others), daemon=True
-            )
-            try:
-                process.start()
-            except OSError:  # no more are allowed here: those that there are do it all
-                if not self._workers:
-                    raise
-                break
-            finally:
-                theirs.close()
-            self._workers.append(_Worker(process, ours, ThreadPoolExecutor(1)))
+        asking = self._fork_workers(translate, count, first_chunks, searcher is not None)
+        if searcher is not None and places:
+            self._fork_engines(searcher, places, asking)
         # only now, since a process with threads should not fork
+        elif searcher is not None:
+            Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True).start()
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
             self._threads.submit(self._answer, worker, len(lines))
@@ -112,6 +100,51 @@ class Forks:
         for worker in self._workers[len(first_chunks) :]:
             self._free.put(worker)
 
+    def _fork_workers(
+        self,
+        translate: Translate,
+        count: int,
+        first_chunks: Sequence[Sequence[str]],
+        ask: bool,
+    ) -> list[Connection]:
+        """Our ends of the pipes that they ask through, if they do."""
+        fork = multiprocessing.get_context("fork")
+        asking: list[Connection] = []
+        for number in range(count):
+            lines = first_chunks[number] if number < len(first_chunks) else None
+            pipes = [fork.Pipe() for _ in range(2 if ask else 1)]
+            ours, theirs = zip(*pipes, strict=True)
+            of_others = [*ours, *asking, *(worker.connection for worker in self._workers)]
+            process = fork.Process(
+                target=_translate, args=(translate, lines, theirs, of_others), daemon=True
+            )
+            try:
+                process.start()
+            except OSError:  # no more are allowed here: those that there are do it all
+                if not self._workers:
+                    raise
+                break
+            finally:
+                _close(theirs)
+            self._workers.append(_Worker(process, ours[0]))
+            asking += ours[1:]
+        return asking
+
+    def _fork_engines(
+        self, searcher: Searcher, places: Sequence[Place], asking: Sequence[Connection]
+    ) -> None:
+        fork = multiprocessing.get_context("fork")
+        for number, place in enumerate(places):
+            theirs = asking[number :: len(places)]
+            of_others = [worker.connection for worker in self._workers]
+            of_others += [one for one in asking if one not in theirs]
+            process = fork.Process(
+                target=_search, args=(searcher, place, theirs, of_others), daemon=True
+            )
+            process.start()
+            self._engines.append(process)
+        _close(asking)
+
     @classmethod
     @contextmanager
     def started(
@@ -119,9 +152,10 @@ class Forks:
         translate: Translate,
         count: int,
         first_chunks: Sequence[Sequence[str]],
-        searcher: Searcher,
+        searcher: Searcher | None = None,
+        places: Sequence[Place] = (),
     ) -> Iterator["Forks"]:
-        forks = cls(translate, count, first_chunks, searcher)
+        forks = cls(translate, count, first_chunks, searcher, places)
         try:
             yield forks
         finally:
@@ -138,8 +172,7 @@ class Forks:
 
     def _answer(self, worker: _Worker, lines: int) -> list[Any]:
         try:
-            while isinstance(answer := worker.connection.recv(), Asked):
-                self._gathering.submit(answer, worker.reply)
+            answer = worker.connection.recv()
         except (EOFError, OSError):
             worker.process.join()
             raise TranslationError(
@@ -154,43 +187,49 @@ class Forks:
     def _end(self) -> None:
         """Also in the midst of their work, where something went wrong or nobody wants the rest."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for worker in self._workers:
-            worker.process.kill()
-        for worker in self._workers:
-            worker.process.join()
+        processes = [*(worker.process for worker in self._workers), *self._engines]
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
         # A thread that waits for an answer gets none now, nor does one that waits for a worker.
         for worker in self._workers:
             self._free.put(worker)
         self._threads.shutdown()
-        self._gathering.close()
-        for worker in self._workers:
-            worker.sender.shutdown()
-            worker.connection.close()
+        _close(worker.connection for worker in self._workers)
 
 
-def _serve(
-    translate: Translate,
-    lines: Sequence[str] | None,
-    connection: Connection,
-    of_others: Sequence[Connection],
-) -> None:
-    """What a forked process does, until nobody can ask it any more."""
-
-    ask = Asking(connection)
+def _begin(of_others: Iterable[Connection]) -> None:
+    """What a forked process does first."""
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Else this process would keep the others' pipes open, and they would outlive the first.
-    for other in of_others:
-        other.close()
+    _close(of_others)
     # What is here already is no garbage, and a look at it would copy the memory that it lies in.
     gc.freeze()
+
+
+def _close(connections: Iterable[Connection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _translate(
+    translate: Translate,
+    lines: Sequence[str] | None,
+    connections: Sequence[Connection],
+    of_others: Sequence[Connection],
+) -> None:
+    """Chunks of lines, until nobody can hand over any more. `connections`: to whoever does, and to
+    an engine, if there is none here."""
+    _begin(of_others)
+    connection, *asking = connections
+    ask = Asking(asking[0]) if asking else _nobody
     with suppress(EOFError, OSError):
         while True:
             if lines is None:
-                # What was still under way when the lines before failed comes first.
-                while isinstance(lines := connection.recv(), Answered):
-                    pass
+                lines = connection.recv()
             try:
                 answer: list[Any] | Exception = translate(lines, ask)
             except DragomanError as error:
@@ -200,6 +239,24 @@ def _serve(
             connection.send(answer)
             lines = None
     # Without a last look at standard output and the like, whose locks may have been copied locked.
+    os._exit(0)
+
+
+def _nobody(queries: list[Query]) -> list[Answer]:
+    raise AssertionError("there is an engine here")
+
+
+def _search(
+    searcher: Searcher,
+    place: Place,
+    connections: Sequence[Connection],
+    of_others: Sequence[Connection],
+) -> None:
+    """What is asked for, until nobody is left who asks."""
+    _begin(of_others)
+    with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
+        searcher.settle(place)
+    Gathering(searcher).serve(connections)
     os._exit(0)
 
 

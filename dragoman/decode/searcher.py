@@ -15,6 +15,8 @@ from dragoman.decode.query import Hypotheses, Manner, Query
 from dragoman.decode.search.hypotheses import Limits, OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
+from dragoman.engine.deferred import DeferredEngine
+from dragoman.engine.gpus import Place
 from dragoman.engine.interface import Engine, by_engine
 from dragoman.text.subword import Flat
 
@@ -28,6 +30,11 @@ class Searcher:
     def __init__(self, engine: Engine):
         self._engine = engine
         self._searches = [make() for make in SEARCHES.values()]
+
+    def settle(self, place: Place) -> None:
+        """Make the engine, if it is not made yet, in this process and at this place."""
+        if isinstance(self._engine, DeferredEngine):
+            self._engine.settle(place)
 
     def __call__(
         self,

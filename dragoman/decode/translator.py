@@ -28,6 +28,8 @@ from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Translation
 from dragoman.engine.choose import make_engine
+from dragoman.engine.deferred import DeferredEngine
+from dragoman.engine.gpus import Place, places
 from dragoman.engine.interface import Engine, usable_cores
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
@@ -265,8 +267,9 @@ class Translator:
                             alone._with_engine(engine).translate(lines[:1], request)
                     count = min(processes, len(texts)) if alone is not None else processes
                     begun = texts[:count]
+                    asked = self.searcher if alone is None else None
                     forks = stack.enter_context(
-                        Forks.started(translate, count, begun, self.searcher)
+                        Forks.started(translate, count, begun, asked, self._places())
                     )
                     futures = [*forks.begun, *map(forks.submit, texts[len(forks.begun) :])]
                 else:
@@ -276,6 +279,12 @@ class Translator:
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()
+
+    def _places(self) -> list[Place]:
+        """Where processes of their own may run the model: one that is made stays where it is."""
+        engine = self.engine
+        later = isinstance(engine, DeferredEngine) and not engine.is_made
+        return places(usable_cores()) if later else []
 
     def _chunks(self, lines: Sequence[str], request: Request, processes: int) -> list[list[int]]:
         """Numbers of lines that one process takes at once: a batch, as far as can be told before

@@ -6,11 +6,13 @@ for text can be forked before, from one that is still small, and have cut the fi
 pieces when the engine is there.
 """
 
+import os
 from collections.abc import Callable
 from functools import cached_property
 
 from dragoman.bundle.folder import Bundle
 from dragoman.config import beyond_plain
+from dragoman.engine.gpus import Place
 from dragoman.engine.interface import Engine
 
 
@@ -39,6 +41,20 @@ class DeferredEngine(Engine):
         return self._make()
 
     @property
+    def is_made(self) -> bool:
+        return "ready" in self.__dict__
+
+    def settle(self, place: Place) -> None:
+        """Make it, at this place: for a process of its own that has not seen PyTorch yet."""
+        if place.gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu
+        engine = self.ready
+        if place.share < 1 and engine.searches_on_device:
+            import torch
+
+            torch.cuda.set_per_process_memory_fraction(place.share)
+
+    @property
     def searches_on_device(self) -> bool:
         """It is thought so until it is known."""
-        return self.ready.searches_on_device if "ready" in self.__dict__ else True
+        return self.ready.searches_on_device if self.is_made else True

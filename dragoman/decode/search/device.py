@@ -47,8 +47,14 @@ def batch_tokens(engine: TorchEngine) -> int:
     """Source pieces of a batch, where there are sentences enough to fill it."""
     if engine.device.type != "cuda":
         return engine.batch_tokens
-    memory = torch.cuda.get_device_properties(engine.device).total_memory
-    return engine.batch_tokens * (_TIMES_LARGER if memory >= _LARGE_MEMORY else 1)
+    return engine.batch_tokens * (_TIMES_LARGER if _memory(engine) >= _LARGE_MEMORY else 1)
+
+
+def _memory(engine: TorchEngine) -> float:
+    """Bytes of the GPU that are for this process."""
+    device = engine.device
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)
+    return float(share * torch.cuda.get_device_properties(device).total_memory)
 
 
 class Room(NamedTuple):
@@ -130,7 +136,7 @@ class DeviceSearch:
                 room,
             )
             if self._engine.device.type == "cuda":
-                memory = torch.cuda.get_device_properties(self._engine.device).total_memory
+                memory = _memory(self._engine)
                 # Caches never move once they are recorded, so each room has its own.
                 while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
                     del self._beams[next(iter(self._beams))]

@@ -1,9 +1,11 @@
 """What many want of one engine is searched together, and each gets its own."""
 
+import pickle
 import time
 from collections.abc import Iterator
+from multiprocessing import Pipe
 from queue import SimpleQueue
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -135,3 +137,27 @@ def test_whoever_asked_for_what_fails_is_told_so_and_others_are_served(
     searcher.led_free.set()
     gather.submit(Asked(8, LED, [Query([2], GREEDY, prefix=[2])]), answers.put)
     assert answers.get(timeout=_LONGEST_S) == Answered(8, [_said(2)])
+
+
+def test_a_defect_is_told_in_words_that_can_be_sent(gather, monkeypatch) -> None:
+    answers: SimpleQueue[Answered] = SimpleQueue()
+    monkeypatch.setattr(gather, "_searcher", lambda queries: 1 / 0)
+    gather.submit(Asked(7, LED, [Query([1], GREEDY, prefix=[2])]), answers.put)
+    number, error = answers.get(timeout=_LONGEST_S)
+    assert number == 7
+    assert "ZeroDivisionError" in str(pickle.loads(pickle.dumps(error)))
+
+
+def test_processes_are_served_until_all_are_gone(searcher) -> None:
+    searcher.free.set()
+    pipes = [Pipe() for _ in range(2)]
+    gather = Gathering(searcher)
+    thread = Thread(target=gather.serve, args=([ours for ours, _ in pipes],), daemon=True)
+    thread.start()
+    for number, (_, theirs) in enumerate(pipes):
+        theirs.send(Asked(number, SCORED, [Query([number], GREEDY, outputs=[[5]])]))
+    for number, (_, theirs) in enumerate(pipes):
+        assert theirs.recv() == Answered(number, [_said(number)])
+        theirs.close()
+    thread.join(_LONGEST_S)
+    assert not thread.is_alive()

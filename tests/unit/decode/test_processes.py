@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 
 from dragoman.bundle.folder import PRETRAINED, read_bundle
-from dragoman.config import replace
+from dragoman.config import DecodingConfig, replace
 from dragoman.decode import processes
 from dragoman.decode import translator as translating
-from dragoman.decode.query import Manner
+from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.query import Manner, Query
 from dragoman.decode.request import Request
+from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator, Window, numbered
 from dragoman.engine.choose import make_engine
+from dragoman.engine.deferred import DeferredEngine
+from dragoman.engine.gpus import Place
 from dragoman.errors import TranslationError
 from dragoman.text.subword import Flat
 
@@ -36,7 +40,7 @@ _LONGEST_S = 60  # far more than a busy machine takes
 def translator() -> Translator:
     loaded = Translator.load()
     config = replace(loaded.config, {"decoding.beam": 2})
-    return Translator(loaded.engine, loaded.codec, config)
+    return Translator(loaded.engine, loaded.codec, config, loaded.bundle)
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +107,59 @@ def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypa
     with pytest.raises(TranslationError, match="no memory left"):
         [*as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, facts, 2)]
     assert multiprocessing.active_children() == []
+
+
+class FarEngine:
+    """A searcher that tells where it is: the process, and the GPU that it was sent to."""
+
+    def settle(self, place: Place) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu
+
+    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
+        if [9] in sources.lists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        here = Hypothesis((os.getpid(), int(os.environ["CUDA_VISIBLE_DEVICES"])), 0.0, (), True)
+        return PackedHypotheses.of([[here]] * len(sources.lengths))
+
+
+def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
+    queries = [Query([int(line)], Manner(DecodingConfig(beam=1))) for line in lines]
+    return [answer[0].tokens for answer in ask(queries)]
+
+
+def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
+    places = [Place("3", 0.5), Place("5", 0.5)]
+    with processes.Forks.started(_whereabouts, 4, [["1"]] * 4, FarEngine(), places) as forks:
+        found = [future.result() for future in forks.begun]
+        found.append(forks.submit(["2", "1"]).result())
+        workers = {worker.process.pid for worker in forks._workers}
+    whereabouts = [one for of_chunk in found for one in of_chunk]
+    assert len(whereabouts) == 6
+    pids = {pid for pid, _ in whereabouts}
+    assert len(pids) == 2
+    assert not pids & {os.getpid(), *workers}
+    assert {gpu for _, gpu in whereabouts} == {3, 5}
+    assert multiprocessing.active_children() == []
+
+
+def test_the_death_of_an_engine_is_told() -> None:
+    chunks = [["1"], ["9"]]
+    started = processes.Forks.started(_whereabouts, 2, chunks, FarEngine(), [Place("0", 1)])
+    died = pytest.raises(TranslationError, match="the process that runs the model has died")
+    with started as forks, died:
+        [future.result() for future in forks.begun]
+    assert multiprocessing.active_children() == []
+
+
+def test_an_engine_that_is_made_stays_where_it_is(translator, monkeypatch) -> None:
+    monkeypatch.setattr(translating, "places", lambda cores: [Place("0", 1)] * cores)
+    monkeypatch.setattr(translating, "usable_cores", lambda: 2)
+    assert translator._places() == []
+    deferred = DeferredEngine(translator.bundle, lambda: translator.engine)
+    later = Translator(deferred, translator.codec, translator.config)
+    assert later._places() == [Place("0", 1)] * 2
+    assert deferred.ready is translator.engine
+    assert later._places() == []
 
 
 def test_a_stream_takes_the_processes_that_it_is_given(translator) -> None:
