@@ -40,6 +40,9 @@ Search = Callable[[list[Query]], list[Answer]]
 Translate = Callable[[Sequence[str], Search], list[Any]]
 
 
+_POLITE = 5  # of those who work with text: what drives a GPU comes first
+
+
 def can_fork() -> bool:
     """macOS can fork too, but its own libraries do not survive that. A daemonic process of
     `multiprocessing` must have no children."""
@@ -226,6 +229,8 @@ def _translate(
     _begin(of_others)
     connection, *asking = connections
     ask = Asking(asking[0]) if asking else _nobody
+    if asking:
+        os.nice(_POLITE)
     with suppress(EOFError, OSError):
         while True:
             if lines is None:

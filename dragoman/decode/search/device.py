@@ -52,9 +52,8 @@ def batch_tokens(engine: TorchEngine) -> int:
 
 def _memory(engine: TorchEngine) -> float:
     """Bytes of the GPU that are for this process."""
-    device = engine.device
-    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)
-    return float(share * torch.cuda.get_device_properties(device).total_memory)
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda: 1.0)()
+    return float(share * torch.cuda.get_device_properties(engine.device).total_memory)
 
 
 class Room(NamedTuple):
