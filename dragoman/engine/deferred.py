@@ -48,6 +48,9 @@ class DeferredEngine(Engine):
         """Make it, at this place: for a process of its own that has not seen PyTorch yet."""
         if place.gpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu
+        # Threads of several processes would spin for each other's cores: a few numbers on the host
+        # took ten times as long.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         engine = self.ready
         if place.share < 1 and engine.searches_on_device:
             import torch

@@ -1,6 +1,8 @@
 """An engine that is made when it is first needed tells before what it will be."""
 
 import dataclasses
+import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +11,7 @@ from dragoman.config import replace
 from dragoman.decode.translator import Translator
 from dragoman.engine import choose
 from dragoman.engine.deferred import DeferredEngine, can_be_deferred
+from dragoman.engine.gpus import Place
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError
 
@@ -75,3 +78,24 @@ def test_a_missing_gpu_is_told_when_it_is_needed(monkeypatch) -> None:
     translator = Translator.load("pentaglot", "cuda", later=True)
     with pytest.raises(ConfigError, match="not available here"):
         translator("Guten Morgen.", to="en", source="de")
+
+
+def test_it_settles_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    shares: list[float] = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    seen: list[tuple[str, str]] = []
+
+    def make() -> SimpleNamespace:
+        seen.append((os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]))
+        return SimpleNamespace(searches_on_device=True)
+
+    for place in (Place("1", 0.5), Place("", 1.0)):
+        engine = DeferredEngine(bundle, make)
+        assert not engine.is_made
+        engine.settle(place)
+        assert engine.is_made
+    assert seen == [("1", "1"), ("1", "1")]
+    assert shares == [0.5]
