@@ -177,7 +177,10 @@ class Searcher:
             on_step=on_step,
             spare=first.spare,
         )
-        return self._search_for(engine, task)(engine, sources, task)
+        search = self._search_for(engine, task)
+        if not isinstance(search, RecordedSearch):  # which has a copy of its own
+            engine = engine.at_precision(manner.settings.precision)
+        return search(engine, sources, task)
 
     def _search_for(self, engine: Engine, task: Task) -> Search:
         return next(search for search in self._searches if search.fits(engine, task))

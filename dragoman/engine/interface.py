@@ -76,6 +76,10 @@ class Engine(Protocol):
         (`deferred.py`)."""
         return self
 
+    def at_precision(self, precision: str) -> "Engine":
+        """The engine that computes as `decoding.precision` says, if there is another."""
+        return self
+
     def chosen(self, source: Sequence[int]) -> "Engine":
         """The engine that translates this source: another one where a model has an adapter for
         some sentences."""

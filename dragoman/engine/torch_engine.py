@@ -3,8 +3,10 @@
 It wraps a bundle's weights, or a module that is being trained.
 """
 
+import copy
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -102,6 +104,23 @@ class TorchEngine(Engine, Inspector):
     @property
     def searches_on_device(self) -> bool:
         return usable(self.model.output.weight) and self.model.can_be_packed
+
+    def halves(self, precision: str) -> bool:
+        """Whether this precision of a search is bf16 here."""
+        bf16_here = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return precision == "bf16" or (precision == "auto" and bf16_here)
+
+    def at_precision(self, precision: str) -> "TorchEngine":
+        """A model in training has no copy, which would stay behind."""
+        if not (self.searches_on_device and self.halves(precision)):
+            return self
+        in_training = any(parameter.requires_grad for parameter in self.model.parameters())
+        return self if in_training else self._halved
+
+    @cached_property
+    def _halved(self) -> "TorchEngine":
+        model = copy.deepcopy(self.model).bfloat16()
+        return TorchEngine(model, self.source, self.target, self.device)
 
     @property
     def inspector(self) -> Inspector:

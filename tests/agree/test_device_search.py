@@ -14,10 +14,12 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from dragoman.config import DecodingConfig
+from dragoman.decode.query import Manner, Query
 from dragoman.decode.search import device as device_search
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.device import DeviceSearch
-from dragoman.decode.search.task import Task
+from dragoman.decode.search.task import Phrase, Task
+from dragoman.decode.searcher import Searcher
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model import incremental
 from dragoman.model.kernels import search as kernels
@@ -186,6 +188,32 @@ def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
         parameter.data = parameter.data.flip(0)
     fresh = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
     assert search(sources).tokens.lists() == fresh(sources).tokens.lists()
+
+
+def test_what_the_host_leads_is_computed_with_the_precision_of_the_search(monkeypatch) -> None:
+    """Scores of translations, a search behind a prefix, and one for a phrase."""
+    monkeypatch.setattr(TorchEngine, "searches_on_device", True)
+    engine = engine_here()
+    assert engine.at_precision("bf16") is engine  # in training a copy would stay behind
+    engine.model.requires_grad_(False)
+    assert engine.at_precision("float32") is engine
+    halved = engine.at_precision("bf16")
+    assert {parameter.dtype for parameter in halved.model.parameters()} == {torch.bfloat16}
+    scores = {}
+    for precision in ("float32", "bf16"):
+        manner = Manner(replace(SETTINGS, precision=precision))
+        queries = [
+            Query(SOURCES[0], manner, outputs=[[5, 6], [7]]),
+            Query(SOURCES[1], manner, prefix=[8]),
+            Query(SOURCES[1], manner, phrases=(Phrase(((9,),)),)),
+        ]
+        given, (behind_prefix,), (with_phrase,) = Searcher(engine)(queries)
+        assert behind_prefix.tokens[0] == 8
+        assert 9 in with_phrase.tokens
+        scores[precision] = [one.score for one in (*given, behind_prefix, with_phrase)]
+    assert scores["bf16"] == pytest.approx(scores["float32"], rel=0.05)
+    for near, exact in zip(scores["bf16"], scores["float32"], strict=True):
+        assert near != exact
 
 
 def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:

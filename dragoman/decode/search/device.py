@@ -69,8 +69,7 @@ class DeviceSearch:
 
     def __init__(self, engine: TorchEngine, settings: DecodingConfig, nbest: int):
         self._engine, self._settings, self._nbest = engine, settings, nbest
-        bf16_here = engine.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        halve = settings.precision == "bf16" or (settings.precision == "auto" and bf16_here)
+        halve = engine.halves(settings.precision)
         # A copy in bf16 reads half the bytes for each step, and a step is all reading.
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
         # listed once: to walk through the modules takes the host as long as a step takes the GPU
