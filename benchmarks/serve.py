@@ -128,7 +128,7 @@ def main() -> None:
             load(port, texts, arguments.clients, arguments.seconds)
         )
         after = memory_mib(server.pid)
-        done = size * len(times)
+        done = size * (len(times) - failed)
         service_s = (cpu_seconds(server.pid) - service_s) / done
         clients_s = (time.process_time() - clients_s) / done
         server.send_signal(signal.SIGTERM)

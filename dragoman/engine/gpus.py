@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 _LARGE = 40 * 2**30  # bytes
-_PER_LARGE_GPU = 3  # processes
+_PER_LARGE_GPU = 2  # processes: an H200 was no faster with three, and slower with four
 _CORES = 4  # for each of them: most are for the work with text
 
 

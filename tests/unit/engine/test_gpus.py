@@ -83,8 +83,9 @@ def test_a_large_gpu_has_several_processes_if_there_are_cores_for_them(monkeypat
     monkeypatch.setattr(asked, "gpus", lambda: found)
     assert places(16) == [Place("", 1)]
     found.append(Gpu("0", 139 * GIB))
-    assert places(16) == [Place("0", 1 / 3)] * 3
-    assert places(8) == [Place("0", 1 / 2)] * 2
+    assert places(16) == [Place("0", 1 / 2)] * 2
+    assert places(7) == [Place("0", 1)]
     assert places(2) == [Place("0", 1)]
     found.append(Gpu("1", 24 * GIB))
     assert places(16) == [Place("0", 1 / 2)] * 2 + [Place("1", 1)]
+    assert places(8) == [Place("0", 1), Place("1", 1)]
