@@ -63,6 +63,7 @@ def command(
     if active:
         _show_worthwhile(source, model, from_, to, active)
         return
+    _say(f"within {minutes:g} minutes")
     with needs_torch():
         from dragoman.training.adapt import adapt
         from dragoman.training.adapter import Recipe
@@ -78,7 +79,10 @@ def command(
         raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
+    clock = Clock(60 * minutes, started)
+    before = clock.passed
     bundle = read_bundle(one_folder(model, from_, to)).merged()
+    clock.reserve(clock.passed - before)  # what it takes to read it, it takes to write it
     known = bundle.codec.languages.sources
     if len(known) == 1:
         from_ = from_ or known[0]
@@ -91,7 +95,7 @@ def command(
         _general(general),
         Recipe(minutes=minutes),
         say=_say,
-        clock=Clock(60 * minutes, started),
+        clock=clock,
     )
     for gain in result.gains:
         _say(str(gain))

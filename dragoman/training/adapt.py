@@ -114,8 +114,9 @@ def adapt(
     known = [pair for pair in general if pair[1].strip()]
     known = known[: min(HELD_OUT, len(known) // 2)]  # held out too, to be scored
     outside = [s for s, t in general if (s, t) not in known]
+    say(f"{len(train):,} pairs, {len(valid)} held out")
     replayed = _replay(translator, outside, request, recipe, clock, say)
-    say(f"{len(train):,} pairs, {len(valid)} held out, {len(replayed):,} sentences replayed")
+    say(f"{len(replayed):,} sentences are replayed")
     frame = Frame(bundle.codec, source, target, _longest(bundle))
     examples = frame(train)
     if not examples:

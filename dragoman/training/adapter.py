@@ -226,11 +226,12 @@ class Learner:
         best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
         clock.reserve(looks * (now() - started))
-        seconds = 2 * self._choose_precision(own[0])  # a step has a batch of pairs, one of replay
-        clock.reserve(seconds)
+        # a step has a batch of pairs, one of replay
+        seconds = 2 * self._choose_precision(own[len(own) // 2])
         if clock.left < recipe.fewest_steps * seconds:
             needed = clock.needed(recipe.fewest_steps * seconds)
             raise recipe.too_little(needed / (1 - recipe.replay_share))
+        say(f"a step takes {seconds:.1f} s")
         most = max(recipe.epochs * len(own), recipe.least_steps)
         check_every = max(len(own), recipe.check_every)
         pairs = self._in_turn(own, 1)
@@ -240,8 +241,11 @@ class Learner:
             # The rate falls to zero with the steps or with the time, whichever ends first.
             left = 1 - max(clock.share, (step - 1) / most)
             rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
+            began = now()
             take_step(adam, self._parameters, rate, losses=self._losses(next(pairs), next(replay)))
-            if step % check_every and left > 0:
+            seconds = max(seconds, now() - began)
+            is_last = step >= most or clock.left < seconds  # which another may take as well
+            if step % check_every and not is_last:
                 if clock.line_is_due():
                     say(f"step {step}, {clock.share:.0%} of the time")
                 continue
@@ -253,7 +257,7 @@ class Learner:
             else:
                 worse += 1
             best = min(best, nll)
-            if worse >= recipe.patience or left <= 0:
+            if worse >= recipe.patience or is_last:
                 break
         with torch.no_grad():
             for parameter, value in zip(self._parameters, kept, strict=True):
