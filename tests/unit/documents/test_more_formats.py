@@ -204,6 +204,14 @@ def test_a_title_that_is_referred_to_keeps_its_name() -> None:
     assert after.startswith(".. _`One`:\n\nONE\n===")
 
 
+def test_a_term_keeps_its_classifier_and_in_a_glossary_its_name() -> None:
+    assert changed(read("a.rst", "one : kept\n  two\n")) == "ONE : kept\n  TWO\n"
+    glossary = ".. glossary::\n\n   kept\n     {}\n"
+    assert changed(read("a.rst", glossary.format("three"))) == glossary.format("THREE")
+    prose = "one line\nand : another\n  deeper\n"  # two lines are no term
+    assert changed(read("a.rst", prose)) == prose.upper()
+
+
 def test_latex_writes_letters_as_the_file_does() -> None:
     after = changed(read("a.tex"), lambda text: text.replace("Three", "fünf & „ß“"))
     assert r"f\"{u}nf \& ,,{\ss}`` \emph{four} $kept$ caf\'{e} 5\% \cite{kept}." in after
