@@ -274,6 +274,13 @@ def test_rtf_letters_are_written_by_number() -> None:
     assert r"{\*\fldinst kept}{\fldrslt THREE}" in after
 
 
+def test_formatting_at_the_beginning_of_a_group_moves_with_it() -> None:
+    document = read("a.rtf", r"{\rtf1\ansi one {\b two}}")
+    ((first, opening, second, closing),) = document.segments
+    assert (first, second) == ("one ", "two")
+    assert document.write([(opening, "zwei", closing, " eins")]) == rb"{\rtf1\ansi {\b zwei} eins}"
+
+
 def test_a_mail_becomes_utf8_where_it_must() -> None:
     raw = changed(read("a.eml"), lambda text: text.upper() + " ü").encode()
     message = email.message_from_bytes(raw, policy=email.policy.default)
