@@ -9,7 +9,6 @@ from dragoman.decode.request import Request
 from dragoman.decode.together import AsyncTranslator
 from dragoman.errors import TranslationError
 
-
 HANG = 120.0  # seconds, which only a task that nobody answers takes
 
 
