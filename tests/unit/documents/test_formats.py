@@ -265,6 +265,13 @@ def test_only_what_search_engines_show_of_meta_is_translated() -> None:
     assert upper(read("a.html", page)) == page.replace(b"A dog", b"A DOG")
 
 
+def test_a_comment_of_a_page_stays_unless_it_has_no_end() -> None:
+    page = b"<p>one <!-- kept --> two</p><!-- <p>kept</p> --><p>three</p>"
+    after = b"<p>ONE <!-- kept --> TWO</p><!-- <p>kept</p> --><p>THREE</p>"
+    assert upper(read("a.html", page)) == after
+    assert b"ONE" in upper(read("a.html", b"<p>two</p><!-- <p>one</p>"))
+
+
 def test_the_end_of_a_link_that_never_began_keeps_its_address() -> None:
     document = read("a.md", b"one](http://kept.example) two] three\n")
     assert upper(document) == b"ONE](http://kept.example) TWO] THREE\n"
