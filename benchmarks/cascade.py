@@ -21,9 +21,9 @@ import numpy as np
 from confidence import lines_of
 from sacrebleu.metrics.bleu import BLEU
 
-from dragoman.confidence.curves import fit
-from dragoman.confidence.estimate import estimator
-from dragoman.confidence.features import features
+from dragoman.decode.confidence.curves import fit
+from dragoman.decode.confidence.estimate import estimator
+from dragoman.decode.confidence.features import features
 from dragoman.inspect.translator import InspectableTranslator
 
 SHARES = (0.1, 0.2, 0.3, 0.5)

@@ -2,7 +2,7 @@
 
     python benchmarks/confidence.py anew CORPORA MESSAGES rows      # the next three, one by one
     python benchmarks/confidence.py collect CORPORA MESSAGES rows   # translates; some minutes
-    python benchmarks/confidence.py learn rows       # writes dragoman/confidence/estimate.json
+    python benchmarks/confidence.py learn rows       # writes estimate.json (decode/confidence)
     python benchmarks/confidence.py report rows      # on text that nothing was learned on
     python benchmarks/confidence.py left-out rows    # each kind, learned on the others
     python benchmarks/confidence.py features rows    # which features pay
@@ -27,17 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.confidence import calibration
-from dragoman.confidence.curves import Curves, fit, sigmoid
-from dragoman.confidence.estimate import GOOD_CHRF, NAMES, estimator, word_features
-from dragoman.confidence.features import FEATURES, features, is_sentence
+from dragoman.decode.confidence import calibration
+from dragoman.decode.confidence.curves import Curves, fit, sigmoid
+from dragoman.decode.confidence.estimate import GOOD_CHRF, NAMES, estimator, word_features
+from dragoman.decode.confidence.features import FEATURES, features, is_sentence
 from dragoman.decode.request import Request
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.metrics import sentence_chrf
 
-ESTIMATE = Path(__file__).parents[1] / "dragoman" / "confidence" / "estimate.json"
+ESTIMATE = Path(__file__).parents[1] / "dragoman" / "decode" / "confidence" / "estimate.json"
 OTHERS = ("de", "es", "fr", "pt")
 # sentences of each direction to and from English
 LEARNED = {"tatoeba.valid": 160, "flores.dev": 120, "news": 120}

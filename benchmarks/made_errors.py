@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from confidence import directions, lines_of, save
 
-from dragoman.confidence.curves import fit
-from dragoman.confidence.errors import KINDS, Reading, errors, read_features
+from dragoman.decode.confidence.curves import fit
+from dragoman.decode.confidence.errors import KINDS, Reading, errors, read_features
 from dragoman.inspect.errors import readings
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.numbers import number_errors

@@ -109,7 +109,7 @@ def command(
 
 def _show_worthwhile(source: str, model: str, from_: str, to: str, count: int) -> None:
     """Line TAB confidence TAB sentence, the most useful first."""
-    from dragoman.cascade.active import worth_translating
+    from dragoman.decode.cascade.active import worth_translating
 
     if holds_both_sides(source):
         lines = [pair.source for pair in read_pairs(source, "", (from_, to))]

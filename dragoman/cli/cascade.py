@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cascade.curve import curve_picture, quality_curve
-from dragoman.cascade.defer import second_of, wrong_words
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
+from dragoman.decode.cascade.curve import curve_picture, quality_curve
+from dragoman.decode.cascade.defer import second_of, wrong_words
 from dragoman.errors import CorpusError, escaped
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.parallel import read_lines

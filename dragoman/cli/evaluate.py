@@ -107,8 +107,8 @@ def _show_trust(
     name: str, translations: list[Translation], refs: list[list[str]], path: str, as_json: bool
 ) -> None:
     """Whether the confidences of a model's translations are right."""
-    from dragoman.confidence import calibration
-    from dragoman.confidence.estimate import GOOD_CHRF
+    from dragoman.decode.confidence import calibration
+    from dragoman.decode.confidence.estimate import GOOD_CHRF
     from dragoman.text.metrics import sentence_chrf
 
     estimated = [

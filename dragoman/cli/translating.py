@@ -28,7 +28,7 @@ from dragoman.text.memory import EXACT, Match, Memory
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 
 if TYPE_CHECKING:
-    from dragoman.cascade.defer import Deferral
+    from dragoman.decode.cascade.defer import Deferral
 
 READ_ON_S = 0.01  # how long a line waits for another one to be translated with
 NOTES_SHOWN = 5  # on standard error; the rest are counted
@@ -167,7 +167,7 @@ def translate(
     else:
         deferral = None
         if defer_to:
-            from dragoman.cascade.defer import Deferral, second_of  # few need them
+            from dragoman.decode.cascade.defer import Deferral, second_of  # few need them
 
             second = second_of(defer_to, from_, to, defer_timeout)
             cache = Path(defer_cache) if defer_cache else None
@@ -371,7 +371,7 @@ def _as_estimated(translation: Translation, request: Request) -> dict[str, objec
     estimate = translation.estimate
     if estimate is None:
         return {"confidence": None}
-    from dragoman.confidence.errors import errors
+    from dragoman.decode.confidence.errors import errors
 
     return {
         "confidence": round(estimate.good, 4),

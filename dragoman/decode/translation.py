@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dragoman.confidence.estimate import Estimate, estimator
-from dragoman.confidence.features import word_log_probs
+from dragoman.decode.confidence.estimate import Estimate, estimator
+from dragoman.decode.confidence.features import word_log_probs
 from dragoman.decode.search.hypotheses import CERTAIN
 from dragoman.text.codec import words_of_pieces
 from dragoman.text.memory import EXACT, Match

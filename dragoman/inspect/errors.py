@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dragoman.confidence.errors import Reading, errors
+from dragoman.decode.confidence.errors import Reading, errors
 from dragoman.errors import TranslationError
 from dragoman.inspect.translator import InspectableTranslator
 

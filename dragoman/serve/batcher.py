@@ -310,7 +310,7 @@ class Batcher:
         if not paused:
             return None
         first = min(paused, key=self._lead)
-        return first if not self._queue or self._lead(first) <= 0 else None
+        return first if self._lead(first) <= 0 else None
 
     def _lead(self, worker: _Worker) -> float:
         """How far the client of a search is ahead of the next one in the queue, in positions."""

@@ -86,7 +86,7 @@ class Readers:
     def _release(self, client: str) -> None:
         """Hand on to whoever holds least, and has waited longest."""
         self._held[client] -= 1
-        self._held += Counter()
+        self._held += Counter()  # which forgets clients that hold none
         able = [entry for entry in self._waiting if self._may(entry[0]) and not entry[1].done()]
         if able:
             entry = min(able, key=lambda entry: self._held[entry[0]])

@@ -193,7 +193,7 @@ def test_positions_that_ctranslate2_computes_itself_are_the_same_here(
     assert said_by_us(tmp_path / "ours", 1) == said_by_ctranslate2(tmp_path / "theirs", bundle, 1)
 
 
-def marian_folder(folder: Path, bundle: Bundle, untied: bool = False) -> Path:
+def marian_folder(folder: Path, bundle: Bundle, tied: str = "all") -> Path:
     """A trained model as Marian would leave it: OPUS-MT's before they were converted."""
     folder.mkdir()
     for name in ("source.spm", "target.spm"):
@@ -219,8 +219,9 @@ def marian_folder(folder: Path, bundle: Bundle, untied: bool = False) -> Path:
         inside = pre and "_ln_" in their and "_top_" not in their
         arrays[their + "_pre" * inside] = array.T if turned else array[None]
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
-    arrays["Wemb"] = words
-    if untied:
+    sides = ("encoder_", "decoder_") if tied == "target" else ("",)
+    arrays |= {f"{side}Wemb": words for side in sides}
+    if tied == "none":
         arrays["decoder_ff_logit_out_W"] = words.T
     bias = np.random.default_rng(1).normal(0, 0.1, (1, len(pieces)))
     arrays["decoder_ff_logit_out_b"] = bias.astype(np.float32)
@@ -230,12 +231,12 @@ def marian_folder(folder: Path, bundle: Bundle, untied: bool = False) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("untied", [False, True])
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_marians_own_files_say_what_ctranslate2_makes_of_them(
-    trained: Path, tmp_path: Path, untied: bool
+    trained: Path, tmp_path: Path, tied: str
 ) -> None:
     original = read_bundle(trained)
-    folder = marian_folder(tmp_path / "marian", original, untied)
+    folder = marian_folder(tmp_path / "marian", original, tied)
     vocabulary = str(folder / "vocab.yml")
     converter = ctranslate2.converters.MarianConverter(
         str(folder / "model.npz"), [vocabulary, vocabulary]
@@ -243,6 +244,7 @@ def test_marians_own_files_say_what_ctranslate2_makes_of_them(
     converter.convert(str(tmp_path / "theirs"))
     bundle = from_marian(folder, "de", "en")
     assert (bundle.config.decoding.beam, bundle.config.model.norm) == (6, "pre")
+    assert bundle.config.model.tied == tied
     write_bundle(tmp_path / "ours", to_onnx(bundle))
     pieces = bundle.codec.source.pieces
     never = [bundle.codec.target.pieces[i] for i in bundle.codec.target.never]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dragoman.bundle.folder import RANGES, Bundle, read_bundle, write_bundle
-from dragoman.convert.ranges import measure_ranges
+from dragoman.convert.ranges import _with_and_without, measure_ranges
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import OnnxEngine
@@ -54,6 +55,13 @@ def test_a_range_is_the_largest_number_of_the_sentences() -> None:
         assert bundle.ranges[f"{side}_norm"] == pytest.approx(largest, rel=1e-5)
     parts = {f"{side}.{i}.attention" for side in ("encoder", "decoder") for i in range(2)}
     assert parts | {"decoder.0.cross", "decoder.1.cross"} <= bundle.ranges.keys()
+
+
+def test_an_attention_counts_with_and_without_the_bias_of_its_values() -> None:
+    noted: list[float] = []
+    hook = _with_and_without(torch.tensor(-3.0), "", lambda _, y: noted.append(float(y)))
+    hook(torch.nn.Identity(), (torch.tensor(1.0),))
+    assert noted == [1.0, 4.0]
 
 
 def test_what_a_norm_behind_a_sublayer_puts_out_is_measured_too() -> None:

@@ -24,6 +24,7 @@ from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
 from dragoman.training.cost import training_flops
+from dragoman.training.distributed import Ranks
 from dragoman.training.journal import Journal, NoJournal
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.run import Outcome, _Interruption, train
@@ -58,6 +59,20 @@ def test_micro_batches_do_not_change_the_gradient(tmp_path) -> None:
         gradients.append({name: p.grad.clone() for name, p in trainer.model.named_parameters()})
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-6, rtol=1e-4)
+
+
+def test_ranks_that_share_a_model_pass_through_it_equally_often(tmp_path) -> None:
+    trainer = make_trainer(tmp_path, 200)
+    batches = trainer.loader.step_at(trainer.progress.position)[:3]
+    tokens = [batch.tokens for batch in batches]
+
+    def dealt(rank: int) -> list[int]:
+        trainer.ranks = Ranks(rank=rank, size=2)
+        return [batch.tokens for batch in trainer._dealt(batches)]
+
+    assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1]])
+    trainer.model = copy.deepcopy(trainer.whole)  # as if it were sharded
+    assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1], 0])
 
 
 def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monkeypatch) -> None:

@@ -38,9 +38,30 @@ def test_a_sample_goes_on_where_it_was_left(sample: ModuleType, tmp_path: Path) 
     assert left() == [third]
 
 
+def test_a_place_that_is_gone_is_replaced_unless_a_test_had_noticed_it(
+    sample: ModuleType, tmp_path: Path
+) -> None:
+    place = sample.places(FILE)[0]
+    gone = {
+        state: place._replace(block=f"{FILE}:gone/{number}")
+        for number, state in enumerate((sample.KILLED, sample.SURVIVED, ""))
+    }
+    log = sample.Log(tmp_path / "log")
+    for state, old in gone.items():
+        log.write(old, state)
+    chosen = sample.to_judge(log, 3, 7, FILE, again=True)
+    assert len(chosen) == 2
+    assert not {place.name for place in chosen} & {old.name for old in gone.values()}
+
+
 def test_the_tests_of_a_module_are_near_it(sample: ModuleType) -> None:
     doctests, first, *_ = sample.tests_near(FILE)
     assert (doctests, first) == (FILE, "tests/unit/text/test_numbers.py")
+
+
+def test_tests_that_call_a_command_are_near_it(sample: ModuleType) -> None:
+    near = sample.tests_near("dragoman/cli/evaluate.py")
+    assert {"tests/story/test_command_line.py", "tests/story/test_confidence.py"} <= {*near[1:4]}
 
 
 @pytest.mark.parametrize("file", ["dragoman/text/likeness.py", "dragoman/text/memory.py"])
@@ -64,3 +85,23 @@ def test_a_mutant_is_put_into_a_function_that_others_have_imported(sample: Modul
     finally:
         translated_name.__code__ = good
     assert translated_name("a.txt", "de") == "a.de.txt"
+
+
+def test_a_test_that_fails_without_the_fault_has_noticed_nothing(
+    sample: ModuleType, tmp_path: Path
+) -> None:
+    good = (Path(__file__).parents[2] / FILE).read_text(encoding="utf-8")
+    (tmp_path / FILE).parent.mkdir(parents=True)
+    for name in (FILE, "good.py"):
+        (tmp_path / name).write_text(good, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (tmp_path / "test_two.py").write_text(
+        "from pathlib import Path\n"
+        "def test_that_fails(): assert False\n"
+        f"def test_that_looks(): assert Path('{FILE}').read_bytes() == Path('good.py').read_bytes()"
+    )
+    place = sample.places(FILE)[0]
+    by_one, by_both = (["test_two.py::test_that_fails"], ["test_two.py"])
+    assert sample.judged_long(tmp_path, place, [by_one]) == (sample.SURVIVED, "")
+    noticed = (sample.KILLED, "test_two.py::test_that_looks")
+    assert sample.judged_long(tmp_path, place, [by_one, by_both]) == noticed

@@ -354,9 +354,10 @@ def test_a_huge_head_is_not_read(service, beginning, piece) -> None:
         assert get(address) == 200
 
 
-def test_a_head_that_is_a_little_too_large_hears_why(service) -> None:
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["unfinished", "whole"])
+def test_a_head_that_is_a_little_too_large_hears_why(service, end) -> None:
     with running(service) as address, connect(address) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nX-A: " + b"a" * 33_000)
+        connection.sendall(b"GET / HTTP/1.1\r\nX-A: " + b"a" * 33_000 + end)
         said = heard(connection)
         assert said.startswith(b"HTTP/1.1 431 ")
         assert "32,768 bytes" in json.loads(said.partition(b"\r\n\r\n")[2])["error"]

@@ -1,6 +1,6 @@
 """Names come through letter by letter."""
 
-from dragoman.confidence.features import word_log_probs
+from dragoman.decode.confidence.features import word_log_probs
 from dragoman.decode.promises.glossary import lacking
 from dragoman.decode.promises.stand_ins import lost_spans
 from dragoman.decode.proposer import Proposer

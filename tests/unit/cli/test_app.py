@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from dragoman.cli import app
 from dragoman.cli.app import main
 
 
@@ -19,3 +20,14 @@ def test_a_reader_that_has_had_enough_is_no_failure(command: list[str], monkeypa
         main()
     output.close()
     assert end.value.code == 0
+
+
+def test_an_interrupted_command_says_so_with_its_exit_status_alone(monkeypatch, capsys) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "_run", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130  # what a shell expects after Ctrl+C
+    assert capsys.readouterr() == ("", "")

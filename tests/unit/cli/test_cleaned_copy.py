@@ -13,6 +13,6 @@ def test_pairs_kept_and_removed_are_counted(tmp_path: Path, capsys) -> None:
         ["check", str(tmp_path / "a.de"), str(tmp_path / "a.en"), "--fix", str(out)],
         standalone_mode=False,
     )
-    assert "3 pairs kept, 1 removed" in capsys.readouterr().err
+    assert f"3 pairs kept, 1 removed: {out}" in capsys.readouterr().err.splitlines()
     assert (out / "a.de").read_text() == "eins\nzwei\nvier\n"
     assert (out / "a.en").read_text() == "one\ntwo\nfour\n"

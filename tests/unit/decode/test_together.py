@@ -9,6 +9,12 @@ from dragoman.decode.request import Request
 from dragoman.decode.together import AsyncTranslator
 from dragoman.errors import TranslationError
 
+HANG = 120.0  # seconds, which only a task that nobody answers takes
+
+
+def finished(work):
+    return asyncio.run(asyncio.wait_for(work, HANG))
+
 
 class Shouting:
     """A translator that keeps what it was asked together."""
@@ -35,7 +41,7 @@ def test_tasks_that_wait_together_are_translated_together() -> None:
                 translate("a", to="en"), translate("b", to="de"), translate("c", to="en")
             )
 
-    assert asyncio.run(main()) == ["A", "B", "C"]
+    assert finished(main()) == ["A", "B", "C"]
     assert plain.batches == [("en", ["a", "c"]), ("de", ["b"])]
 
 
@@ -45,7 +51,7 @@ def test_one_texts_mistake_is_not_the_others() -> None:
             texts = [translate(text, Request(to="en")) for text in ("a", "bad", "c")]
             return await asyncio.gather(*texts, return_exceptions=True)
 
-    first, error, last = asyncio.run(main())
+    first, error, last = finished(main())
     assert (first, last) == ("A", "C")
     assert isinstance(error, TranslationError)
 
@@ -61,7 +67,7 @@ def test_a_cancelled_task_leaves_the_others_alone() -> None:
             left.cancel()
             return await stays
 
-    assert asyncio.run(main()) == "B"
+    assert finished(main()) == "B"
 
 
 def test_a_closed_translator_says_so() -> None:
@@ -71,4 +77,4 @@ def test_a_closed_translator_says_so() -> None:
         await translate("a")
 
     with pytest.raises(TranslationError, match="closed"):
-        asyncio.run(main())
+        finished(main())

@@ -260,6 +260,25 @@ def test_html_is_translated_where_people_read_it() -> None:
     assert "LOOSE &lt; TEXT" in after
 
 
+def test_only_what_search_engines_show_of_meta_is_translated() -> None:
+    page = b'<meta name="viewport" content="width"><meta property="og:title" content="A dog">'
+    assert upper(read("a.html", page)) == page.replace(b"A dog", b"A DOG")
+
+
+def test_a_comment_of_a_page_stays_unless_it_has_no_end() -> None:
+    page = b"<p>one <!-- kept --> two</p><!-- <p>kept</p> --><p>three</p>"
+    after = b"<p>ONE <!-- kept --> TWO</p><!-- <p>kept</p> --><p>THREE</p>"
+    assert upper(read("a.html", page)) == after
+    assert b"ONE" in upper(read("a.html", b"<p>two</p><!-- <p>one</p>"))
+
+
+def test_the_end_of_a_link_that_never_began_keeps_its_address() -> None:
+    document = read("a.md", b"one](http://kept.example) two] three\n")
+    assert upper(document) == b"ONE](http://kept.example) TWO] THREE\n"
+    (segment,) = document.segments
+    assert [item for item in segment if isinstance(item, str)] == ["one", " two] three"]
+
+
 def test_text_that_looks_like_markup_stays_text() -> None:
     document = read("a.html", b"<p>write &lt;script&gt; here</p>")
     assert upper(document) == b"<p>WRITE &lt;SCRIPT&gt; HERE</p>"

@@ -204,6 +204,14 @@ def test_a_title_that_is_referred_to_keeps_its_name() -> None:
     assert after.startswith(".. _`One`:\n\nONE\n===")
 
 
+def test_a_term_keeps_its_classifier_and_in_a_glossary_its_name() -> None:
+    assert changed(read("a.rst", "one : kept\n  two\n")) == "ONE : kept\n  TWO\n"
+    glossary = ".. glossary::\n\n   kept\n     {}\n"
+    assert changed(read("a.rst", glossary.format("three"))) == glossary.format("THREE")
+    prose = "one line\nand : another\n  deeper\n"  # two lines are no term
+    assert changed(read("a.rst", prose)) == prose.upper()
+
+
 def test_latex_writes_letters_as_the_file_does() -> None:
     after = changed(read("a.tex"), lambda text: text.replace("Three", "fünf & „ß“"))
     assert r"f\"{u}nf \& ,,{\ss}`` \emph{four} $kept$ caf\'{e} 5\% \cite{kept}." in after
@@ -264,6 +272,13 @@ def test_rtf_letters_are_written_by_number() -> None:
     after = changed(read("a.rtf"))
     assert r"ONE {\b TWO} CAF\u201?\u8364?.\par" in after
     assert r"{\*\fldinst kept}{\fldrslt THREE}" in after
+
+
+def test_formatting_at_the_beginning_of_a_group_moves_with_it() -> None:
+    document = read("a.rtf", r"{\rtf1\ansi one {\b two}}")
+    ((first, opening, second, closing),) = document.segments
+    assert (first, second) == ("one ", "two")
+    assert document.write([(opening, "zwei", closing, " eins")]) == rb"{\rtf1\ansi {\b zwei} eins}"
 
 
 def test_a_mail_becomes_utf8_where_it_must() -> None:

@@ -13,6 +13,7 @@ from dragoman.serve import batcher as batcher_module
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 
 WORK = 10  # of a query
+HANG = 120.0  # seconds, which only a story that never ends takes
 
 
 class Shouter:
@@ -51,7 +52,7 @@ def with_batcher(story, **options) -> None:
         batcher = Batcher(ThreadPoolExecutor(), **options)
         batcher.start()
         try:
-            await story(batcher)
+            await asyncio.wait_for(story(batcher), HANG)
         finally:
             await batcher.close()
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dragoman.confidence.curves import Curves, sigmoid
-from dragoman.confidence.estimate import estimator
-from dragoman.confidence.features import new_repeats, word_log_probs
+from dragoman.decode.confidence.curves import Curves, sigmoid
+from dragoman.decode.confidence.estimate import estimator
+from dragoman.decode.confidence.features import new_repeats, word_log_probs
 from dragoman.text.detect import surely_none_of
 from dragoman.text.numbers import number_errors, quantities
 from dragoman.text.subword import WORD_START

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import pytest
 
-from dragoman.cascade.active import worth_translating
-from dragoman.cascade.curve import quality_curve
-from dragoman.cascade.defer import Deferral, second_of
-from dragoman.cascade.endpoint import EndpointError
-from dragoman.confidence.estimate import Estimate
+from dragoman.decode.cascade.active import worth_translating
+from dragoman.decode.cascade.curve import quality_curve
+from dragoman.decode.cascade.defer import Deferral, second_of
+from dragoman.decode.cascade.endpoint import EndpointError
+from dragoman.decode.confidence.estimate import Estimate
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.errors import ConfigError

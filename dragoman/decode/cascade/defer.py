@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dragoman.cascade.endpoint import endpoint_of
+from dragoman.decode.cascade.endpoint import endpoint_of
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import Translator

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dragoman.confidence.curves import Curves, sigmoid
-from dragoman.confidence.features import FEATURES, features, is_sentence, word_log_probs
+from dragoman.decode.confidence.curves import Curves, sigmoid
+from dragoman.decode.confidence.features import FEATURES, features, is_sentence, word_log_probs
 
 GOOD_CHRF = 40.0
 DOUBTFUL = 0.5  # a word that is less likely to be right is worth a look

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.confidence.errors import Reading, errors
+from dragoman.decode.confidence.errors import Reading, errors
 
 SOURCE = "Im Jahr 1987 zog Frau Becker mit ihren drei Kindern nach Lissabon."
 RIGHT = "In 1987 Mrs Becker moved to Lisbon with her three children."

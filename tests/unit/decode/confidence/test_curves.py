@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dragoman.confidence.curves import Curve, Curves, fit, sigmoid
+from dragoman.decode.confidence.curves import Curve, Curves, fit, sigmoid
 
 RNG = np.random.default_rng(1)
 

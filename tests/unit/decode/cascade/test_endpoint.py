@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from dragoman.cascade.defer import second_of
-from dragoman.cascade.endpoint import EndpointError
+from dragoman.decode.cascade.defer import second_of
+from dragoman.decode.cascade.endpoint import EndpointError
 from dragoman.serve.service import Service
 from tests.serving import running
 

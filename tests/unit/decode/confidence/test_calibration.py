@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dragoman.confidence.calibration import (
+from dragoman.decode.confidence.calibration import (
     area_under_curve,
     bins,
     calibration_error,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dragoman.confidence.features import FEATURES, features, is_sentence, word_log_probs
+from dragoman.decode.confidence.features import FEATURES, features, is_sentence, word_log_probs
 
 
 def seen(source: str, text: str, pieces: list[str], log_probs: list[float]) -> dict[str, float]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.confidence.curves import Curve, Curves
-from dragoman.confidence.estimate import Estimate, estimator, word_features
+from dragoman.decode.confidence.curves import Curve, Curves
+from dragoman.decode.confidence.estimate import Estimate, estimator, word_features
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.text.memory import Match
 
