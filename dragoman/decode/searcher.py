@@ -12,7 +12,7 @@ import numpy as np
 from dragoman.config import DecodingConfig
 from dragoman.decode.packed import PackedHypotheses
 from dragoman.decode.query import Hypotheses, Manner, Query
-from dragoman.decode.search.hypotheses import Limits, OnStep
+from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
 from dragoman.engine.deferred import DeferredEngine
@@ -98,8 +98,10 @@ class Searcher:
         return len(query.ids) + query.width * self.longest_target(query)
 
     def longest_target(self, query: Query) -> int:
-        """The most pieces that a hypothesis may have."""
-        return int(Limits(self._engine, [len(query.ids)], query.manner.settings, None).longest[0])
+        """The most pieces that a hypothesis may have: as `Limits` has it, but for one sentence."""
+        settings, most = query.manner.settings, self._engine.max_length
+        longest = int(settings.max_length_ratio * len(query.ids)) + settings.max_length_extra
+        return max(1, longest) if most is None else min(max(1, longest), most)
 
     def batches(
         self,

@@ -221,7 +221,7 @@ class Batcher:
             raise StoppingError
         client = batch.client
         if not admitted:
-            self._admit(client, len(jobs))
+            self.admit(client, len(jobs))
         self._lines[client] += len(jobs)
         self._jobs.update(jobs)
         for job in jobs:
@@ -242,7 +242,7 @@ class Batcher:
             self._lines[client] -= len(jobs)
             self._lines += Counter()  # drops the clients who have nothing here
 
-    def _admit(self, client: str, lines: int) -> None:
+    def admit(self, client: str, lines: int) -> None:
         """Whether a client's lines are let in.
 
         A full queue still takes a client that has less than its share; a single request is always

@@ -256,6 +256,8 @@ class Service:
         client: str,
     ) -> list[schemas.Translated]:
         """Each text sentence by sentence, all sentences of all texts in one go."""
+        # Each has a sentence at least: what the queue will not take is not split first.
+        self.batcher.admit(client, len(texts))
         options = Request(nbest=nbest, alignments=alignments, glossary=glossary)
         plan = partial(self._plan, texts, source, target, beam, options)
         planned, work = await self._aside(texts, plan, glossary)

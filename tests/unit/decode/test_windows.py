@@ -34,6 +34,9 @@ class Counting:
     def ready(self) -> "Counting":
         return self
 
+    def at_precision(self, precision: str) -> "Counting":
+        return self
+
     def chosen(self, source: Sequence[int]) -> "Counting":
         return self
 

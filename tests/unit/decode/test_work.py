@@ -6,9 +6,10 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.query import BudgetError, Query, drive
+from dragoman.decode.query import BudgetError, Manner, Query, drive
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
+from dragoman.decode.search.hypotheses import Limits
 from dragoman.decode.search.sampling import sample
 from dragoman.decode.search.task import Sampling, Task
 from dragoman.decode.searcher import Searcher
@@ -39,6 +40,9 @@ class Counting:
 
     @property
     def without_shortlist(self):
+        return self
+
+    def at_precision(self, precision: str) -> "Counting":
         return self
 
     def __getattr__(self, name: str):
@@ -92,6 +96,17 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
     first = paid(translator, TEXTS, request)[0]
     assert counted(first) / 2 < first[0].positions <= counted(first)
     assert translator.pipeline.least_work(TEXTS, request) <= counted(first)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_the_longest_target_is_the_one_that_a_search_goes_to(kind: str) -> None:
+    engine = small_engine(model__positions__kind=kind)
+    lengths = [1, 2, 3, 7, 10, 4000]
+    short = DecodingConfig(max_length_ratio=0.7, max_length_extra=0)
+    for settings in (DecodingConfig(), short, LONG):
+        queries = [Query([5] * length, Manner(settings)) for length in lengths]
+        limits = Limits(engine, lengths, settings, None)
+        assert [*map(Searcher(engine).longest_target, queries)] == limits.longest.tolist()
 
 
 def test_what_mends_a_translation_asks_for_no_more_positions_than_was_counted(

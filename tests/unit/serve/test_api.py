@@ -402,6 +402,7 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
     with TestClient(create_app(service)) as client:
         monkeypatch.setattr(service.batcher, "queue_lines", 0)
         service.batcher._lines["somebody else"] = 1
+        monkeypatch.setattr(service, "_plan", None)  # what is refused is not split before
         answer = translate(client, text="eins")
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
