@@ -136,7 +136,7 @@ def adapt(
     learner = Learner(bundle, recipe)
     looks = 1 + LOOKS_OF_WEAKENING * len(unseen) / max(1, len(held_out))
     steps = learner.learn(examples, others, held_out, clock, say, looks)
-    strength = learner.weaken(unseen)
+    strength = learner.weaken(unseen, say)
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
     adapter = learner.adapter()

@@ -264,14 +264,18 @@ class Learner:
                 parameter.copy_(value)
         return step
 
-    def weaken(self, replayed: list[Example]) -> float:
+    def weaken(self, replayed: list[Example], say: Say = lambda line: None) -> float:
         """Make the adapter weaker until replayed translations are predicted nearly as before; the
         share of it that is left."""
         batches = self._batches(replayed, self._recipe.batch_tokens)
 
         def is_near(percent: int) -> bool:
             self._set_strength(percent / 100)
-            return self.drift(batches) <= self._recipe.forgetting
+            drift = self.drift(batches)
+            say(
+                f"at {percent}% of its strength, other sentences are off by {drift:.3f} nats a piece"
+            )
+            return drift <= self._recipe.forgetting
 
         # The weaker, the nearer: the first that is near enough is found by halving.
         percents = range(100, 35, -5)
