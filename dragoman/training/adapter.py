@@ -272,9 +272,7 @@ class Learner:
         def is_near(percent: int) -> bool:
             self._set_strength(percent / 100)
             drift = self.drift(batches)
-            say(
-                f"at {percent}% of its strength, other sentences are off by {drift:.3f} nats a piece"
-            )
+            say(f"at {percent}% of its strength, others' pieces are off by {drift:.3f} nats")
             return drift <= self._recipe.forgetting
 
         # The weaker, the nearer: the first that is near enough is found by halving.
