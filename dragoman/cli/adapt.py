@@ -63,7 +63,6 @@ def command(
     if active:
         _show_worthwhile(source, model, from_, to, active)
         return
-    _say(f"within {minutes:g} minutes")
     with needs_torch():
         from dragoman.training.adapt import adapt
         from dragoman.training.adapter import Recipe
@@ -87,6 +86,7 @@ def command(
     if len(known) == 1:
         from_ = from_ or known[0]
     pairs = [(pair.source, pair.target) for pair in read_pairs(source, target, (from_, to))]
+    _say(f"{len(pairs):,} pairs, {minutes:g} min")
     result = adapt(
         bundle,
         pairs,
