@@ -77,7 +77,8 @@ FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_r
 CORES = usable_cores()
 FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 PEER = find_spec("ctranslate2") is not None
-WARM_UP_LINES = 10_000  # of a file that is translated before the one that counts
+# of a file that is translated before the one that counts
+WARM_UP_LINES = {"cpu": 500, "cuda": 10_000}
 PEER_BATCHES = {"cpu": (32,), "cuda": (16_384, 65_536)}  # sentences there, pieces here
 Item = TypeVar("Item")
 Run = Callable[[list[list[int]], int, int], int]
@@ -521,7 +522,7 @@ def end_to_end(given: argparse.Namespace) -> None:
         source = work / "source.txt"
         source.write_text("\n".join(lines) + "\n")
         fewer = work / "fewer.txt"
-        fewer.write_text("\n".join(lines[:WARM_UP_LINES]) + "\n")
+        fewer.write_text("\n".join(lines[: WARM_UP_LINES[given.device]]) + "\n")
         for beam in given.beams:
             commands = whole_processes(given, work, beam, source, str(work / "out.txt"))
             first = whole_processes(given, work, beam, fewer, str(work / "out.txt"))
