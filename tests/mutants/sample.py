@@ -511,7 +511,8 @@ def told(log: Log, place: Place, state: str, by: str) -> None:
 
 def to_judge(log: Log, count: int, seed: int, under: str, again: bool) -> list[Place]:
     """The places of a sample that have no verdict yet, as they are in the code of today."""
-    now = {place.name: place for file in files() for place in places(file)}
+    there = {*files()} & {entry["file"] for entry in log.entries.values()}
+    now = {place.name: place for file in there for place in places(file)}
     for name, entry in log.entries.items():
         if entry["state"] != KILLED and name not in now:
             entry["state"] = GONE  # not written: the code may come back
@@ -520,6 +521,7 @@ def to_judge(log: Log, count: int, seed: int, under: str, again: bool) -> list[P
         for place in sample(wanted, seed, under):
             if place.name not in log.entries and len(log.entries) < wanted:
                 log.write(place)
+                now[place.name] = place
     open_states = ("", UNENDED, SURVIVED, UNREACHED) if again else ("",)
     return [
         now[name]

@@ -87,6 +87,7 @@ def test_a_mutant_is_put_into_a_function_that_others_have_imported(sample: Modul
     assert translated_name("a.txt", "de") == "a.de.txt"
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_without_the_fault_has_noticed_nothing(
     sample: ModuleType, tmp_path: Path
 ) -> None:
