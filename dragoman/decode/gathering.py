@@ -105,7 +105,7 @@ class Gathering:
 
     def _serve(self, connection: Connection) -> None:
         # A process at work does not take an answer at once: whoever has found it should not wait.
-        with ThreadPoolExecutor(1) as sender, suppress(EOFError, OSError):
+        with connection, ThreadPoolExecutor(1) as sender, suppress(EOFError, OSError):
             while True:
                 self.submit(connection.recv(), lambda one: sender.submit(connection.send, one))
 

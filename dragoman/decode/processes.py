@@ -91,10 +91,12 @@ class Forks:
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         asking = self._fork_workers(translate, count, first_chunks, searcher is not None)
         if searcher is not None and places:
-            self._fork_engines(searcher, places, asking)
-        # only now, since a process with threads should not fork
-        elif searcher is not None:
-            Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True).start()
+            self._fork_engines(searcher, places[: len(self._workers)], asking)
+        # Threads only now, since a process that has some should not fork.
+        self._searching: Thread | None = None
+        if searcher is not None and not places:
+            self._searching = Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True)
+            self._searching.start()
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
             self._threads.submit(self._answer, worker, len(lines))
@@ -144,7 +146,11 @@ class Forks:
             process = fork.Process(
                 target=_search, args=(searcher, place, theirs, of_others), daemon=True
             )
-            process.start()
+            try:
+                process.start()
+            except OSError:
+                self._kill()
+                raise
             self._engines.append(process)
         _close(asking)
 
@@ -190,16 +196,21 @@ class Forks:
     def _end(self) -> None:
         """Also in the midst of their work, where something went wrong or nobody wants the rest."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        processes = [*(worker.process for worker in self._workers), *self._engines]
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
+        self._kill()
+        if self._searching is not None:
+            self._searching.join()
         # A thread that waits for an answer gets none now, nor does one that waits for a worker.
         for worker in self._workers:
             self._free.put(worker)
         self._threads.shutdown()
         _close(worker.connection for worker in self._workers)
+
+    def _kill(self) -> None:
+        processes = [*(worker.process for worker in self._workers), *self._engines]
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
 
 
 def _begin(of_others: Iterable[Connection]) -> None:
