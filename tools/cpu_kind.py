@@ -104,13 +104,14 @@ def main() -> int:
     running = commands.add_parser("run", help="a command as one kind")
     running.add_argument("kind", choices=KINDS)
     running.add_argument("command", nargs=argparse.REMAINDER)
-    testing = commands.add_parser("test", help="tests on every kind; what follows is pytest's")
-    testing.add_argument("arguments", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
+    commands.add_parser("test", help="tests on every kind; what follows is pytest's")
+    options, others = parser.parse_known_args()
+    if options.mode == "test":
+        return test(others)
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     if options.mode == "run":
         return run(options.kind, options.command)
-    if options.mode == "test":
-        return test(options.arguments)
     for kind in KINDS:
         print(f"{kind}: {why_not(kind) or 'yes'}")
     return 0
