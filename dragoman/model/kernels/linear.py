@@ -22,6 +22,8 @@ from dragoman.model.kernels import working_type
 from dragoman.model.kernels.product import product
 
 _ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
+# Whether a product of bf16 can be written in float32: since torch 2.8.
+_WIDENS = "dtype_out" in torch.ops.aten.addmm.overloads()
 
 
 @triton.jit
@@ -69,17 +71,21 @@ def _sum(grad: Tensor) -> Tensor:
 
 def product_in_float32(left: Tensor, right: Tensor) -> Tensor:
     """What a tensor core has added up, as it is."""
-    if left.dtype == torch.float32 or not left.is_cuda:
-        return (left @ right).float()
-    return torch.mm(left, right, out_dtype=torch.float32)
+    if _can_widen(left):
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return (left @ right).float()
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """total += left right, in float32."""
-    if left.dtype == torch.float32 or not left.is_cuda:
-        total.addmm_(left.to(total.dtype), right.to(total.dtype))
-    else:
+    if _can_widen(left):
         torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
+    else:
+        total.add_(left @ right)
+
+
+def _can_widen(factor: Tensor) -> bool:
+    return _WIDENS and factor.is_cuda and factor.dtype != torch.float32
 
 
 class _Linear(torch.autograd.Function):
