@@ -124,7 +124,7 @@ class Proposer:
         """What the pieces of a candidate read."""
         numbers = self._codec.target.ids
         text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
-        return _with_capitals(part, text)
+        return _as_written(part, text)
 
     def is_frequent(self, word: str) -> bool:
         """Whether a word is one piece, with or without its capital."""
@@ -171,7 +171,7 @@ class Proposer:
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:
         forced = len(self._codec.forced_start(part.to))
         text = self._codec.decode_target(hypothesis.tokens[forced:])
-        return _with_capitals(part, text)
+        return _as_written(part, text)
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))
@@ -194,8 +194,15 @@ class Proposer:
         return tuple((_in_line(word, part.left_out), other) for word, other in align_words(looked))
 
 
-def _with_capitals(part: Part, text: str) -> str:
-    """A translation with capitals where its source has them."""
+def _as_written(part: Part, text: str) -> str:
+    """A translation with capitals where its source has them, and with its dots at the end.
+
+    >>> _as_written(Part(0, 0, [], "de", "Wait…"), "Warte...")
+    'Warte…'
+    """
+    for said, written in (("...", "…"), ("…", "...")):
+        if text.endswith(said) and part.text.endswith(written):
+            text = text.removesuffix(said) + written
     if part.in_capitals:
         return text.upper()
     return capitalised(text) if part.capital else text

@@ -16,6 +16,8 @@ from dragoman.text.subword import WORD_START
 
 COUNTED = frozenset(["de", "en", "es", "fr", "pt"])  # languages whose words are known
 NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
+# Languages in which days, months and languages have none.
+SMALL_LETTERS = frozenset(("ca", "es", "fr", "gl", "it", "pt", "ro"))
 _WORD = re.compile(r"(?:[^\W\d_]|\ufffd)+")  # with what bytes leave that make no letter
 HASHES = 4  # of a word in the filter of known ones
 _LEAST_LETTERS, _MOST_LETTERS = 3, 40

@@ -176,6 +176,15 @@ def capitalised(text: str) -> str:
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
 
+def uncapitalised(text: str) -> str:
+    """A text that begins with a small letter, unless its second is a capital, too.
+
+    >>> uncapitalised("Lundi"), uncapitalised("TV")
+    ('lundi', 'TV')
+    """
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
 def sentence_case(text: str) -> str:
     """Small letters, and a capital to begin with.
 

@@ -11,9 +11,11 @@ from dragoman.decode.query import Life, together
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
-from dragoman.text.segments import capitalised
+from dragoman.text.names import SMALL_LETTERS
+from dragoman.text.segments import capitalised, uncapitalised
 
 _SHORT = re.compile(r"[^\W\d_]++(?:['’ -][^\W\d_]++)*+")
+_DOTS = ("…", "...")  # behind a menu entry that asks for more
 _WORDS = 3
 _BETWEEN = "en"  # the language that most of what a model learns from has on one side
 _ANSWERS = 4  # of each search
@@ -39,29 +41,34 @@ class ShortLines:
             return False
         if part.demands or part.in_capitals or request.prefix:
             return False
-        line = part.text.strip()
+        line, _ = _without_dots(part.text)
         return len(line.split()) <= _WORDS and _SHORT.fullmatch(line) is not None
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
     ) -> Life[tuple[Candidate, ...]]:
         several = replace(request, nbest=_ANSWERS, alignments=False, glossary=NO_TERMS)
-        line = part.text.strip()
+        line, dots = _without_dots(part.text)
         weight_of = {line: 1.0, line[:1].lower() + line[1:]: 1.0, f"{line}.": _AS_SENTENCE}
         texts = [self._splitter.changed(part, text, several) for text in weight_of]
         ways, weights = [self._answers(one, several) for one in texts], [*weight_of.values()]
         languages = {request.source_language, part.to}
         if all(languages) and self._splitter.speaks(_BETWEEN) and _BETWEEN not in languages:
-            ways.append(self._by_another_language(part, several))
+            ways.append(self._by_another_language(part._replace(text=line), several))
             weights.append(1.0)
         sums: defaultdict[str, float] = defaultdict(float)
         for answers, weight in zip((yield from together(ways)), weights, strict=True):
             for answer, probability in answers.items():
                 answer = answer.removesuffix(".")
-                sums[capitalised(answer) if part.capital else answer] += weight * probability
+                if part.capital:
+                    answer = capitalised(answer)
+                elif line[:1].islower() and languages <= SMALL_LETTERS:
+                    answer = uncapitalised(answer)
+                sums[answer] += weight * probability
         best = max(sums, key=sums.__getitem__)
-        if not best or best == candidates[0].text:
+        if not best or best + dots == candidates[0].text:
             return candidates
+        best += dots
         chosen = yield from self._proposer.scored(part, [best], request)
         others = (candidate for candidate in candidates if candidate.text != best)
         return (*chosen, *others)[: request.nbest]
@@ -89,3 +96,14 @@ class ShortLines:
             for answer, probability in said.items():
                 answers[answer] += between[text] * probability
         return answers
+
+
+def _without_dots(text: str) -> tuple[str, str]:
+    """A line, and the dots behind it.
+
+    >>> _without_dots("Save as…"), _without_dots("Save ")
+    (('Save as', '…'), ('Save', ''))
+    """
+    line = text.strip()
+    dots = next((dots for dots in _DOTS if line.endswith(dots)), "")
+    return line.removesuffix(dots), dots

@@ -24,6 +24,12 @@ SAID = {
     ("Datei", "en"): {"File": 0.8, "Data": 0.2, "Row": 0.1},
     ("File", "fr"): {"Fichier": 0.9},
     ("Data", "fr"): {"Dossier": 0.1},
+    ("lunes", "fr"): {"Lundi": 0.5},
+    ("lunes.", "fr"): {"Lundi.": 0.5},
+    ("Save…", "fr"): {"Sauvegarder...": 0.5},
+    ("Datei...", "fr"): {"Dossier...": 0.5},
+    ("Save", "fr"): {"Enregistrer": 0.5},
+    ("save", "fr"): {"enregistrer": 0.5},
 }
 
 
@@ -71,6 +77,20 @@ def test_the_answer_that_several_ways_agree_on_comes_first() -> None:
     assert table.asked == [("Hello", "fr"), ("hello", "fr"), ("Hello.", "fr")]
 
 
+def test_a_small_letter_stays_one_where_both_languages_write_alike() -> None:
+    table = Table(("es", "fr"))
+    assert mended("lunes", "es", table) == ["lundi"]
+    assert mended("lunes", "en", table) == ["Lundi"]  # if it were English
+    assert mended("lunes", "", table) == ["Lundi"]
+
+
+def test_dots_behind_a_line_stay_behind_it() -> None:
+    table = Table()
+    assert mended("Save…", "en", table) == ["Enregistrer…"]
+    assert mended("Datei...", "de", table) == ["Fichier..."]
+    assert not any(text.endswith(("…", "...")) for text, _ in table.asked)
+
+
 def test_between_two_other_languages_english_is_a_way() -> None:
     table = Table()
     assert mended("Datei", "de", table) == ["Fichier"]
@@ -83,6 +103,7 @@ def test_between_two_other_languages_english_is_a_way() -> None:
     ("line", "short"),
     [
         ("Hello", True),
+        ("Save as…", True),
         ("Save as template", True),
         ("L'heure d'été", True),
         ("Save all the templates", False),
