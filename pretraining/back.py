@@ -6,8 +6,8 @@
 reads corpora/real/commonvoice.XX.txt.bz2 and leaves corpora/pretraining/back.XX-YY.{XX,YY}.gz for
 every direction with English: real targets, and sources that the model made of them, marked as made.
 Parliament speaks of few things; these sentences bring names, places and science, on the side
-where real text counts. With --more they come from corpora/new/*.XX.txt.bz2 too (Wikipedia,
-textbooks) and from corpora/treebanks/XX_*.conllu (the sentences of Universal Dependencies), and
+where real text counts. With --more they come from corpora/*/*.XX.txt.bz2 (Wikipedia, textbooks,
+novels) and from corpora/treebanks/XX_*.conllu (the sentences of Universal Dependencies), and
 sources are made in all languages.
 """
 
@@ -106,9 +106,8 @@ def plain_search() -> DecodingConfig:
 @cache
 def sentences(corpora: Path, language: str, more: bool) -> list[str]:
     """Each once, in random order."""
-    paths = [corpora / "real" / f"commonvoice.{language}.txt.bz2"]
-    if more:
-        paths += sorted((corpora / "new").glob(f"*.{language}.txt.bz2"))
+    name = "*" if more else "commonvoice"
+    paths = sorted(corpora.glob(f"*/{name}.{language}.txt.bz2"))
     found: dict[str, None] = {}
     for path in paths:
         with bz2.open(path, "rt", encoding="utf-8") as file:

@@ -2,7 +2,7 @@
 
     python pretraining/data.py corpora
 
-reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
+reads corpora/{tatoeba,extra,real,new,found,programs,flores} and leaves in corpora/pretraining:
 
 - docs.XX-en: some documentation, laws and verses, without code and what is not a translation;
 - words.XX-en: dictionaries and the names of countries, languages and units;
@@ -11,14 +11,16 @@ reads corpora/{tatoeba,extra,real,new,flores} and leaves in corpora/pretraining:
   emoji, with other numbers and names;
 - general.XX-en: news, courses, textbooks, pages of organisations;
 - short.XX-en: menu entries, headings, greetings and single words, with their capitals;
-- train.XX-YY, general.XX-YY, short.XX-YY: lines of two languages that translate one English line;
+- programs.XX-en, menus.XX-en: messages and help of programs (programs.py), and their short lines;
+- train.XX-YY, general.XX-YY and so on: lines of two languages that translate one English line;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml to fifth.toml: pretraining/config.toml with these corpora, in all directions, once for
+- first.toml to sixth.toml: pretraining/config.toml with these corpora, in all directions, once for
   each stage of training. The second stage gives everyday sentences and encyclopaedia text more
   weight, and adds what back.py made; the third adds general prose and short lines, and
   back-translations of more text; the fourth has short lines between all languages, and more weight
   on the little text that there is in French, Spanish and Portuguese alone; the fifth, with a deeper
-  encoder (grow.py), has less of Parliament and more of what was translated back.
+  encoder (grow.py), has less of Parliament and more of what was translated back; the sixth adds
+  the messages of programs.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
@@ -52,7 +54,10 @@ GENERAL = (
     "webwml", "fsfe", "cdda", "ethorg", "msbeginners", "openstax", "learnosm", "usgov", "mozorg",
     "openscience", "httpd", "bitcoin", "monero", "cncf", "owasp", "djangogirls", "hfcourse",
     "csunplugged", "skycultures", "sdg",
+    "wesnoth", "freeciv", "widelands", "unknownhorizons", "shatteredpd", "unciv", "pkpdocs",
+    "udpud", "nextstrain",
 )  # fmt: skip
+PROGRAMS = ("messages", "help")
 MENUS = ("libreoffice", "cdda", "mozorg", "webwml", "gimphelp", "godotdocs", "mdn", "learnosm")
 # How often a pair is seen in an epoch, by corpus: with English, and between two other languages.
 FIRST = {
@@ -87,10 +92,15 @@ THIRD = {
 }
 FOURTH = THIRD | {"short": (1.5, 1.0), "scarce": (3.0, 1.0)}
 FIFTH = FOURTH | {"europarl": (0.3, 0.1), "docs": (0.3, 0.0), "back": (2.0, 1.0)}
-STAGES = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+SIXTH = FIFTH | {"programs": (0.5, 0.25), "menus": (1.0, 0.5), "short": (1.0, 0.5)}
+STAGES = {
+    "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
+    "sixth": SIXTH,
+}  # fmt: skip
 DOC_PAIRS = 120_000  # of each pair of languages
 ODD_PAIRS, RENAMED_PAIRS = 2500, 50_000  # of each pair of languages
 SHORT_PAIRS, SHORT_WORDS = 40_000, 4  # of each pair of languages; of a line, at most
+MOST_TIMES = 4  # a menu entry that many programs have
 VALID_PAIRS = 125  # of each set
 EMOJI = [
     *"😀😂😉😊😍🤔😢😭😡😱🙏👍👎👋👏💪", "❤️", *"💔🔥✨🎉🎂🎁", "☀️", "🌧️", "❄️",
@@ -124,6 +134,8 @@ def main(corpora: Path) -> None:
         general = [*filter(is_general, everything)]
         write(out, f"general.{name}", general)
         write(out, f"short.{name}", short(corpora, language, rng))
+        write(out, f"menus.{name}", agreed(menus(corpora, language)))
+        write(out, f"programs.{name}", programs(corpora, language))
         free, general_free = (
             [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
             for pairs in (train, general)
@@ -144,6 +156,8 @@ def main(corpora: Path) -> None:
         )
         write(out, f"general.{a}-{b}", joined(*sides))
         write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
+        write(out, f"menus.{a}-{b}", prevailing(*(menus(corpora, x) for x in (a, b))))
+        write(out, f"programs.{a}-{b}", joined(*(programs(corpora, x) for x in (a, b))))
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
     for stage, weights in STAGES.items():
         tables = [*training_tables(corpora, weights), *held_out_tables(corpora)]
@@ -175,7 +189,7 @@ def held_out_pairs(corpora: Path) -> Iterator[Pair]:
 
 
 def pairs_with_english(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
-    """From corpora/real and corpora/new, of those corpora that know the language."""
+    """From all folders of corpora, of those that know the language."""
     for name in names:
         for path in corpora.glob(f"*/{name}.{language}-en.tsv.bz2"):
             with bz2.open(path, "rt", encoding="utf-8") as file:
@@ -231,6 +245,37 @@ def short_sayings(corpora: Path, language: str) -> Iterator[Pair]:
 def short_words(corpora: Path, language: str) -> Iterator[Pair]:
     words = pairs_with_english(corpora, ("wiktdict",), language)
     return (pair for pair in words if all(map(is_short, pair)))
+
+
+def menus(corpora: Path, language: str) -> Iterator[Pair]:
+    """Short lines, each as often as there are programs that have it."""
+    lines = pairs_with_english(corpora, PROGRAMS, language)
+    return (pair for pair in lines if all(map(is_short, pair)))
+
+
+def programs(corpora: Path, language: str) -> list[Pair]:
+    """The other lines, each once."""
+    lines = dict.fromkeys(pairs_with_english(corpora, PROGRAMS, language))
+    return [pair for pair in lines if not all(map(is_short, pair))]
+
+
+def agreed(pairs: Iterable[Pair]) -> list[Pair]:
+    """What at least a third translate so, in both directions; often, if many do.
+
+    >>> agreed([("Feile", "File"), *3 * [("Datei", "File")]])
+    [('Datei', 'File'), ('Datei', 'File'), ('Datei', 'File')]
+    """
+    times = Counter(pairs)
+    of_side: list[Counter[str]] = [Counter(), Counter()]
+    for pair, votes in times.items():
+        for side, text in enumerate(pair):
+            of_side[side][text] += votes
+    return [
+        pair
+        for pair, votes in times.items()
+        if 3 * votes >= max(of_side[side][text] for side, text in enumerate(pair))
+        for _ in range(min(votes, MOST_TIMES))
+    ]
 
 
 def prevailing(one: Iterable[Pair], other: Iterable[Pair]) -> list[Pair]:
