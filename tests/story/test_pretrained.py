@@ -128,7 +128,7 @@ def test_its_card_tells_where_it_comes_from(dragoman) -> None:
     for fact in (
         "tatoeba.org",
         "licence: ",
-        "trained by: pretraining/data.py, back.py, grow.py and config.toml",
+        "trained by: pretraining/programs.py, data.py, back.py, grow.py and config.toml",
         "flops: ",
         "H200",
     ):
