@@ -24,11 +24,24 @@ _MOST_PAIRED = 8  # characters whose pairs are tried
 
 Then = Callable[[int], bool]
 Match = Callable[[int, Then], bool]
+Fixed = Callable[[int], int]  # where a part ends that leaves no choice; -1: it does not fit
 Tree = Any  # what the parser makes: a sequence of pairs of an operator and its arguments
 
 
 class TooManyError(Exception):
     """A count passed its limit."""
+
+
+class _Known(dict[str, bool]):
+    """Whether a character is one of a class: asked once, then looked up."""
+
+    def __init__(self, own: re.Pattern[str]):
+        super().__init__()
+        self._own = own
+
+    def __missing__(self, character: str) -> bool:
+        self[character] = found = self._own.match(character) is not None
+        return found
 
 
 class Counter:
@@ -82,20 +95,20 @@ class Counter:
             raise TooManyError
 
     def _sequence(self, nodes: Tree, flags: int) -> Match:
-        parts = [self._node(str(operator), argument, flags) for operator, argument in nodes]
-        if len(parts) == 1:
-            return parts[0]
-
-        def match(at: int, then: Then, part: int = 0) -> bool:
-            if part == len(parts):
-                return then(at)
-            return parts[part](at, lambda next_: match(next_, then, part + 1))
-
-        return match
+        """Parts without a choice are walked through in a loop, all others call each other."""
+        last: Match | None = None
+        fixed: list[Fixed] = []
+        for operator, argument in reversed(nodes):
+            one = self._fixed(str(operator), argument, flags)
+            if one is not None:
+                fixed.insert(0, one)
+                continue
+            last = _joined(fixed, last) if fixed else last
+            fixed = []
+            last = _before(self._node(str(operator), argument, flags), last)
+        return _joined(fixed, last) if fixed or last is None else last
 
     def _node(self, operator: str, argument: Any, flags: int) -> Match:
-        if operator in SINGLE or operator == "AT":
-            return self._single(operator, argument, flags)
         if operator in REPEATS:
             least, most, body = argument
             return self._repeat(operator, least, most, body, flags)
@@ -109,8 +122,9 @@ class Counter:
         if operator == "GROUPREF":
             return self._reference(argument)
         if operator in ("ASSERT", "ASSERT_NOT"):
-            direction, body = argument
-            return self._assertion(operator == "ASSERT", direction, body, flags)
+            inner = self._sequence(argument[1], flags)
+            wanted = operator == "ASSERT"
+            return lambda at, then: (self._first(inner, at) >= 0) is wanted and then(at)
         raise NotImplementedError(operator)
 
     def _own(self, operator: str, argument: Any, flags: int) -> re.Pattern[str]:
@@ -123,32 +137,31 @@ class Counter:
 
     def accepts(self, operator: str, argument: Any, flags: int) -> Callable[[str], bool]:
         """Whether a character is one of a class."""
-        own = self._own(operator, argument, flags)
-        known: dict[str, bool] = {}
+        return _Known(self._own(operator, argument, flags)).__getitem__
 
-        def accepts(character: str) -> bool:
-            if character not in known:
-                known[character] = own.match(character) is not None
-            return known[character]
-
-        return accepts
-
-    def _single(self, operator: str, argument: Any, flags: int) -> Match:
-        if operator == "AT":
+    def _fixed(self, operator: str, argument: Any, flags: int) -> Fixed | None:
+        """None for a part that leaves a choice. Steps are held against their limit elsewhere: all
+        that goes on without end repeats something."""
+        behind = operator in ("ASSERT", "ASSERT_NOT") and argument[0] < 0
+        if operator == "AT" or behind:
             own = self._own(operator, argument, flags)
+            # What stands before has one length, so there is nothing to choose.
+            width = argument[1].getwidth()[1] if behind else 1
 
-            def match_place(at: int, then: Then) -> bool:
-                self._step()
-                return own.match(self.text, at) is not None and then(at)
+            def place(at: int) -> int:
+                self.steps += width
+                return at if own.match(self.text, at) else -1
 
-            return match_place
+            return place
+        if operator not in SINGLE:
+            return None
         accepts = self.accepts(operator, argument, flags)
 
-        def match(at: int, then: Then) -> bool:
-            self._step()
-            return at < len(self.text) and accepts(self.text[at]) and then(at + 1)
+        def character(at: int) -> int:
+            self.steps += 1
+            return at + 1 if at < len(self.text) and accepts(self.text[at]) else -1
 
-        return match
+        return character
 
     def _repeat(self, operator: str, least: int, most: int, body: Tree, flags: int) -> Match:
         if operator == "POSSESSIVE_REPEAT":
@@ -255,19 +268,24 @@ class Counter:
 
         return match
 
-    def _assertion(self, wanted: bool, direction: int, body: Tree, flags: int) -> Match:
-        if direction > 0:
-            inner = self._sequence(body, flags)
-            return lambda at, then: (self._first(inner, at) >= 0) is wanted and then(at)
-        # What stands before has one length, so there is nothing to choose.
-        own = self._own("ASSERT" if wanted else "ASSERT_NOT", (direction, body), flags)
-        width = body.getwidth()[1]
 
-        def match(at: int, then: Then) -> bool:
-            self._step(width)
-            return own.match(self.text, at) is not None and then(at)
+def _joined(fixed: list[Fixed], last: Match | None) -> Match:
+    """Parts without a choice, and what follows them."""
 
-        return match
+    def match(at: int, then: Then) -> bool:
+        for part in fixed:
+            at = part(at)
+            if at < 0:
+                return False
+        return then(at) if last is None else last(at, then)
+
+    return match
+
+
+def _before(first: Match, last: Match | None) -> Match:
+    if last is None:
+        return first
+    return lambda at, then: first(at, lambda next_: last(next_, then))
 
 
 def _inner(operator: str, argument: Any) -> list[Tree]:
