@@ -66,7 +66,7 @@ class Counter:
             sys.setrecursionlimit(deepest)
 
     def _run_on(self, text: str, everywhere: bool, limit: int) -> list[tuple[int, int]]:
-        self.text, self.steps, self.limit = text, 0, limit
+        self.text, self.length, self.steps, self.limit = text, len(text), 0, limit
         self.groups: dict[int, tuple[int, int]] = {}
         found: list[tuple[int, int]] = []
         start, barred = 0, -1  # no second match without characters at one place
@@ -90,6 +90,8 @@ class Counter:
         return found
 
     def _step(self, count: int = 1) -> None:
+        """Only repeats and places to begin hold the count against its limit: all that goes on
+        without end passes through them."""
         self.steps += count
         if self.steps > self.limit:
             raise TooManyError
@@ -140,8 +142,7 @@ class Counter:
         return _Known(self._own(operator, argument, flags)).__getitem__
 
     def _fixed(self, operator: str, argument: Any, flags: int) -> Fixed | None:
-        """None for a part that leaves a choice. Steps are held against their limit elsewhere: all
-        that goes on without end repeats something."""
+        """None for a part that leaves a choice."""
         behind = operator in ("ASSERT", "ASSERT_NOT") and argument[0] < 0
         if operator == "AT" or behind:
             own = self._own(operator, argument, flags)
@@ -159,7 +160,7 @@ class Counter:
 
         def character(at: int) -> int:
             self.steps += 1
-            return at + 1 if at < len(self.text) and accepts(self.text[at]) else -1
+            return at + 1 if at < self.length and accepts(self.text[at]) else -1
 
         return character
 
@@ -191,11 +192,13 @@ class Counter:
         def match(at: int, then: Then) -> bool:
             longest = least if not greedy else most
             last = at
-            while last - at < longest and last < len(self.text) and accepts(self.text[last]):
+            text = self.text
+            end = min(self.length, at + longest)
+            while last < end and accepts(text[last]):
                 last += 1
             self._step(1 + last - at)
             while last - at >= least:
-                self._step()
+                self.steps += 1
                 if then(last):
                     return True
                 if greedy:
@@ -211,7 +214,7 @@ class Counter:
     def _branch(self, ways: list[Match]) -> Match:
         def match(at: int, then: Then) -> bool:
             for way in ways:
-                self._step()
+                self.steps += 1
                 if way(at, then):
                     return True
             return False
@@ -241,11 +244,11 @@ class Counter:
 
     def _reference(self, group: int) -> Match:
         def match(at: int, then: Then) -> bool:
-            self._step()
+            self.steps += 1
             if group not in self.groups:
                 return False
             start, end = self.groups[group]
-            self._step(end - start)
+            self.steps += end - start
             word = self.text[start:end]
             return self.text.startswith(word, at) and then(at + len(word))
 
