@@ -3,6 +3,7 @@ command line."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import logging
@@ -76,10 +77,8 @@ def pytest_collection_finish() -> None:
     """What was imported stays to the end: garbage is not looked for there again and again."""
     gc.enable()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    # Not earlier: pytest, too, looks for garbage at its end, several times.
+    atexit.register(gc.unfreeze)
 
 
 def vocabulary(size: int) -> Vocabulary:

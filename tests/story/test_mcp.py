@@ -1,6 +1,7 @@
 """`dragoman mcp` with the protocol's own client (mcp 2.3.0), on standard input and output."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="pip install mcp")
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+# Imported where it is used: that takes a second, in every process that collects the tests.
+if importlib.util.find_spec("mcp") is None:
+    pytest.skip("pip install mcp", allow_module_level=True)
 
 
 def talk(arguments, calls):
     """The names of the tools, and the answer to each call: whether it failed, and its text."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
 
     async def conversation():
         command = ["-m", "dragoman", "mcp", "--device", "cpu", *map(str, arguments)]
