@@ -12,7 +12,7 @@ must stand before it, and with an end that does not fit.
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -115,7 +115,7 @@ class Counter:
             least, most, body = argument
             return self._repeat(operator, least, most, body, flags)
         if operator == "BRANCH":
-            return self._branch([self._sequence(way, flags) for way in argument[1]])
+            return self._branch(argument[1], flags)
         if operator == "SUBPATTERN":
             group, added, removed, inner = argument
             return self._group(group, self._sequence(inner, flags & ~removed | added))
@@ -211,12 +211,37 @@ class Counter:
 
         return match
 
-    def _branch(self, ways: list[Match]) -> Match:
+    def _branch(self, ways: Sequence[Tree], flags: int) -> Match:
+        """Most ways fail at their first character: for each character, those are known that do
+        not, with the steps of those before them."""
+        matches = [self._sequence(way, flags) for way in ways]
+        firsts = [
+            self.accepts(str(way[0][0]), way[0][1], flags)
+            if way and str(way[0][0]) in SINGLE
+            else None
+            for way in ways
+        ]
+        known: dict[str, tuple[list[tuple[int, Match]], int]] = {}
+
+        def open_to(character: str) -> tuple[list[tuple[int, Match]], int]:
+            left, steps = [], 0
+            for first, way in zip(firsts, matches, strict=True):
+                if first is None or (character and first(character)):
+                    left.append((steps + 1, way))
+                    steps = 0
+                else:
+                    steps += 2  # the choice, and the character that does not fit
+            known[character] = left, steps
+            return left, steps
+
         def match(at: int, then: Then) -> bool:
-            for way in ways:
-                self.steps += 1
+            character = self.text[at] if at < self.length else ""
+            left, rest = known.get(character) or open_to(character)
+            for steps, way in left:
+                self.steps += steps
                 if way(at, then):
                     return True
+            self.steps += rest
             return False
 
         return match
