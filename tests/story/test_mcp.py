@@ -34,7 +34,7 @@ def talk(arguments, calls):
     return asyncio.run(conversation())
 
 
-def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp_path) -> None:
+def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained_onnx, tmp_path) -> None:
     open_, closed = tmp_path / "open", tmp_path / "closed"
     open_.mkdir()
     closed.mkdir()
@@ -44,7 +44,7 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp
     terms = tmp_path / "terms.tsv"
     terms.write_text("zwei\tnine\n")
     names, answers = talk(
-        ["--model", trained, "--folder", open_, "--glossary", terms],
+        ["--model", trained_onnx, "--folder", open_, "--glossary", terms],
         [
             ("translate", {"text": "drei\nvier fünf", "to": "en"}),
             ("translate", {"text": "zwei", "to": "en", "source": "de"}),
@@ -80,8 +80,8 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp
     assert "no model here translates" in texts[12]
 
 
-def test_without_a_folder_there_is_no_tool_for_files(trained) -> None:
-    names, _ = talk(["--model", trained], [])
+def test_without_a_folder_there_is_no_tool_for_files(trained_onnx) -> None:
+    names, _ = talk(["--model", trained_onnx], [])
     assert "translate_file" not in names
 
 
