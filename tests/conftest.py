@@ -3,6 +3,7 @@ command line."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import logging
@@ -28,6 +29,7 @@ from tests.processes import Answer
 
 # torch is imported where it is used: the process that starts xdist's workers does without.
 if TYPE_CHECKING:
+    from dragoman.decode.translator import Translator
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.model.build import Model
 
@@ -76,10 +78,8 @@ def pytest_collection_finish() -> None:
     """What was imported stays to the end: garbage is not looked for there again and again."""
     gc.enable()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    # Not earlier: pytest, too, looks for garbage at its end, several times.
+    atexit.register(gc.unfreeze)
 
 
 def vocabulary(size: int) -> Vocabulary:
@@ -207,6 +207,26 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def trained(shared: Callable[..., Path]) -> Path:
     """A run that has learned the toy language."""
     return shared("trained", train_the_toy_language) / "run"
+
+
+@pytest.fixture(scope="session")
+def trained_onnx(shared: Callable[..., Path], trained: Path) -> Path:
+    """The same run for the ONNX engine: a fresh interpreter with it does not import torch."""
+    from dragoman.bundle.folder import read_bundle, write_bundle
+    from dragoman.convert.to_onnx import to_onnx
+
+    made = shared(
+        "onnx", lambda folder: write_bundle(folder / "run", to_onnx(read_bundle(trained)))
+    )
+    return made / "run"
+
+
+@pytest.fixture(scope="session")
+def packaged() -> Translator:
+    """The model that comes with the package, loaded once for each process; it stays as it is."""
+    from dragoman.decode.translator import Translator
+
+    return Translator.load()
 
 
 def train_the_toy_language(folder: Path, **more: object) -> None:

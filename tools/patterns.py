@@ -9,6 +9,7 @@ example. A new pattern is found, and tested, without being named anywhere.
 
 import argparse
 import ast
+import functools
 import importlib
 import math
 import re
@@ -85,10 +86,15 @@ def patterns() -> list[Pattern]:
     """All of the package, in the order of its files."""
     found = []
     for file in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(file.read_text("utf-8"))
-        if any(True for _ in _calls(tree)):
-            found += list(_of_file(file.relative_to(PACKAGE), tree))
+        text = _text(file)
+        if re.search(rf"\bre\.(?:{'|'.join(_CALLS)})\b", text):  # most modules are not worth a tree
+            found += list(_of_file(file.relative_to(PACKAGE), ast.parse(text)))
     return found
+
+
+@functools.cache
+def _text(file: Path) -> str:
+    return file.read_text("utf-8")
 
 
 def _calls(
@@ -105,8 +111,8 @@ def _calls(
         if (
             isinstance(child, ast.Call)
             and isinstance(child.func, ast.Attribute)
-            and ast.unparse(child.func.value) == "re"
             and child.func.attr in _CALLS
+            and ast.unparse(child.func.value) == "re"
         ):
             yield child, inside, name
         yield from _calls(child, inside, name)
@@ -149,8 +155,9 @@ def _uses(name: str, file: Path) -> set[str]:
     """What is done with the pattern of a name: in its file, or in all if others import it."""
     found: set[str] = set()
     files = PACKAGE.rglob("*.py") if name.isupper() and name[0] != "_" else [PACKAGE / file]
-    for each in files:
-        found |= set(re.findall(rf"(?<!\w){re.escape(name)}\.(\w+)\(", each.read_text("utf-8")))
+    for text in map(_text, files):
+        if f"{name}." in text:
+            found |= set(re.findall(rf"(?<!\w){re.escape(name)}\.(\w+)\(", text))
     return found & _CALLS
 
 

@@ -12,7 +12,7 @@ must stand before it, and with an end that does not fit.
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -24,11 +24,24 @@ _MOST_PAIRED = 8  # characters whose pairs are tried
 
 Then = Callable[[int], bool]
 Match = Callable[[int, Then], bool]
+Fixed = Callable[[int], int]  # where a part ends that leaves no choice; -1: it does not fit
 Tree = Any  # what the parser makes: a sequence of pairs of an operator and its arguments
 
 
 class TooManyError(Exception):
     """A count passed its limit."""
+
+
+class _Known(dict[str, bool]):
+    """Whether a character is one of a class: asked once, then looked up."""
+
+    def __init__(self, own: re.Pattern[str]):
+        super().__init__()
+        self._own = own
+
+    def __missing__(self, character: str) -> bool:
+        self[character] = found = self._own.match(character) is not None
+        return found
 
 
 class Counter:
@@ -53,7 +66,7 @@ class Counter:
             sys.setrecursionlimit(deepest)
 
     def _run_on(self, text: str, everywhere: bool, limit: int) -> list[tuple[int, int]]:
-        self.text, self.steps, self.limit = text, 0, limit
+        self.text, self.length, self.steps, self.limit = text, len(text), 0, limit
         self.groups: dict[int, tuple[int, int]] = {}
         found: list[tuple[int, int]] = []
         start, barred = 0, -1  # no second match without characters at one place
@@ -77,30 +90,32 @@ class Counter:
         return found
 
     def _step(self, count: int = 1) -> None:
+        """Only repeats and places to begin hold the count against its limit: all that goes on
+        without end passes through them."""
         self.steps += count
         if self.steps > self.limit:
             raise TooManyError
 
     def _sequence(self, nodes: Tree, flags: int) -> Match:
-        parts = [self._node(str(operator), argument, flags) for operator, argument in nodes]
-        if len(parts) == 1:
-            return parts[0]
-
-        def match(at: int, then: Then, part: int = 0) -> bool:
-            if part == len(parts):
-                return then(at)
-            return parts[part](at, lambda next_: match(next_, then, part + 1))
-
-        return match
+        """Parts without a choice are walked through in a loop, all others call each other."""
+        last: Match | None = None
+        fixed: list[Fixed] = []
+        for operator, argument in reversed(nodes):
+            one = self._fixed(str(operator), argument, flags)
+            if one is not None:
+                fixed.insert(0, one)
+                continue
+            last = _joined(fixed, last) if fixed else last
+            fixed = []
+            last = _before(self._node(str(operator), argument, flags), last)
+        return _joined(fixed, last) if fixed or last is None else last
 
     def _node(self, operator: str, argument: Any, flags: int) -> Match:
-        if operator in SINGLE or operator == "AT":
-            return self._single(operator, argument, flags)
         if operator in REPEATS:
             least, most, body = argument
             return self._repeat(operator, least, most, body, flags)
         if operator == "BRANCH":
-            return self._branch([self._sequence(way, flags) for way in argument[1]])
+            return self._branch(argument[1], flags)
         if operator == "SUBPATTERN":
             group, added, removed, inner = argument
             return self._group(group, self._sequence(inner, flags & ~removed | added))
@@ -109,8 +124,9 @@ class Counter:
         if operator == "GROUPREF":
             return self._reference(argument)
         if operator in ("ASSERT", "ASSERT_NOT"):
-            direction, body = argument
-            return self._assertion(operator == "ASSERT", direction, body, flags)
+            inner = self._sequence(argument[1], flags)
+            wanted = operator == "ASSERT"
+            return lambda at, then: (self._first(inner, at) >= 0) is wanted and then(at)
         raise NotImplementedError(operator)
 
     def _own(self, operator: str, argument: Any, flags: int) -> re.Pattern[str]:
@@ -123,32 +139,30 @@ class Counter:
 
     def accepts(self, operator: str, argument: Any, flags: int) -> Callable[[str], bool]:
         """Whether a character is one of a class."""
-        own = self._own(operator, argument, flags)
-        known: dict[str, bool] = {}
+        return _Known(self._own(operator, argument, flags)).__getitem__
 
-        def accepts(character: str) -> bool:
-            if character not in known:
-                known[character] = own.match(character) is not None
-            return known[character]
-
-        return accepts
-
-    def _single(self, operator: str, argument: Any, flags: int) -> Match:
-        if operator == "AT":
+    def _fixed(self, operator: str, argument: Any, flags: int) -> Fixed | None:
+        """None for a part that leaves a choice."""
+        behind = operator in ("ASSERT", "ASSERT_NOT") and argument[0] < 0
+        if operator == "AT" or behind:
             own = self._own(operator, argument, flags)
+            # What stands before has one length, so there is nothing to choose.
+            width = argument[1].getwidth()[1] if behind else 1
 
-            def match_place(at: int, then: Then) -> bool:
-                self._step()
-                return own.match(self.text, at) is not None and then(at)
+            def place(at: int) -> int:
+                self.steps += width
+                return at if own.match(self.text, at) else -1
 
-            return match_place
+            return place
+        if operator not in SINGLE:
+            return None
         accepts = self.accepts(operator, argument, flags)
 
-        def match(at: int, then: Then) -> bool:
-            self._step()
-            return at < len(self.text) and accepts(self.text[at]) and then(at + 1)
+        def character(at: int) -> int:
+            self.steps += 1
+            return at + 1 if at < self.length and accepts(self.text[at]) else -1
 
-        return match
+        return character
 
     def _repeat(self, operator: str, least: int, most: int, body: Tree, flags: int) -> Match:
         if operator == "POSSESSIVE_REPEAT":
@@ -178,11 +192,13 @@ class Counter:
         def match(at: int, then: Then) -> bool:
             longest = least if not greedy else most
             last = at
-            while last - at < longest and last < len(self.text) and accepts(self.text[last]):
+            text = self.text
+            end = min(self.length, at + longest)
+            while last < end and accepts(text[last]):
                 last += 1
             self._step(1 + last - at)
             while last - at >= least:
-                self._step()
+                self.steps += 1
                 if then(last):
                     return True
                 if greedy:
@@ -195,12 +211,37 @@ class Counter:
 
         return match
 
-    def _branch(self, ways: list[Match]) -> Match:
+    def _branch(self, ways: Sequence[Tree], flags: int) -> Match:
+        """Most ways fail at their first character: for each character, those are known that do
+        not, with the steps of those before them."""
+        matches = [self._sequence(way, flags) for way in ways]
+        firsts = [
+            self.accepts(str(way[0][0]), way[0][1], flags)
+            if way and str(way[0][0]) in SINGLE
+            else None
+            for way in ways
+        ]
+        known: dict[str, tuple[list[tuple[int, Match]], int]] = {}
+
+        def open_to(character: str) -> tuple[list[tuple[int, Match]], int]:
+            left, steps = [], 0
+            for first, way in zip(firsts, matches, strict=True):
+                if first is None or (character and first(character)):
+                    left.append((steps + 1, way))
+                    steps = 0
+                else:
+                    steps += 2  # the choice, and the character that does not fit
+            known[character] = left, steps
+            return left, steps
+
         def match(at: int, then: Then) -> bool:
-            for way in ways:
-                self._step()
+            character = self.text[at] if at < self.length else ""
+            left, rest = known.get(character) or open_to(character)
+            for steps, way in left:
+                self.steps += steps
                 if way(at, then):
                     return True
+            self.steps += rest
             return False
 
         return match
@@ -228,11 +269,11 @@ class Counter:
 
     def _reference(self, group: int) -> Match:
         def match(at: int, then: Then) -> bool:
-            self._step()
+            self.steps += 1
             if group not in self.groups:
                 return False
             start, end = self.groups[group]
-            self._step(end - start)
+            self.steps += end - start
             word = self.text[start:end]
             return self.text.startswith(word, at) and then(at + len(word))
 
@@ -255,19 +296,24 @@ class Counter:
 
         return match
 
-    def _assertion(self, wanted: bool, direction: int, body: Tree, flags: int) -> Match:
-        if direction > 0:
-            inner = self._sequence(body, flags)
-            return lambda at, then: (self._first(inner, at) >= 0) is wanted and then(at)
-        # What stands before has one length, so there is nothing to choose.
-        own = self._own("ASSERT" if wanted else "ASSERT_NOT", (direction, body), flags)
-        width = body.getwidth()[1]
 
-        def match(at: int, then: Then) -> bool:
-            self._step(width)
-            return own.match(self.text, at) is not None and then(at)
+def _joined(fixed: list[Fixed], last: Match | None) -> Match:
+    """Parts without a choice, and what follows them."""
 
-        return match
+    def match(at: int, then: Then) -> bool:
+        for part in fixed:
+            at = part(at)
+            if at < 0:
+                return False
+        return then(at) if last is None else last(at, then)
+
+    return match
+
+
+def _before(first: Match, last: Match | None) -> Match:
+    if last is None:
+        return first
+    return lambda at, then: first(at, lambda next_: last(next_, then))
 
 
 def _inner(operator: str, argument: Any) -> list[Tree]:

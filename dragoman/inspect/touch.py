@@ -106,18 +106,25 @@ def _switch_off(model: "nn.Module", name: str) -> "torch.utils.hooks.RemovableHa
         return layer.feed_forward.register_forward_hook(lambda _, x, y: y.new_zeros(y.shape))  # type: ignore[no-any-return]
     if head is None:
         return layer.register_forward_hook(lambda _, given, y: given[0])  # type: ignore[no-any-return]
-    attention = layer.cross if stack == "cross" else layer.attention
-    project = attention.project
+    return _without_heads(layer, stack, name, [(slice(None), head)])
+
+
+def _without_heads(
+    layer: Any, stack: str, name: str, off: Sequence[tuple[int | slice, int]]
+) -> "torch.utils.hooks.RemovableHandle":
+    """`off`: rows of a batch, and the head that is off there."""
+    project = (layer.cross if stack == "cross" else layer.attention).project
     if not hasattr(project, "to_out"):
         raise TranslationError(f"{name}: heads without projections cannot be switched off.")
-    features = slice(head * project.features, (head + 1) * project.features)
 
     def without(_: object, given: tuple["Tensor"]) -> tuple["Tensor"]:
         joined = given[0].clone()  # (B, T, H*K)
-        joined[..., features] = 0
+        for rows, head in off:
+            joined[rows, :, head * project.features : (head + 1) * project.features] = 0
         return (joined,)
 
-    return project.to_out.register_forward_pre_hook(without)  # type: ignore[no-any-return]
+    handle: torch.utils.hooks.RemovableHandle = project.to_out.register_forward_pre_hook(without)
+    return handle
 
 
 def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.RemovableHandle":
@@ -227,24 +234,24 @@ def worth(
 ) -> dict[str, list[list[float]]]:
     """What each head is worth to this translation: the log-probability that is lost without it.
 
-    By kind: for each layer, a number for each head.
+    By kind: for each layer, a number for each head. The heads of a layer are a batch, in which
+    each row does without one of them.
     """
     engine = own_copy(engine)
     model: Any = engine.model
     whole = float(engine.score([source], [target])[0].sum())
     lost: dict[str, list[list[float]]] = {}
-    for kind, layers in (
-        ("encoder", len(model.encoder)), ("decoder", len(model.decoder)),
-        ("cross", len(model.decoder)),
-    ):  # fmt: skip
+    heads = range(model.config.heads)
+    for kind in ("encoder", "decoder", "cross"):
         lost[kind] = []
-        for layer in range(layers):
-            row = []
-            for head in range(model.config.heads):
-                with changed(model, Change(off=(f"{kind}.{layer}.head.{head}",))):
-                    without = float(engine.score([source], [target])[0].sum())
-                row.append(round(whole - without, 4))
-            lost[kind].append(row)
+        for number, layer in enumerate(model.encoder if kind == "encoder" else model.decoder):
+            name = f"{kind}.{number}.head"
+            handle = _without_heads(layer, kind, name, [(head, head) for head in heads])
+            try:
+                without = engine.score([source] * len(heads), [target] * len(heads))
+            finally:
+                handle.remove()
+            lost[kind].append([round(whole - float(row.sum()), 4) for row in without])
     return lost
 
 

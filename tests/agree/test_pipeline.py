@@ -33,8 +33,8 @@ REQUESTS = [
 
 
 @pytest.fixture(scope="module")
-def translator():
-    return dragoman.load()
+def translator(packaged):
+    return packaged
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from dragoman.training import run as training
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "lessons").glob("*.ipynb"))
 TRAIN = [path for path in NOTEBOOKS if "training.max_steps" in path.read_text(encoding="utf-8")]
+BUDGET = "BATCH, LENGTH, BUDGET = 32, 6, 2e9"
 
 
 @pytest.fixture
@@ -39,11 +40,20 @@ def few_steps(monkeypatch):
         return real(*arguments, settings={**settings, "training.max_steps": 15}, **options)
 
     monkeypatch.setattr(training, "train", train)
+    run_cell = lessons._run_cell
+    cheap = BUDGET.replace("2e9", "2e8")  # of the lesson that has a loop of its own
+    monkeypatch.setattr(
+        lessons, "_run_cell", lambda cell, names: run_cell(cell.replace(BUDGET, cheap), names)
+    )
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_lesson_runs(notebook: Path, tables_as_they_were, few_steps) -> None:
     assert_shows_what_is_committed(notebook)
+
+
+def test_the_lesson_with_a_loop_of_its_own_has_this_budget() -> None:
+    assert any(BUDGET in path.read_text(encoding="utf-8") for path in TRAIN)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`dragoman mcp` with the protocol's own client (mcp 2.3.0), on standard input and output."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="pip install mcp")
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+# Imported where it is used: that takes a second, in every process that collects the tests.
+if importlib.util.find_spec("mcp") is None:
+    pytest.skip("pip install mcp", allow_module_level=True)
 
 
 def talk(arguments, calls):
     """The names of the tools, and the answer to each call: whether it failed, and its text."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
 
     async def conversation():
         command = ["-m", "dragoman", "mcp", "--device", "cpu", *map(str, arguments)]
@@ -31,7 +34,7 @@ def talk(arguments, calls):
     return asyncio.run(conversation())
 
 
-def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp_path) -> None:
+def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained_onnx, tmp_path) -> None:
     open_, closed = tmp_path / "open", tmp_path / "closed"
     open_.mkdir()
     closed.mkdir()
@@ -41,7 +44,7 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp
     terms = tmp_path / "terms.tsv"
     terms.write_text("zwei\tnine\n")
     names, answers = talk(
-        ["--model", trained, "--folder", open_, "--glossary", terms],
+        ["--model", trained_onnx, "--folder", open_, "--glossary", terms],
         [
             ("translate", {"text": "drei\nvier fünf", "to": "en"}),
             ("translate", {"text": "zwei", "to": "en", "source": "de"}),
@@ -77,8 +80,8 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained, tmp
     assert "no model here translates" in texts[12]
 
 
-def test_without_a_folder_there_is_no_tool_for_files(trained) -> None:
-    names, _ = talk(["--model", trained], [])
+def test_without_a_folder_there_is_no_tool_for_files(trained_onnx) -> None:
+    names, _ = talk(["--model", trained_onnx], [])
     assert "translate_file" not in names
 
 

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 
-import dragoman
 from dragoman.bundle.folder import PRETRAINED, bundled_models, read_bundle
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
@@ -68,8 +67,8 @@ NAMED = [
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    return dragoman.load()
+def translator(packaged) -> Translator:
+    return packaged
 
 
 @pytest.fixture(scope="module")

@@ -112,9 +112,9 @@ def test_a_model_is_read_again_without_a_lost_request(trained, tmp_path) -> None
         assert ask(address, {"text": "eins zwei"})["model"] == "second"
 
 
-def test_keys_and_a_folder_of_models_are_read_again(trained, tmp_path) -> None:
+def test_keys_and_a_folder_of_models_are_read_again(trained_onnx, tmp_path) -> None:
     models, keys = tmp_path / "models", tmp_path / "keys.toml"
-    shutil.copytree(trained, models / "first")
+    shutil.copytree(trained_onnx, models / "first")
     keys.write_text('[alice]\nsecret = "old"\n')
 
     def names(address: str, key: str) -> list[str] | int:
@@ -127,7 +127,7 @@ def test_keys_and_a_folder_of_models_are_read_again(trained, tmp_path) -> None:
 
     with serving(models, "--keys", str(keys)) as (process, address):
         assert names(address, "old") == ["first"]
-        shutil.copytree(trained, models / "second")
+        shutil.copytree(trained_onnx, models / "second")
         keys.write_text('[bob]\nsecret = "new"\n')
         process.send_signal(signal.SIGHUP)
         assert "read again" in process.stderr.readline()
@@ -142,13 +142,13 @@ def test_keys_and_a_folder_of_models_are_read_again(trained, tmp_path) -> None:
 
 
 def test_systemd_hears_when_the_service_listens_and_when_it_stops(
-    trained, tmp_path, monkeypatch
+    trained_onnx, tmp_path, monkeypatch
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(120)
         manager.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        with serving(trained) as (process, address):
+        with serving(trained_onnx) as (process, address):
             assert manager.recv(1000) == b"READY=1"
             assert post(f"{address}v1/translate", {"text": "eins"})["translations"]
             process.send_signal(signal.SIGHUP)

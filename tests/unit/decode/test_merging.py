@@ -42,11 +42,10 @@ def test_what_is_different_stays_as_it_is() -> None:
     assert merged([]) == ()
 
 
-def test_the_packages_model_gives_as_many_different_translations_as_asked_for() -> None:
+def test_the_packages_model_gives_as_many_different_translations_as_asked_for(packaged) -> None:
     """Without merging, four translations of this hold two or three texts."""
-    translator = dragoman.load()
     texts = ["Er weiß es nicht.", "Das ist gut.", "Ich habe keine Zeit."]
-    for found in translator(texts, to="en", nbest=4):
+    for found in packaged(texts, to="en", nbest=4):
         assert len({candidate.text for candidate in found.candidates}) == 4
         scores = [candidate.score for candidate in found.candidates]
         assert scores == sorted(scores, reverse=True)

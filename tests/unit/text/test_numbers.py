@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-import dragoman
 from dragoman.text.numbers import (
     edited,
     in_24_hours,
@@ -111,10 +110,9 @@ def test_hours_of_half_a_day_become_those_of_a_whole_one(text: str, after: str) 
     assert in_24_hours(text, "en", "en").text == in_24_hours(text, "fr", "de").text == text
 
 
-def test_links_count_the_words_that_a_model_does_not_read() -> None:
-    translator = dragoman.load()
+def test_links_count_the_words_that_a_model_does_not_read(packaged) -> None:
     text = "The train leaves at 3:45 pm from London."
-    found = translator(text, source="en", to="de", alignments=True)
+    found = packaged(text, source="en", to="de", alignments=True)
     assert re.search(r"15[.:]45", found)
     words = found.split()
     linked = {words[t].strip("."): s for s, t in found.alignment}

@@ -127,8 +127,8 @@ def rounds(translator: dragoman.Translator, text: str, terms: dict[str, str], to
     return count
 
 
-def test_terms_are_put_in_alike_whatever_else_is_in_the_batch() -> None:
-    translator = dragoman.load()
+def test_terms_are_put_in_alike_whatever_else_is_in_the_batch(packaged) -> None:
+    translator = packaged
     glossary = Glossary.of([("addition", "Zusatz"), ("write", "verfassen"), ("house", "Bude")])
     texts = [
         "The addition of salt is important.",
@@ -144,16 +144,18 @@ def test_terms_are_put_in_alike_whatever_else_is_in_the_batch() -> None:
     assert together[4].candidates == translator(texts[4], to="de", source="en").candidates
 
 
-def test_a_term_whose_place_and_form_are_clear_takes_no_second_search() -> None:
-    translator = dragoman.load()
+def test_a_term_whose_place_and_form_are_clear_takes_no_second_search(packaged) -> None:
+    translator = packaged
     text = "The owner spoke with the customer about the new contract."
     assert rounds(translator, text, {"contract": "Vertrag"}, "de") == 1  # the model says so
     assert rounds(translator, text, {"customer": "Klient"}, "de") == 1
     assert rounds(translator, text, {"customer": "comprador", "contract": "convenio"}, "es") == 1
 
 
-def test_a_sentence_whose_numbers_are_mended_needs_no_constrained_search_for_its_terms() -> None:
-    translator = dragoman.load()
+def test_a_sentence_whose_numbers_are_mended_needs_no_constrained_search_for_its_terms(
+    packaged,
+) -> None:
+    translator = packaged
     text = (
         "However, the measures adopted since 2009 have led to a 17% drop in the registration rate "
         "of new voters in 2010 compared to 2006."
@@ -173,8 +175,8 @@ def test_a_sentence_whose_numbers_are_mended_needs_no_constrained_search_for_its
     assert all(part in said for part in ("Wählerinnen", "Abfall", "17", "2009", "2006"))
 
 
-def test_words_that_were_put_in_are_certain_and_linked_to_their_source() -> None:
-    translator = dragoman.load()
+def test_words_that_were_put_in_are_certain_and_linked_to_their_source(packaged) -> None:
+    translator = packaged
     text = "The old house is white."
     plain = translator(text, to="de", source="en", alignments=True)
     glossary = Glossary.of([("house", "Gebäude")])
@@ -283,9 +285,8 @@ def test_a_terms_own_adjectives_agree_and_a_bare_genitive_is_none(text, target, 
         ),
     ],
 )
-def test_an_unlikely_term_does_not_spoil_its_sentence(to, text, terms, said) -> None:
-    translator = dragoman.load()
-    assert translator(text, source="en", to=to, glossary=Glossary.of(terms.items())) == said
+def test_an_unlikely_term_does_not_spoil_its_sentence(packaged, to, text, terms, said) -> None:
+    assert packaged(text, source="en", to=to, glossary=Glossary.of(terms.items())) == said
 
 
 def test_a_noun_is_not_given_the_ending_of_an_adjective() -> None:
