@@ -57,6 +57,8 @@ def test_help_pages_whose_elements_are_the_same(tmp_path: Path) -> None:
         "de/a": "<page><title>Anfang</title><p>Klicken Sie <gui>Speichern</gui>.</p></page>",
         "C/b": "<page><title>Two</title><p>Paragraphs.</p></page>",
         "de/b": "<page><title>Einer</title></page>",
+        "C/d": "<page><item><p>An item.</p></item><p>Choose <guiseq>FileOpen</guiseq>.</p></page>",
+        "de/d": "<page><item><p>Ein Punkt.</p></item><p>Wähle <guiseq>DateiAuf</guiseq>.</p></page>",
         "C/c": "<page>&unknown;</page>",
         "de/c": "<page>&unknown;</page>",
     }
@@ -67,4 +69,5 @@ def test_help_pages_whose_elements_are_the_same(tmp_path: Path) -> None:
     assert made_of(tmp_path)["help.de-en.tsv.bz2"] == [
         "Anfang\tBegin",
         "Klicken Sie Speichern.\tPress Save.",
+        "Ein Punkt.\tAn item.",
     ]
