@@ -58,7 +58,7 @@ def test_help_pages_whose_elements_are_the_same(tmp_path: Path) -> None:
         "C/b": "<page><title>Two</title><p>Paragraphs.</p></page>",
         "de/b": "<page><title>Einer</title></page>",
         "C/d": "<page><item><p>An item.</p></item><p>Choose <guiseq>FileOpen</guiseq>.</p></page>",
-        "de/d": "<page><item><p>Ein Punkt.</p></item><p>Wähle <guiseq>DateiAuf</guiseq>.</p></page>",
+        "de/d": "<page><item><p>Ein Punkt.</p></item><p>Los: <guiseq>DateiAuf</guiseq>.</p></page>",
         "C/c": "<page>&unknown;</page>",
         "de/c": "<page>&unknown;</page>",
     }
