@@ -54,7 +54,7 @@ from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
 from dragoman.decode.translator import WINDOW_LINES, Translator
 from dragoman.engine.interface import usable_cores
-from dragoman.engine.onnx.kernels import describe_kernels
+from dragoman.engine.onnx.kernels import best_factors
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
@@ -114,7 +114,7 @@ def machine() -> str:
     flags = facts.get("flags", facts.get("Features", "")).split()
     features = " ".join(feature for feature in FEATURES if feature in flags)
     name = facts.get("model name", platform.machine())
-    return f"{name} ({features}); int8: {describe_kernels()}; {CORES} cores"
+    return f"{name} ({features}); int8: {best_factors().value}; {CORES} cores"
 
 
 def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:

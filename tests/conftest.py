@@ -159,6 +159,15 @@ def quiet_logs() -> Iterator[None]:
         root.removeHandler(handler)
 
 
+@pytest.fixture(autouse=True)
+def the_same_products() -> Iterator[None]:
+    """On a CPU without bf16 (Arm), PyTorch gives up oneDNN at the first product in bf16: from then
+    on, all products of the process are rounded otherwise."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].backends.mkldnn.enabled = True
+
+
 @pytest.fixture
 def dragoman(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -51,7 +51,7 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def all_in_bytes(stored: Mapping[str, np.ndarray]) -> bool:
     """Whether every matrix is in int8: a bundle may also hold some in float."""
     return all(
-        array.dtype == np.uint8
+        array.itemsize == 1
         for name, array in stored.items()
         if array.ndim == 2 and not name.endswith("positions.table")
     )

@@ -185,7 +185,7 @@ def _installation() -> dict[str, Any]:
     for library in LIBRARIES:
         facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
     if util.find_spec("onnxruntime"):
-        from dragoman.engine.onnx.kernels import describe_kernels
+        from dragoman.engine.onnx.kernels import best_factors
 
-        facts["int8 kernels"] = describe_kernels()
+        facts["int8 kernels"] = best_factors().value
     return facts

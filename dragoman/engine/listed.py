@@ -11,8 +11,7 @@ import numpy as np
 
 from dragoman.text.shortlist import Shortlist, distinct
 
-# sources and lists are filled up to a multiple: else the order of sums would follow the longest
-# neighbour
+# Lists are filled up to a multiple: else the order of a sum would follow the longest neighbour.
 LANES = 16
 
 
@@ -29,7 +28,8 @@ class OneList:
 
     @property
     def longest(self) -> int:
-        return len(self.pieces)
+        """Filled up as among others (`Lists`)."""
+        return _in_lanes(len(self.pieces))
 
     def only(self, sentences: np.ndarray) -> "OneList":
         return self
@@ -40,7 +40,7 @@ class OneList:
     def spread(self, log_probs: np.ndarray, sentences: np.ndarray, size: int) -> np.ndarray:
         """As `Lists.spread`."""
         whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
-        whole[:, self.pieces] = log_probs
+        whole[:, self.pieces] = log_probs[:, : len(self.pieces)]
         return whole
 
 
@@ -63,7 +63,7 @@ class Lists:
         pieces = distinct(own)
         place = np.zeros(pieces[-1] + 1, dtype=np.int64)
         place[pieces] = np.arange(len(pieces))
-        shape = len(own), -(-max(map(len, own)) // LANES) * LANES
+        shape = len(own), _in_lanes(max(map(len, own)))
         places = np.zeros(shape, dtype=np.int64)
         added = np.full(shape, -np.inf, dtype=np.float32)
         for row, listed in enumerate(own):
@@ -96,3 +96,7 @@ class Lists:
             rows, columns
         ]
         return whole
+
+
+def _in_lanes(length: int) -> int:
+    return -(-length // LANES) * LANES

@@ -24,7 +24,7 @@ from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Engine, Forbidden, Step, usable_cores
-from dragoman.engine.listed import LANES, Lists, OneList
+from dragoman.engine.listed import Lists, OneList
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
     columns_graph,
@@ -34,7 +34,7 @@ from dragoman.engine.onnx.graphs import (
     one_list_step_graph,
     step_graph,
 )
-from dragoman.engine.onnx.kernels import best_factors
+from dragoman.engine.onnx.kernels import best_factors, lanes
 from dragoman.engine.recycled import RECYCLED
 from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
@@ -122,7 +122,7 @@ class OnnxEngine(Engine):
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
-        if all_in_bytes(bundle.weights):
+        if any(array.dtype == np.uint8 for array in bundle.weights.values()):
             bundle = replace(bundle, weights=best_factors().of(bundle.weights))
         self._bundle = bundle
         self._config = bundle.config.model
@@ -171,9 +171,9 @@ class OnnxEngine(Engine):
     def for_greedy_search(self) -> "OnnxEngine":
         """With steps whose attention to the source is one operator: it takes one query for each
         sentence, and tells nobody where it looked."""
-        signed = any(array.dtype == np.int8 for array in self._bundle.weights.values())
-        # Only int8 on x86 was measured.
-        if self._greedy or not signed or onnx_version() < ONE_OPERATOR_SINCE:
+        # Only int8 was measured.
+        in_bytes = all_in_bytes(self._bundle.weights)
+        if self._greedy or not in_bytes or onnx_version() < ONE_OPERATOR_SINCE:
             return self
         encoder = self._encoder.for_greedy_search if self._encoder else None
         return OnnxEngine(self._bundle, self.threads, encoder, greedy=True)
@@ -421,7 +421,7 @@ class OnnxEngine(Engine):
     def _new_session(self, graph: str, one: OneList | None) -> onnxruntime.InferenceSession:
         weights = dict(self._bundle.weights)
         if one is not None:
-            weights |= of_one_list(weights, one.pieces)
+            weights |= of_one_list(weights, one.pieces, one.longest)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         sharing = Sharing.among(self.threads)
@@ -501,7 +501,7 @@ def onnx_version() -> tuple[int, ...]:
 
 def _in_lanes(length: int) -> int:
     """Filled up, so that the order of a sum does not follow the longest neighbour."""
-    return -(-length // LANES) * LANES
+    return -(-length // lanes()) * lanes()
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:

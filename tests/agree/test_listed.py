@@ -145,7 +145,7 @@ def test_a_language_among_others_is_searched_as_by_itself_to_the_last_bit(
     beam: int, with_ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One graph has the list of one language, another the lists of a mixed batch."""
-    choose(Factors.SMALL_PAIRS if with_ranges else Factors.UNSIGNED, monkeypatch)
+    choose(Factors.SMALL_PAIRS, monkeypatch)
     listed = language_engine(int8=True, model__norm="pre")
     if with_ranges:
         bundle = listed._bundle

@@ -34,11 +34,9 @@ def measured(**settings: object) -> Bundle:
     return replace(bundle, ranges=measure_ranges(bundle, PAIRS))
 
 
-@pytest.fixture(
-    autouse=True, params=[Factors.SIGNED, Factors.SMALL_PAIRS], ids=lambda kind: kind.name
-)
-def signed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges are used with signed weights alone."""
+@pytest.fixture(autouse=True, params=Factors, ids=lambda kind: kind.name)
+def factors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights as either kind of CPU would have them."""
     choose(request.param, monkeypatch)
 
 

@@ -46,7 +46,7 @@ def encoder_graph(
 
     `greedy`: as the steps of a greedy search want them.
     """
-    g = Blocks(config, weights, by_parts=True, ranges=ranges)
+    g = Blocks(config, weights, ranges)
     width = config.width
     heads = config.heads
     ids = g.input("ids", INT64, ["N"])
@@ -63,7 +63,7 @@ def encoder_graph(
     def padded_qkv(x: str, name: str) -> list[str]:
         """Queries, keys and values. (B, P, D) each"""
         layer = f"{name}.project.to_qkv"
-        if g.signed:
+        if g.in_bytes:
             # Three products that stay in the cache beat one. The bias of a key adds the same to
             # all scores of a query, which softmax does not see.
             qkv = [
@@ -80,7 +80,7 @@ def encoder_graph(
         y = g.op("Attention", *padded_qkv(x, name), mask, q_num_heads=heads, kv_num_heads=heads)
         # (N, D)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)
-        if g.signed:
+        if g.in_bytes:
             return g.out_of_attention(packed, name)
         return g.layer(packed, f"{name}.project.to_out")
 
@@ -93,7 +93,7 @@ def encoder_graph(
     root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
     for i in range(config.decoder_layers):
         layer = f"decoder.{i}.cross.project.to_qkv"
-        bias = "" if g.signed else f"{layer}.bias"
+        bias = "" if g.in_bytes else f"{layer}.bias"
         k, v = (
             g.linear(stream.x, f"{layer}.weight", bias, (n * width, (n + 1) * width))
             for n in (1, 2)
@@ -122,9 +122,9 @@ def step_graph(
 
     `greedy`: every sentence has one hypothesis, and nobody asks where it looks.
     """
-    g = Blocks(config, weights, by_parts=False, ranges=ranges)
+    g = Blocks(config, weights, ranges)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
-    logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
+    logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     log_probs = g.op(
@@ -150,7 +150,7 @@ def listed_step_graph(
     out of them, and softmax sees these alone, in the order of the list: which others were computed
     changes no bit.
     """
-    g = Blocks(config, weights, by_parts=False, ranges=ranges)
+    g = Blocks(config, weights, ranges)
     x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
     quantised = matrix + SCALES in weights
@@ -193,23 +193,28 @@ def one_list_step_graph(
     Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
     them out for the product once, not at every step.
     """
-    g = Blocks(config, weights, by_parts=False, ranges=ranges)
+    g = Blocks(config, weights, ranges)
     x = _decoder(g, greedy)
-    bias = LISTED + OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
-    logits = g.linear(x, LISTED + _first(weights, *OUTPUT_MATRICES), bias, by_parts=True)
+    matrix = LISTED + _first(weights, *OUTPUT_MATRICES)
+    logits = g.linear(x, matrix, LISTED + OUTPUT_BIAS)
     log_probs = g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
     _, order = g.op(
         "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
     )
-    g.op("Gather", g.constant(pieces), order, names=["best_tokens"], axis=0)
-    return _with_outputs(g, len(pieces)).serialise("one list's step")
+    longest = len(weights[matrix])
+    filled = g.constant(np.resize(pieces, longest))
+    g.op("Gather", filled, order, names=["best_tokens"], axis=0)
+    return _with_outputs(g, longest).serialise("one list's step")
 
 
-def of_one_list(weights: Weights, pieces: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of the output's weights that a list names."""
+def of_one_list(weights: Weights, pieces: np.ndarray, longest: int) -> dict[str, np.ndarray]:
+    """The rows of the output's weights that a list names; what fills it up is worth nothing."""
     matrix = _first(weights, *OUTPUT_MATRICES)
-    names = [name for name in (matrix, matrix + SCALES, OUTPUT_BIAS) if name in weights]
-    return {LISTED + name: weights[name][pieces] for name in names}
+    names = [name for name in (matrix, matrix + SCALES) if name in weights]
+    filled = np.resize(pieces, longest)
+    bias = np.full(longest, -np.inf, dtype=np.float32)
+    bias[: len(pieces)] = weights[OUTPUT_BIAS][pieces] if OUTPUT_BIAS in weights else 0
+    return {LISTED + name: weights[name][filled] for name in names} | {LISTED + OUTPUT_BIAS: bias}
 
 
 def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
@@ -290,7 +295,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         )
         q = g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width))
         rows = of_one(q, keys, values, i) if greedy else of_several(q, keys, values, i)
-        if g.signed:
+        if g.in_bytes:
             return g.out_of_attention(rows, f"decoder.{i}.cross")
         return g.layer(rows, f"decoder.{i}.cross.project.to_out")
 

@@ -5,36 +5,22 @@ import onnxruntime
 import pytest
 
 from dragoman.bundle.int8 import quantise
-from dragoman.bundle.plain_weights import plain_weights
 from dragoman.engine.interface import usable_cores
-from dragoman.engine.onnx import blocks, kernels
+from dragoman.engine.onnx import kernels
 from dragoman.engine.onnx.graph import Graph
-from dragoman.engine.onnx.graphs import step_graph
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx.protobuf import FLOAT, UINT8
 from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, Sharing
-from tests.conftest import small_config, vocabulary
 
 
-@pytest.mark.parametrize(
-    ("machine", "largest_exact", "best"),
-    [
-        ("x86_64", 127, Factors.SIGNED),
-        ("AMD64", 127, Factors.SIGNED),
-        ("x86_64", 64, Factors.SMALL_PAIRS),
-        ("AMD64", 63, Factors.UNSIGNED),
-        ("aarch64", 127, Factors.UNSIGNED),
-    ],
-)
+@pytest.mark.parametrize(("exact", "best"), [(True, Factors.SIGNED), (False, Factors.SMALL_PAIRS)])
 def test_weights_are_as_large_as_a_cpu_multiplies_exactly(
-    machine: str, largest_exact: int, best: Factors, monkeypatch: pytest.MonkeyPatch
+    exact: bool, best: Factors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("platform.machine", lambda: machine)
-    monkeypatch.setattr(kernels, "_is_exact", lambda largest: largest <= largest_exact)
+    monkeypatch.setattr(kernels, "_is_exact", lambda largest: exact or largest < 127)
     kernels.best_factors.cache_clear()
     try:
         assert kernels.best_factors() is best
-        assert best.value in kernels.describe_kernels()
     finally:
         kernels.best_factors.cache_clear()
 
@@ -54,44 +40,27 @@ def test_the_probe_refuses_a_kernel_that_is_wrong_for_some_number_of_rows(
     assert not kernels._is_exact(1)
 
 
-def test_an_operator_that_treats_rows_differently_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("machine", "at_once", "filled_up_to"),
+    [("x86_64", 1, 16), ("aarch64", 1, 4), ("aarch64", 4, 4), ("arm64", 8, 8), ("aarch64", 16, 16)],
+)
+def test_a_source_is_filled_up_to_what_a_cpu_adds_at_once(
+    machine: str, at_once: int, filled_up_to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
-        unequal = False
-
         def run(self, names: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-            y = feeds["x"].sum(axis=1, keepdims=True)
-            y[-1] = np.nextafter(y[-1], 0) if self.unequal and len(y) == 5 else y[-1]
-            return [y]
+            (y,) = super().run(names, feeds)
+            return [y + y.shape[1] % at_once]
 
+    monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    assert kernels.rows_of_one_operator_are_equal.__wrapped__()
-    Session.unequal = True
-    assert not kernels.rows_of_one_operator_are_equal.__wrapped__()
-
-
-@pytest.mark.parametrize("equal", [True, False])
-def test_a_step_has_no_operator_that_was_refused(
-    equal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "rows_of_one_operator_are_equal", lambda: equal)
-    config = small_config().model
-    weights = quantise(
-        {
-            name: np.ones(shape, dtype=np.float32)
-            for name, shape in plain_weights(config, 23, 23, shared=True)
-        }
-    )
-    assert (b"MatMulNBits" in step_graph(config, weights, vocabulary(23))) == equal
+    assert kernels.lanes.__wrapped__() == filled_up_to
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31])
 @pytest.mark.parametrize("columns", [64, 96, 512])
 def test_small_pairs_are_multiplied_without_an_error(rows: int, columns: int) -> None:
     """By this CPU's own kernel, against sums in 64 bits."""
-    if not Factors.SMALL_PAIRS.are_exact():
-        pytest.skip("this CPU has no exact product of unsigned with signed bytes")
     draw = np.random.default_rng(rows * columns)
     stored = quantise({"w": draw.standard_t(3, size=(80, columns)).astype(np.float32)})
     stored["w"][:4] = [[255], [1], [255], [1]]  # the largest of both signs
