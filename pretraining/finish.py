@@ -119,12 +119,13 @@ def test_sets(corpora: Path) -> Iterator[tuple[str, str, str, tuple[Path, Path]]
 
 
 def with_search_settings(model: Path) -> None:
-    """How to search is taken from the config as it stands; where the data lay is forgotten.
+    """How to search is taken from the config as it stands; where the data lay is forgotten
+    (config.toml lists it), and need not be read whenever somebody translates a line.
 
     English comes first of the languages: it is what text becomes if nobody names a target.
     """
     bundle = read_bundle(model)
-    config = with_settings(bundle.config, {"data.prepared": ""})
+    config = with_settings(bundle.config, {"data.prepared": "", "data.corpora": []})
     config = replace(config, decoding=make_config(file=CONFIG).decoding)
     codec = replace(bundle.codec, languages=Languages(LANGUAGES, LANGUAGES))
     write_bundle(model, replace(bundle, config=config, codec=codec))

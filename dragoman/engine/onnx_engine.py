@@ -10,9 +10,10 @@ or writes is an array that ONNX Runtime was told of once; a step fills in number
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from threading import Lock
+from threading import Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ SPINS_SINCE = 1, 27
 ONE_OPERATOR_SINCE = 1, 30
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
 LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
+SessionKey = tuple[str, frozenset[int] | None]  # the graph, and the tags of the list within it
 
 
 @dataclass
@@ -129,8 +131,8 @@ class OnnxEngine(Engine):
         self._greedy = greedy
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
-        self._sessions: dict[tuple[str, frozenset[int] | None], onnxruntime.InferenceSession] = {}
-        self._making = Lock()
+        self._sessions: dict[SessionKey, onnxruntime.InferenceSession] = {}
+        self._making: dict[SessionKey, Lock] = {}
         self._encoder = encoder
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
@@ -203,6 +205,8 @@ class OnnxEngine(Engine):
             for name in self._memory
         }
         mask = np.empty((len(sources), 1, 1, padded), dtype=np.float32)
+        lists = self._lists(sources)
+        self._make_step_session(lists)
         first = 0
         for last in _groups(sources):
             parts = {name: array[first:last] for name, array in memory.items()}
@@ -212,7 +216,7 @@ class OnnxEngine(Engine):
             grid = Grid.of_cells(len(sources), len(self._caches), self._config.width)
         else:
             grid = Grid.first(len(sources), len(self._caches), heads, features)
-        return self._bound(grid, memory, mask, longest, self._lists(sources))
+        return self._bound(grid, memory, mask, longest, lists)
 
     def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
         if self._shortlist is None:
@@ -384,7 +388,7 @@ class OnnxEngine(Engine):
                 [len(grid.sentences), grid.width, heads, width // heads]
             )
             feeds["mask"] = mask
-        session = self._step_session(lists)
+        session = self._session(*_step_graph(lists))
         binding = session.io_binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
@@ -405,15 +409,22 @@ class OnnxEngine(Engine):
             binding.bind_ortvalue_input(f"cache_{name}", value)
         return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)
 
-    def _step_session(self, lists: Lists | OneList | None) -> onnxruntime.InferenceSession:
-        if isinstance(lists, OneList):
-            return self._session(ONE_LIST_STEP, lists)
-        return self._session(LISTED_STEP if lists else STEP)
+    def _make_step_session(self, lists: Lists | OneList | None) -> None:
+        """Begun while the encoder's session is made: each keeps a core busy for some time."""
+        graph, one = _step_graph(lists)
+        if (graph, one.tags if one else None) in self._sessions:
+            return
+
+        def make() -> None:
+            with suppress(BundleError):  # whoever wants the session gets the error
+                self._session(graph, one)
+
+        Thread(target=make).start()
 
     def _session(self, graph: str, one: OneList | None = None) -> onnxruntime.InferenceSession:
         """Made on first use: few translations need them all."""
         key = graph, one.tags if one else None
-        with self._making:  # several batches may ask at once
+        with self._making.setdefault(key, Lock()):  # several batches may ask at once
             if key not in self._sessions:
                 self._sessions[key] = self._new_session(graph, one)
         return self._sessions[key]
@@ -497,6 +508,12 @@ class Sharing(NamedTuple):
 def onnx_version() -> tuple[int, ...]:
     """Of ONNX Runtime."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+
+
+def _step_graph(lists: Lists | OneList | None) -> tuple[str, OneList | None]:
+    if isinstance(lists, OneList):
+        return ONE_LIST_STEP, lists
+    return LISTED_STEP if lists else STEP, None
 
 
 def _in_lanes(length: int) -> int:

@@ -4,6 +4,7 @@ int8."""
 import json
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
+from dragoman.engine.listed import OneList
 from dragoman.engine.onnx.kernels import Factors, best_factors
 from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
 from dragoman.engine.recycled import Recycled
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.errors import ConfigError, ConversionError, TranslationError
+from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
 from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec
 from dragoman.text.metrics import score
@@ -394,3 +396,38 @@ def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
         ConfigError, match=r"only the plain Transformer; this model has model\.residual=false"
     ):
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))
+
+
+def test_the_sessions_of_encoder_and_step_are_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = Barrier(2, timeout=60)
+    made: list[str] = []
+    new = OnnxEngine._new_session
+
+    def wait_and_make(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+        made.append(graph)
+        both.wait()
+        return new(self, graph, one)
+
+    monkeypatch.setattr(OnnxEngine, "_new_session", wait_and_make)
+    _, engine = engines(int8=True)
+    engine.start(SOURCES)
+    engine.start(SOURCES)
+    assert sorted(made) == ["encoder", "step"]
+
+
+def test_a_session_that_cannot_be_made_is_told_to_whoever_wants_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, engine = engines(int8=True)
+    engine.start(SOURCES)
+    del engine._sessions["step", None]
+
+    def fail(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+        raise BundleError("no memory is left.")
+
+    monkeypatch.setattr(OnnxEngine, "_new_session", fail)
+    with pytest.raises(BundleError, match="no memory"):
+        engine.start(SOURCES)
+    assert capsys.readouterr() == ("", "")
