@@ -124,6 +124,13 @@ class Frame:
         return [e for e in examples if max(len(e.source), len(e.target)) < self._longest]
 
 
+def has_bf16_products() -> bool:
+    """Whether this CPU has kernels for products in bf16. Without, they take a hundred times as
+    long, and PyTorch gives up its fast kernels for all products of the process."""
+    has_any: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_any and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def _model(bundle: Bundle, dropout: float) -> Model:
     codec = bundle.codec
     settings = replace(bundle.config.model, dropout=dropout)
@@ -400,12 +407,13 @@ class Learner:
         """bf16, if this CPU computes in it at least a quarter faster; many only emulate it. The
         seconds that a batch takes."""
         seconds, waited = dict[bool, float](), dict[bool, float]()
-        for self._bf16 in (False, True, False, True):  # the first time each way is slower
+        ways = (False, True) if has_bf16_products() else (False,)
+        for self._bf16 in ways * 2:  # the first time each way is slower
             started, began = time.process_time(), now()
             self._pair_loss(batch).backward()  # type: ignore[no-untyped-call]
             seconds[self._bf16] = time.process_time() - started
             waited[self._bf16] = now() - began
-        self._bf16 = seconds[False] > 1.25 * seconds[True]
+        self._bf16 = seconds[False] > 1.25 * seconds.get(True, math.inf)
         return waited[self._bf16]
 
     def _copy(self) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """What is learned beside a model is what it says afterwards, and replay keeps the rest."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,25 @@ def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
         known.append(sum(a == b for a, (_, b) in zip(said, ODD, strict=True)))
     assert known[0] <= 2
     assert known[1] >= 12  # 19; with twice the steps 16 to 19 in eight runs with other seeds
+
+
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_bf16_is_tried_only_where_a_cpu_has_kernels_for_it(
+    has_kernels: bool, int8: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it has none, a single batch took minutes."""
+    monkeypatch.setattr(adapter, "has_bf16_products", lambda: has_kernels)
+    tried: list[bool] = []
+
+    def no_autocast(device: str, kind: torch.dtype, enabled: bool) -> contextlib.nullcontext[None]:
+        tried.append(enabled)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(torch, "autocast", no_autocast)
+    learner = Learner(int8, QUICK)
+    (batch, *_) = learner._batches(Frame(int8.codec, "", "", 100)(ODD), 500)
+    assert learner._choose_precision(batch) > 0
+    assert any(tried) == has_kernels
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
