@@ -72,8 +72,8 @@ def to_onnx(
         tuple[str, str] | None,
         typer.Option(
             metavar="SRC TGT",
-            help="With --int8: parallel text on which to measure how large numbers become: faster "
-            "on x86. Some hundred pairs will do; commas join several files.",
+            help="With --int8: parallel text on which to measure how large numbers become: faster. "
+            "Some hundred pairs will do; commas join several files.",
         ),
     ] = None,
 ) -> None:
