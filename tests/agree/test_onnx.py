@@ -11,7 +11,7 @@ import pytest
 
 import dragoman
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.bundle.int8 import with_small_pairs
+from dragoman.bundle.int8 import quantise, with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
@@ -147,6 +147,16 @@ def is_near_the_float_product(rows: int, activation: str, **more: object) -> Non
     pairs = zip(engine.score(sources, targets), reference.score(sources, targets), strict=True)
     errors = np.concatenate([ours - theirs for ours, theirs in pairs])
     assert 0 < np.sqrt(np.mean(errors**2)) < 0.1
+
+
+def test_a_model_may_hold_some_matrices_in_float(factors: Factors) -> None:
+    weights = {name: tensor.numpy() for name, tensor in get_weights(small_model()).items()}
+    some = {name: array for name, array in weights.items() if "feed_forward" in name}
+    bundle = Bundle(small_config(), BareCodec(23), weights | quantise(some), {})
+    targets = np.random.default_rng(3).integers(4, 23, size=(len(SOURCES), 10)).tolist()
+    engines = TorchEngine.from_bundle(bundle, "cpu"), OnnxEngine(bundle)
+    theirs, ours = (np.concatenate(engine.score(SOURCES, targets)) for engine in engines)
+    assert 0 < np.sqrt(np.mean((ours - theirs) ** 2)) < 0.1
 
 
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
