@@ -66,8 +66,8 @@ def _model(bundle: Bundle) -> dict[str, Any]:
     config, codec = bundle.config.model, bundle.codec
     weights = dict(bundle.weights)
     if all_in_bytes(weights):
-        # As on x86, where the package's engine takes them: with the same bytes and ranges, a number
-        # is rounded in the same way.
+        # As the package's engine takes them: with the same bytes and ranges, a number is rounded in
+        # the same way.
         weights = Factors.SIGNED.of(weights)
     packed, index, offset = [], [], 0
     for name, array in weights.items():
