@@ -29,7 +29,7 @@ class OneList:
     @property
     def longest(self) -> int:
         """Filled up as among others (`Lists`)."""
-        return _in_lanes(len(self.pieces))
+        return in_lanes(len(self.pieces))
 
     def only(self, sentences: np.ndarray) -> "OneList":
         return self
@@ -63,7 +63,7 @@ class Lists:
         pieces = distinct(own)
         place = np.zeros(pieces[-1] + 1, dtype=np.int64)
         place[pieces] = np.arange(len(pieces))
-        shape = len(own), _in_lanes(max(map(len, own)))
+        shape = len(own), in_lanes(max(map(len, own)))
         places = np.zeros(shape, dtype=np.int64)
         added = np.full(shape, -np.inf, dtype=np.float32)
         for row, listed in enumerate(own):
@@ -98,5 +98,10 @@ class Lists:
         return whole
 
 
-def _in_lanes(length: int) -> int:
-    return -(-length // LANES) * LANES
+def in_lanes(length: int, lanes: int = LANES) -> int:
+    """Filled up to a multiple.
+
+    >>> in_lanes(16), in_lanes(17), in_lanes(17, 4)
+    (16, 32, 20)
+    """
+    return -(-length // lanes) * lanes

@@ -25,7 +25,7 @@ from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
 from dragoman.engine.interface import Engine, Forbidden, Step, usable_cores
-from dragoman.engine.listed import Lists, OneList
+from dragoman.engine.listed import Lists, OneList, in_lanes
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
     columns_graph,
@@ -195,7 +195,7 @@ class OnnxEngine(Engine):
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         longest = max(map(len, sources))
-        padded = _in_lanes(longest)
+        padded = in_lanes(longest, lanes())
         heads = self._config.heads
         features = self._config.width // heads
         by_token = padded, features
@@ -244,7 +244,7 @@ class OnnxEngine(Engine):
         tokens[real] = np.arange(lengths.sum())
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
         # Attention sees no further than the longest of these: most of a batch may be shorter.
-        seen = _in_lanes(int(lengths.max()))
+        seen = in_lanes(int(lengths.max()), lanes())
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
             "positions": self._source_positions.first(int(lengths.max())),
@@ -514,11 +514,6 @@ def _step_graph(lists: Lists | OneList | None) -> tuple[str, OneList | None]:
     if isinstance(lists, OneList):
         return ONE_LIST_STEP, lists
     return LISTED_STEP if lists else STEP, None
-
-
-def _in_lanes(length: int) -> int:
-    """Filled up, so that the order of a sum does not follow the longest neighbour."""
-    return -(-length // lanes()) * lanes()
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:
