@@ -176,7 +176,7 @@ class Proposer:
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))
         tokens, log_probs = hypothesis.tokens[forced:], hypothesis.log_probs[forced:]
-        pieces = tuple(self._codec.target.pieces[i] for i in tokens)
+        pieces = tuple(map(self._codec.target.pieces.__getitem__, tokens))
         looked = None
         alignment: tuple[tuple[int, int], ...] = ()
         if hypothesis.attention is not None:

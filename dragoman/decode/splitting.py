@@ -126,7 +126,7 @@ class Splitter:
         if listed is None:
             return False
         numbers = self._codec.target.ids
-        of_names = pieces_of_names([self._codec.source.pieces[i] for i in ids])
+        of_names = pieces_of_names([*map(self._codec.source.pieces.__getitem__, ids)])
         said = [numbers[piece] for pieces in of_names for piece in pieces if piece in numbers]
         unlisted = [number for number in said if number not in listed]
         if not unlisted:

@@ -7,9 +7,10 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.resources import files
+from operator import add
 from typing import NamedTuple
 
 from dragoman.text.subword import WORD_START
@@ -18,7 +19,9 @@ COUNTED = frozenset(["de", "en", "es", "fr", "pt"])  # languages whose words are
 NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
 # Languages in which days, months and languages have none.
 SMALL_LETTERS = frozenset(("ca", "es", "fr", "gl", "it", "pt", "ro"))
-_WORD = re.compile(r"(?:[^\W\d_]|\ufffd)+")  # with what bytes leave that make no letter
+_WORD = re.compile(r"(?:[^\W\d_]++|\ufffd++)++")  # with what bytes leave that make no letter
+# One that may have a capital: most have none, and this passes over them.
+_MAYBE_NAME = re.compile(r"(?<![^\W\d_]|\ufffd)(?![a-z])" + _WORD.pattern)
 HASHES = 4  # of a word in the filter of known ones
 _LEAST_LETTERS, _MOST_LETTERS = 3, 40
 # A word behind these has a capital whatever it is.
@@ -45,7 +48,7 @@ def name_words(text: str) -> Iterator[re.Match[str]]:
     >>> [match[0] for match in name_words("Ada met Jiřina Dvořáková in the USA.")]
     ['Ada', 'Jiřina', 'Dvořáková']
     """
-    return (match for match in _WORD.finditer(text) if looks_like_a_name(match[0]))
+    return (match for match in _MAYBE_NAME.finditer(text) if looks_like_a_name(match[0]))
 
 
 def looks_like_a_name(word: str) -> bool:
@@ -145,19 +148,16 @@ def lacking_names(
     >>> lacking_names("I saw Tjarke Lorentz.", "Ich sah Warke Lorentz.", "en", "de")
     [Name(text='Tjarke', start=6, end=12, sure=True, joined=True)]
     """
-    names = [*name_words(source)]
+    names = [(match[0], *match.span()) for match in name_words(source)]
     words = set(_WORD.findall(translation)) if names else set()
     lacking = []
-    there = [match[0] in words for match in names]
-    for place, match in enumerate(names):
-        word, start, end = match[0], *match.span()
-        if there[place] or _has_genitive(word, translation, words, language, to):
+    starts = {start for word, start, _ in names if word in words}
+    ends = {end for word, _, end in names if word in words}
+    for word, start, end in names:
+        if start in starts or _has_genitive(word, translation, words, language, to):
             continue
-        joined = any(
-            there[other]
-            and source[min(end, names[other].end()) : max(start, names[other].start())] == " "
-            for other in (place - 1, place + 1)
-            if 0 <= other < len(names)
+        joined = (start - 1 in ends and source[start - 1] == " ") or (
+            end + 1 in starts and source[end] == " "
         )
         if not (joined or is_rare(word)):
             continue
@@ -197,7 +197,8 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     if not names:
         return []
     own = set(_WORD.findall(source))
-    others = [match for match in _WORD.finditer(translation) if match[0] not in own]
+    words = _WORD if any(name.sure or name.joined for name in names) else _MAYBE_NAME
+    others = [match for match in words.finditer(translation) if match[0] not in own]
     capitals = [match for match in others if match[0][0].isupper()]
     garbled: list[Garbled] = []
     for name in names:
@@ -226,11 +227,17 @@ def _may_be_like(word: str, other: str, least: float) -> bool:
     >>> _may_be_like("Tjarke", "Warke", 0.7), _may_be_like("Tjarke", "Warke", 0.8)
     (True, False)
     """
-    if max(len(word), len(other)) > _MOST_LETTERS:
+    if len(word) > _MOST_LETTERS or len(other) > _MOST_LETTERS:
         return False
-    folded = word.casefold(), other.casefold()
-    shared = sum(map(folded[1].__contains__, folded[0]))
-    if 2 * shared < (least - 0.005) * sum(map(len, folded)):  # likeness is rounded
+    if _pairs(word).isdisjoint(_pairs(other)):
         return False
-    word, other = word.lower(), other.lower()
-    return any(word[at : at + 2] in other for at in range(len(word) - 1))
+    word, other = word.casefold(), other.casefold()
+    shared = sum(map(other.__contains__, word))
+    return 2 * shared >= (least - 0.005) * (len(word) + len(other))  # likeness is rounded
+
+
+@lru_cache(maxsize=2**12)
+def _pairs(word: str) -> frozenset[str]:
+    """Its letters, two by two."""
+    word = word.lower()
+    return frozenset(map(add, word, word[1:]))

@@ -151,9 +151,11 @@ def is_in_capitals(text: str) -> bool:
     >>> is_in_capitals("SETTINGS")
     True
     """
+    if not text.isupper():
+        return False
     words = [word for word in text.split() if any(c.isalpha() for c in word)]
     shortest = _LONG_WORD if len(words) == 1 else 4
-    return text.isupper() and any(len(word) >= shortest for word in words)
+    return any(len(word) >= shortest for word in words)
 
 
 def begins_with_capital(text: str) -> bool:
