@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, islice
 from multiprocessing.connection import Connection
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
 from dragoman.decode.asking import LED, PLAIN, SCORED, Answered, Asked
 from dragoman.decode.packed import PackedHypotheses, Plain
@@ -17,36 +17,39 @@ from dragoman.decode.searcher import Searcher
 from dragoman.errors import DragomanError
 from dragoman.text.subword import Flat
 
-Q = TypeVar("Q")
-A = TypeVar("A")
 # Of sources that are searched for at once on a GPU: some full batches of different lengths.
 PIECES_AT_ONCE = 2**19
 
 
-class Lane(Generic[Q, A]):
-    """A thread that answers, all at once, what many want at the same time.
+class Kind(NamedTuple):
+    """What is answered together, if it is wanted at the same time: as much of it as has a `size` of
+    `most` in all."""
 
-    But not all of it. While one part is done, those who have had theirs can go on; if all were
+    answer: Callable[[list[Any]], list[Any]]
+    size: Callable[[Any], int] = lambda wanted: 0
+    most: int = 1
+
+
+class Lane:
+    """A thread that answers what many want, one kind of it at a time, in the order of the kinds.
+
+    But not all of a kind. While one part is done, those who have had theirs can go on; if all were
     answered at once, they would all leave the thread to itself afterwards. What is small comes
     first: it is what a process lacks before it can take the next lines.
     """
 
-    def __init__(
-        self,
-        answer: Callable[[list[Q]], list[A]],
-        size: Callable[[Q], int] = lambda wanted: 0,
-        most: int = 1,
-    ):
-        """`most`: when what is taken has this `size` in all, that is enough."""
-        self._answer, self._size, self._most = answer, size, most
+    def __init__(self, kinds: Sequence[Kind]):
+        self._kinds = kinds
         self._thread = ThreadPoolExecutor(1)
         self._lock = Lock()
         self._order = count()
-        self._waiting: list[tuple[int, int, Q, Callable[[A | Exception], object]]] = []
+        self._waiting: list[tuple[int, int, int, Any, Callable[[Any], object]]] = []
 
-    def submit(self, wanted: Q, reply: Callable[[A | Exception], object]) -> None:
+    def submit(self, kind: int, wanted: Any, reply: Callable[[Any], object]) -> None:
+        """`reply` is called with the answer, or with what went wrong."""
+        size = self._kinds[kind].size(wanted)
         with self._lock:
-            heappush(self._waiting, (self._size(wanted), next(self._order), wanted, reply))
+            heappush(self._waiting, (kind, size, next(self._order), wanted, reply))
         self._thread.submit(self._answer_next)
 
     def close(self) -> None:
@@ -55,42 +58,45 @@ class Lane(Generic[Q, A]):
 
     def _answer_next(self) -> None:
         """What waits, as much as is enough; nothing, if it was answered with something else."""
-        taken: list[tuple[Q, Callable[[A | Exception], object]]] = []
+        taken: list[tuple[Any, Callable[[Any], object]]] = []
         total = 0
         with self._lock:
-            while self._waiting and total < self._most:
-                size, _, wanted, reply = heappop(self._waiting)
+            if not self._waiting:
+                return
+            kind = self._waiting[0][0]
+            answer, _, most = self._kinds[kind]
+            while self._waiting and self._waiting[0][0] == kind and total < most:
+                _, size, _, wanted, reply = heappop(self._waiting)
                 taken.append((wanted, reply))
                 total += size
-        if not taken:
-            return
-        answers: Sequence[A | Exception]
+        answers: Sequence[Any]
         try:
-            answers = self._answer([wanted for wanted, _ in taken])
+            answers = answer([wanted for wanted, _ in taken])
         except DragomanError as error:
             answers = [error] * len(taken)
         except Exception:  # not every error can be sent to another process
             answers = [RuntimeError(traceback.format_exc())] * len(taken)
-        for (_, reply), answer in zip(taken, answers, strict=True):
-            reply(answer)
+        for (_, reply), found in zip(taken, answers, strict=True):
+            reply(found)
 
 
 class Gathering:
-    """One engine for many, in three lanes: neither plain searches nor scores wait for searches that
-    the host leads from step to step."""
+    """One engine for many, in two lanes: what a GPU does by itself does not wait for searches that
+    the host leads from step to step. Scores and plain searches take turns: at the same time they
+    would only hold each other up."""
 
     def __init__(self, searcher: Searcher):
         self._searcher = searcher
-        self._lanes: dict[str, Lane[Any, Any]] = {
-            PLAIN: Lane(self._search_plain, _pieces, PIECES_AT_ONCE),
-            SCORED: Lane(self._search),
-            LED: Lane(self._search),
-        }
+        queries = Kind(self._search)
+        by_itself = Lane([queries, Kind(self._search_plain, _pieces, PIECES_AT_ONCE)])
+        led = Lane([queries])
+        self._lanes = {SCORED: (by_itself, 0), PLAIN: (by_itself, 1), LED: (led, 0)}
 
     def submit(self, asked: Asked, reply: Callable[[Answered], object]) -> None:
         """`reply` is called by another thread, which should not have to wait."""
         number, lane, queries = asked
-        self._lanes[lane].submit(queries, lambda answers: reply(Answered(number, answers)))
+        thread, kind = self._lanes[lane]
+        thread.submit(kind, queries, lambda answers: reply(Answered(number, answers)))
 
     def serve(self, connections: Sequence[Connection]) -> None:
         """Answer processes until all of them are gone."""
@@ -100,7 +106,7 @@ class Gathering:
         self.close()
 
     def close(self) -> None:
-        for lane in self._lanes.values():
+        for lane, _ in self._lanes.values():
             lane.close()
 
     def _serve(self, connection: Connection) -> None:

@@ -256,16 +256,20 @@ MUTANTS = [
         "return 0, self._errors(part, text), -candidate.score", (KEEPING,),
     ),
     Mutant(
-        "no other numbers are tried", NUMBERS, "(self._with_other_numbers, self._with_words,",
-        "(self._with_words,", (KEEPING,),
+        "no other numbers are tried", NUMBERS, "                self._with_other_numbers,\n", "",
+        (KEEPING,),
     ),
     Mutant(
-        "no words stand in for numbers", NUMBERS, "self._with_words, self._demanded)",
-        "self._demanded)", (KEEPING,),
+        "no words stand in for numbers", NUMBERS, "                self._with_words,\n", "",
+        (KEEPING,),
     ),
     Mutant(
-        "numbers are not demanded in the end", NUMBERS, "self._with_words, self._demanded)",
-        "self._with_words)", (KEEPING,),
+        "no clause is translated by itself", NUMBERS, "                self._by_clauses,\n", "",
+        (KEEPING,),
+    ),
+    Mutant(
+        "numbers are lost in the end", NUMBERS, "                self._between_numbers,\n", "",
+        (KEEPING,),
     ),
     Mutant(
         "a span inside a word is taken for the span",

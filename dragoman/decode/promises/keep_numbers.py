@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.config import MOST_HYPOTHESES
-from dragoman.decode.promises.glossary import Demand, lacking
+from dragoman.decode.promises.glossary import lacking
 from dragoman.decode.promises.keep_terms import KeepTerms
+from dragoman.decode.promises.piecewise import clause_ends, piecewise
 from dragoman.decode.promises.promise import kept
 from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.proposer import Proposer
@@ -15,6 +16,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
 from dragoman.text.numbers import (
+    Edit,
     Quantity,
     edited,
     number_edits,
@@ -37,7 +39,8 @@ class KeepNumbers:
     """The digits, signs and units are those of the source (`decoding.keep_numbers`).
 
     What a rule can mend is mended so. Else a wider search is tried, then texts with other numbers,
-    then texts with words that stand in for the numbers, then a search that demands the numbers.
+    then texts with words that stand in for the numbers, then clauses by themselves, and in the end
+    the texts between numbers.
     """
 
     def __init__(self, splitter: Splitter, proposer: Proposer):
@@ -64,7 +67,12 @@ class KeepNumbers:
             mended = self._closest(part, (*more, *candidates), request)
         if not request.prefix:
             once = replace(request, nbest=1)
-            for attempt in (self._with_other_numbers, self._with_words, self._demanded):
+            for attempt in (
+                self._with_other_numbers,
+                self._with_words,
+                self._by_clauses,
+                self._between_numbers,
+            ):
                 if not self._errors(part, mended[0].text):
                     break
                 text = yield from attempt(part, once)
@@ -142,30 +150,36 @@ class KeepNumbers:
     def _with_words(self, part: Part, request: Request) -> Life[str]:
         """The translation of a text with words in the place of numbers, if all words come
         through."""
-        language = self._splitter.language(part.text, request)
-        counted = _counted(part.text)
-        edits = standing_in(part.text, [(one.start, one.end) for one in counted], names)
-        back = {}
-        for edit, quantity in zip(edits, counted, strict=True):
-            here = part.text[edit.start : edit.end]
-            number = rewritten(quantity.number, language, part.to)
-            back[edit.text] = here.replace(quantity.number, number)
+        numbers = self._rewritten(part, request)
+        edits = standing_in(part.text, [(start, end) for start, end, _ in numbers], names)
+        back = {edit.text: number.text for edit, number in zip(edits, numbers, strict=True)}
         changed = self._changed(part, edited(part.text, edits), request)
         if not (edits and changed):
             return ""
         return with_spans((yield from self._translated(changed, request)), back)
 
-    def _demanded(self, part: Part, request: Request) -> Life[str]:
-        """A translation that holds all numbers, wherever the search has put them."""
-        language = self._splitter.language(part.text, request)
-        numbers = [rewritten(q.number, language, part.to) for q in _counted(part.text)]
-        if not numbers:
+    def _by_clauses(self, part: Part, request: Request) -> Life[str]:
+        """Clauses translated one by one: in a shorter text a model loses less."""
+        return (yield from self._piecewise(part, clause_ends(part.text), request))
+
+    def _between_numbers(self, part: Part, request: Request) -> Life[str]:
+        """The texts between numbers translated one by one, the numbers where they are."""
+        return (yield from self._piecewise(part, self._rewritten(part, request), request))
+
+    def _piecewise(self, part: Part, edits: Sequence[Edit], request: Request) -> Life[str]:
+        if not edits:
             return ""
-        more = tuple(Demand((number,)) for number in numbers)
-        demanding = part._replace(demands=(*part.demands, *more))
-        strict = replace(self._wider(request), nbest=1)
-        best, *_ = yield from self._proposer.demanding(demanding, strict)
-        return best.text
+        return (yield from piecewise(self._splitter, part, edits, self._translated, request))
+
+    def _rewritten(self, part: Part, request: Request) -> list[Edit]:
+        """The quantities of a part as the target language writes them."""
+        language = self._splitter.language(part.text, request)
+        edits = []
+        for quantity in _counted(part.text):
+            here = part.text[quantity.start : quantity.end]
+            number = rewritten(quantity.number, language, part.to)
+            edits.append(Edit(quantity.start, quantity.end, here.replace(quantity.number, number)))
+        return edits
 
 
 def _counted(text: str) -> list[Quantity]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from dragoman.decode.promises.keep_verbatim import KeepVerbatim
+from dragoman.decode.promises.piecewise import piecewise
 from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.query import Life
 from dragoman.decode.request import Request
@@ -54,7 +55,9 @@ class KeepSymbols(KeepVerbatim):
             if text := with_spans((yield from self._translated(changed, once)), back):
                 texts.append(lead + text + tail)
         if spans and (not texts or self._errors(part, texts[-1])):
-            texts.append(lead + (yield from self._between(core, spans, once)) + tail)
+            edits = [Edit(*span) for span in spans]
+            between = yield from piecewise(self._splitter, core, edits, self._translated, once)
+            texts.append(lead + between + tail)
         first = candidates[0].text
         best = min([first, *texts], key=lambda text: self._errors(part, text))
         if best == first:
@@ -77,13 +80,3 @@ class KeepSymbols(KeepVerbatim):
             if all(span.end <= other.start or other.end <= span.start for other in kept):
                 kept.append(span)
         return sorted(kept)
-
-    def _between(self, part: Part, spans: list[SymbolSpan], request: Request) -> Life[str]:
-        """The texts between symbols by themselves, the symbols as the target language has them."""
-        written = edited(part.text, [Edit(*span) for span in spans])
-        shift = 0
-        places = []
-        for start, end, text in spans:
-            places.append((start + shift, start + shift + len(text)))
-            shift += len(text) - (end - start)
-        return (yield from self._piecewise(part._replace(text=written), places, request))

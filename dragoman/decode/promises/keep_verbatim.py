@@ -1,19 +1,18 @@
 """Addresses, versions, placeholders and the like stay as they are."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.decode.promises.keep_numbers import KeepNumbers
 from dragoman.decode.promises.keep_terms import KeepTerms
+from dragoman.decode.promises.piecewise import piecewise
 from dragoman.decode.promises.promise import kept
 from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life, together
+from dragoman.decode.query import Life
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
-from dragoman.text.numbers import edited
-from dragoman.text.segments import edges
+from dragoman.text.numbers import Edit, edited
 from dragoman.text.verbatim import STAND_INS, verbatim_spans
 
 
@@ -45,7 +44,8 @@ class KeepVerbatim:
             if text:
                 break
         else:
-            text = yield from self._piecewise(part, verbatim_spans(part.text), once)
+            same = [Edit(*at, part.text[slice(*at)]) for at in verbatim_spans(part.text)]
+            text = yield from piecewise(self._splitter, part, same, self._translated, once)
         best = yield from self._proposer.scored(part, [text], request)
         return (*best, *candidates)[: request.nbest]
 
@@ -55,32 +55,3 @@ class KeepVerbatim:
         for promise in self._others:
             candidates = yield from kept(promise, part, candidates, request)
         return candidates[0].text
-
-    def _piecewise(
-        self, part: Part, spans: Sequence[tuple[int, int]], request: Request
-    ) -> Life[str]:
-        """Each text between two spans by itself, the spans where they are."""
-        texts = _cut(part.text, spans)
-        with_words = [place for place in range(0, len(texts), 2) if _has_letters(texts[place])]
-        pieces = [
-            self._splitter.changed(part, edges(texts[place])[1], request) for place in with_words
-        ]
-        translated = yield from together([self._translated(piece, request) for piece in pieces])
-        for place, text in zip(with_words, translated, strict=True):
-            before, _, behind = edges(texts[place])
-            texts[place] = before + text + behind
-        return "".join(texts)
-
-
-def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """A text, a span, a text, and so on."""
-    texts: list[str] = []
-    at = 0
-    for start, end in spans:
-        texts += [text[at:start], text[start:end]]
-        at = end
-    return [*texts, text[at:]]
-
-
-def _has_letters(text: str) -> bool:
-    return any(map(str.isalpha, text))

@@ -118,8 +118,14 @@ class FarEngine:
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
         if [9] in sources.lists():
             os.kill(os.getpid(), signal.SIGKILL)
-        here = Hypothesis((os.getpid(), int(os.environ["CUDA_VISIBLE_DEVICES"])), 0.0, (), True)
-        return PackedHypotheses.of([[here]] * len(sources.lengths))
+        return PackedHypotheses.of([self._here()] * len(sources.lengths))
+
+    def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
+        return [self._here()] * len(queries)
+
+    def _here(self) -> list[Hypothesis]:
+        gpu = int(os.environ["CUDA_VISIBLE_DEVICES"])
+        return [Hypothesis((os.getpid(), gpu), 0.0, (), complete=True)]
 
 
 def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
@@ -139,6 +145,31 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
     assert len(pids) == 2
     assert not pids & {os.getpid(), *workers}
     assert {gpu for _, gpu in whereabouts} == {3, 5}
+    assert multiprocessing.active_children() == []
+
+
+def _led_and_plain(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
+    manner = Manner(DecodingConfig(beam=1))
+    queries = [
+        Query([1], manner, prefix=[2]) if line == "led" else Query([1], manner) for line in lines
+    ]
+    answers = ask(queries)
+    while None in answers:
+        answers = ask(queries)
+    return [answer[0].tokens for answer in answers]
+
+
+def test_what_is_led_has_a_process_of_its_own_that_is_made_when_it_is_asked() -> None:
+    places = [Place("3", 0.5, processes=2)]
+    with processes.Forks.started(_led_and_plain, 2, [["plain"]] * 2, FarEngine(), places) as forks:
+        plain = {pid for future in forks.begun for pid, _ in future.result()}
+        (pid, settled), again = forks.submit(["led", "plain"]).result()
+        engines = {process.pid for process in forks._engines}
+    assert len(plain) == 1
+    assert again[0] in plain
+    assert {pid, *plain} == engines
+    assert pid not in plain
+    assert settled == 3
     assert multiprocessing.active_children() == []
 
 

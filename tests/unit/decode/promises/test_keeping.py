@@ -26,8 +26,8 @@ class Model:
 
     links_words = False
 
-    def __init__(self, say: Say, demanded: str = "", longest: int = 1000):
-        self._say, self._demanded, self._longest = say, demanded, longest
+    def __init__(self, say: Say, longest: int = 1000):
+        self._say, self._longest = say, longest
         self.heard: list[str] = []
         self.scored_texts: list[str] = []
 
@@ -56,7 +56,7 @@ class Model:
 
     def demanding(self, part: Part, request: Request):
         self.heard.append("demanded: " + ", ".join(d.targets[0] for d in part.demands))
-        return (Candidate(self._demanded, -5.0),)
+        return (Candidate("", -5.0),)
         yield
 
     def scored(self, part: Part, texts: Sequence[str], request: Request):
@@ -82,8 +82,8 @@ def never(text: str, count: int) -> Sequence[str]:
     raise AssertionError(f"no search was needed: {text}")
 
 
-def numbers(say: Say, demanded: str = "", longest: int = 1000) -> tuple[KeepNumbers, Model]:
-    model = Model(say, demanded, longest)
+def numbers(say: Say, longest: int = 1000) -> tuple[KeepNumbers, Model]:
+    model = Model(say, longest)
     return KeepNumbers(model, model), model
 
 
@@ -167,21 +167,30 @@ def test_words_stand_in_for_numbers_that_no_search_gets_right() -> None:
     assert mended(promise, part_of("Ich habe 1234 Katzen."), "Cats.") == ["I have 1234 cats."]
 
 
-def test_in_the_end_the_numbers_are_demanded_of_the_search() -> None:
-    promise, model = numbers(lambda text, count: ["Cats."], demanded="Cats 1234.")
-    assert mended(promise, part_of("Ich habe 1234 Katzen."), "Cats.") == ["Cats 1234."]
-    assert model.heard[-1] == "demanded: 1234"
+def test_clauses_are_translated_by_themselves_where_a_sentence_is_too_much() -> None:
+    clauses = {"Ich habe 1234 Katzen": "I have 1234 cats.", "und du hast 56 Hunde.": "you have 56."}
+    promise, model = numbers(lambda text, count: [clauses.get(text, "Cats.")])
+    part = part_of("Ich habe 1234 Katzen, und du hast 56 Hunde.")
+    assert mended(promise, part, "Cats.") == ["I have 1234 cats, you have 56."]
+    assert model.heard[-2:] == [*clauses]
+
+
+def test_in_the_end_the_texts_between_numbers_are() -> None:
+    words = {"Ich habe": "I have", "Katzen.": "cats."}
+    promise, model = numbers(lambda text, count: [words.get(text, "Cats.")])
+    assert mended(promise, part_of("Ich habe 1.234,5 Katzen."), "Cats.") == ["I have 1,234.5 cats."]
+    assert model.heard[-2:] == [*words]
 
 
 def test_a_text_that_does_not_fit_with_stand_ins_is_not_searched_for() -> None:
-    promise, model = numbers(lambda text, count: ["Cats."], demanded="Cats 1234.", longest=3)
+    promise, model = numbers(lambda text, count: ["Cats"], longest=3)
     part = part_of("Ich habe 1234 Katzen.")
-    assert mended(promise, part, "Cats.") == ["Cats 1234."]
-    assert model.heard == [part.text, "demanded: 1234"]
+    assert mended(promise, part, "Cats.") == ["Cats 1234 Cats"]
+    assert model.heard == [part.text, "Ich habe", "Katzen."]
 
 
 def test_a_prefix_allows_a_wider_search_alone() -> None:
-    promise, model = numbers(lambda text, count: ["Cats."], demanded="Cats 1234.")
+    promise, model = numbers(lambda text, count: ["Cats."])
     part = part_of("Ich habe 1234 Katzen.")
     request = replace(GERMAN, prefix="Cats")
     assert mended(promise, part, "Cats.", request=request) == ["Cats."]
