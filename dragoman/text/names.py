@@ -2,7 +2,7 @@
 
 >>> names = lacking_names("I saw Tjarke.", "Ich sah Warke.", "en", "de")
 >>> find_garbled("I saw Tjarke.", "Ich sah Warke.", names)
-[Garbled(name='Tjarke', start=8, end=13, likeness=0.73, known=False)]
+(Garbled(name='Tjarke', start=8, end=13, likeness=0.73, known=False),)
 """
 
 import re
@@ -139,14 +139,14 @@ def lacking_names(
     language: str,
     to: str,
     is_rare: Callable[[str], bool] = lambda word: True,
-) -> list[Name]:
+) -> tuple[Name, ...]:
     """Words of a source that look like names and that its translation does not have: rare ones, and
     what is joined to a name.
 
     >>> [name.text for name in lacking_names("Ich sah Tjarke.", "I saw Warke.", "de", "en")]
     ['Ich', 'Tjarke']
     >>> lacking_names("I saw Tjarke Lorentz.", "Ich sah Warke Lorentz.", "en", "de")
-    [Name(text='Tjarke', start=6, end=12, sure=True, joined=True)]
+    (Name(text='Tjarke', start=6, end=12, sure=True, joined=True),)
     """
     names = [(match[0], *match.span()) for match in name_words(source)]
     words = set(_WORD.findall(translation)) if names else set()
@@ -165,7 +165,7 @@ def lacking_names(
             source, max(0, start - 6), start
         )
         lacking.append(Name(word, start, end, sure, joined))
-    return lacking
+    return tuple(lacking)
 
 
 def _has_genitive(
@@ -187,7 +187,8 @@ def _has_genitive(
     return any(of.replace("X", name) in translation for of in _GENITIVES)
 
 
-def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[Garbled]:
+@lru_cache(maxsize=4)  # whoever finds that something is garbled asks again, to mend it
+def find_garbled(source: str, translation: str, names: tuple[Name, ...]) -> tuple[Garbled, ...]:
     """For each of some names that a translation lacks the word that is likest to it, if one is
     like it and the source does not have it.
 
@@ -195,7 +196,7 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
     is what its language has for the name: London and Londres.
     """
     if not names:
-        return []
+        return ()
     own = set(_WORD.findall(source))
     words = _WORD if any(name.sure or name.joined for name in names) else _MAYBE_NAME
     others = [match for match in words.finditer(translation) if match[0] not in own]
@@ -217,7 +218,7 @@ def find_garbled(source: str, translation: str, names: Sequence[Name]) -> list[G
         word = translation[likest.start : likest.end]
         if not known or not (word.islower() or is_known(word)):
             garbled.append(likest._replace(known=known))
-    return garbled
+    return tuple(garbled)
 
 
 def _may_be_like(word: str, other: str, least: float) -> bool:

@@ -77,13 +77,15 @@ _CALLED = re.compile(
 )
 _ANY = re.compile("|".join(PATTERNS.values()))
 # Each of them needs one of these. Most lines have none, and this tells so ten times as fast.
-_SIGN = re.compile(r"[\d@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
+_SIGN = re.compile(r"[@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
+_DIGIT = re.compile(r"\d")
+_SIGN_WITH_DIGIT = re.compile(r"\d[a-f]|[a-fvV]\d|\d[ \u00a0-]\d|\b0\d|\+\d|0x|97[89]\d|ISBN")
 
 
 @lru_cache(maxsize=256)  # each promise asks about the same source
 def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
     """From where to where something stands that must not change, in order."""
-    if not _SIGN.search(text):
+    if not _has_sign(text):
         return ()
     spans = [match.span() for match in _ANY.finditer(text)]
     ends = [end for _, end in spans]
@@ -94,6 +96,10 @@ def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
         if after == len(spans) or end <= spans[after][0]:
             called.append((start, end))
     return tuple(sorted(spans + called))
+
+
+def _has_sign(text: str) -> bool:
+    return bool(_SIGN.search(text) or (_DIGIT.search(text) and _SIGN_WITH_DIGIT.search(text)))
 
 
 _WORD = re.compile(r"[^\W\d_]+")

@@ -59,7 +59,7 @@ class KeepNames:
         mended = self._proposer.reworded(part, best, text, request)
         return (mended, *(one for one in candidates[1:] if one.text != text))
 
-    def _lacking(self, part: Part, text: str, request: Request) -> list[Name]:
+    def _lacking(self, part: Part, text: str, request: Request) -> tuple[Name, ...]:
         """The names of a part that a translation does not have, but for those in terms and in
         what stays verbatim."""
         language, is_rare = request.source_language, self._is_rare
@@ -69,15 +69,15 @@ class KeepNames:
             language = self._splitter.language(part.text, request)
             names = lacking_names(part.text, text, language, part.to, is_rare)
         if not names:
-            return []
+            return ()
         verbatim = verbatim_spans(part.text)
         terms = " ".join(demand.source for demand in part.demands)
-        return [
+        return tuple(
             name
             for name in names
             if name.text not in terms
             and all(name.end <= start or end <= name.start for start, end in verbatim)
-        ]
+        )
 
     def _is_rare(self, word: str) -> bool:
         """Whether it is not among the model's pieces."""
