@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 class Lane:
-    """A thread that answers what many want, one kind of it at a time, in the order of the kinds.
+    """A thread that answers what many want, one kind of it at a time, the kinds in turn.
 
     But not all of a kind. While one part is done, those who have had theirs can go on; if all were
     answered at once, they would all leave the thread to itself afterwards. What is small comes
@@ -43,13 +43,16 @@ class Lane:
         self._thread = ThreadPoolExecutor(1)
         self._lock = Lock()
         self._order = count()
-        self._waiting: list[tuple[int, int, int, Any, Callable[[Any], object]]] = []
+        self._last = 0  # kind that was answered
+        self._waiting: list[list[tuple[int, int, Any, Callable[[Any], object]]]] = [
+            [] for _ in kinds
+        ]
 
     def submit(self, kind: int, wanted: Any, reply: Callable[[Any], object]) -> None:
         """`reply` is called with the answer, or with what went wrong."""
         size = self._kinds[kind].size(wanted)
         with self._lock:
-            heappush(self._waiting, (kind, size, next(self._order), wanted, reply))
+            heappush(self._waiting[kind], (size, next(self._order), wanted, reply))
         self._thread.submit(self._answer_next)
 
     def close(self) -> None:
@@ -61,12 +64,16 @@ class Lane:
         taken: list[tuple[Any, Callable[[Any], object]]] = []
         total = 0
         with self._lock:
-            if not self._waiting:
+            kinds = len(self._kinds)
+            turns = ((self._last + turn) % kinds for turn in range(1, kinds + 1))
+            kind = next((kind for kind in turns if self._waiting[kind]), None)
+            if kind is None:
                 return
-            kind = self._waiting[0][0]
+            self._last = kind
+            waiting = self._waiting[kind]
             answer, _, most = self._kinds[kind]
-            while self._waiting and self._waiting[0][0] == kind and total < most:
-                _, size, _, wanted, reply = heappop(self._waiting)
+            while waiting and total < most:
+                size, _, wanted, reply = heappop(waiting)
                 taken.append((wanted, reply))
                 total += size
         answers: Sequence[Any]

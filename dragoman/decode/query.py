@@ -67,8 +67,7 @@ class Query(NamedTuple):
             self.manner,
             bool(self.prefix),
             self.phrases is not None,
-            # A batch has room for the most hypotheses that one of its sentences has.
-            len(self.outputs).bit_length(),
+            bool(self.outputs),
             self.ends,
             self.spare,
         )

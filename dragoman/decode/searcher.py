@@ -83,8 +83,14 @@ class Searcher:
 
     def batched(self, queries: Sequence[Query], at_once: int) -> list[list[int]]:
         """The numbers of queries that are searched together."""
+        groups: dict[object, list[int]] = {}
+        for row, query in enumerate(queries):
+            # A batch has room for the most outputs that one of its sentences has. On a GPU each of
+            # them is a sentence by itself.
+            room = 0 if self._engine.searches_on_device else len(query.outputs).bit_length()
+            groups.setdefault((query.group, room), []).append(row)
         return [
-            batch for group in _groups(queries) for batch in self._batches(queries, group, at_once)
+            batch for group in groups.values() for batch in self._batches(queries, group, at_once)
         ]
 
     def work(self, query: Query) -> int:
@@ -188,14 +194,6 @@ class Searcher:
         return next(search for search in self._searches if search.fits(engine, task))
 
 
-def _groups(queries: Sequence[Query]) -> Iterable[list[int]]:
-    """The numbers of the queries that can share a batch."""
-    rows: dict[object, list[int]] = {}
-    for row, query in enumerate(queries):
-        rows.setdefault(query.group, []).append(row)
-    return rows.values()
-
-
 class _Hypotheses(NamedTuple):
     """What the hypotheses of a batch take: keys and values for `positions` in all."""
 
@@ -225,7 +223,7 @@ def batches_by_length(
     most = 0
     left = sum(lengths)
     least = min(_LEAST_TOKENS, left // at_once)
-    for row in sorted(range(len(lengths)), key=lambda r: (-lengths[r], r)):
+    for row in np.argsort(-np.asarray(lengths), kind="stable").tolist():
         if len(group) == most:
             if group:
                 yield group

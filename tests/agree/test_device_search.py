@@ -106,6 +106,20 @@ def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
     assert_same_hypotheses(replace(SETTINGS, beam=2), nbest=2, times=2)
 
 
+@pytest.mark.skipif(not ON_GPU, reason="only a GPU records")
+def test_full_batches_of_a_size_that_comes_again_are_taken_in_by_a_recording() -> None:
+    engine = engine_here()
+    search = DeviceSearch(engine, replace(SETTINGS, beam=2), 1)
+    batches = [[[*source[:-1], more, 3] for source in 2 * SOURCES] for more in (5, 6, 7, 8)]
+    for batch in batches:
+        expected = beam_search(engine, batch, Task(search._settings))
+        found = search(Flat.of(batch)).unpacked()
+        assert [one.tokens for (one,) in found] == [one.tokens for (one,) in expected]
+    (beams,) = (one for one in search._beams.values() if one.room.sentences == len(batches[0]))
+    (recorded,) = beams._recorded_starts.values()
+    assert recorded is not None
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -10,6 +10,7 @@ done. A test holds the hypotheses against those of `beam_search`. What needs the
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -202,7 +203,10 @@ class Beams:
         self.scores = zeros(capacity, dtype=torch.float64)
         self.ends = zeros(capacity, 3)  # step, parent, last token
         self.end_log_probs = zeros(capacity, dtype=torch.float32)
+        self._pool: Any = None
         self._recorded_step: torch.cuda.CUDAGraph | None = None
+        # For each size of a full batch that came twice, what takes it in, and where it reads it.
+        self._recorded_starts: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor] | None] = {}
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -221,15 +225,20 @@ class Beams:
         It runs once before, so that nothing is compiled during the recording. What it needs for a
         moment comes from a pool that recordings share, since no two run at once.
         """
+        self._pool = pool
         self._advance()
         # A replay launches hundreds of kernels in one call. Launched one by one, they would take
         # the host longer than they take the GPU. It works because a step is always the same
         # computation at the same addresses: what changes, such as the number of the step, is read
         # from tensors.
-        self._recorded_step = torch.cuda.CUDAGraph()
+        self._recorded_step = self._recorded(self._advance)
+
+    def _recorded(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
         # Meanwhile, another thread may search on the same device without any recording.
-        with torch.cuda.graph(self._recorded_step, pool=pool, capture_error_mode="thread_local"):
-            self._advance()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            work()
+        return graph
 
     def start(self, sources: Flat, limits: Limits) -> None:
         """Take in sentences. The rest of the room counts as done."""
@@ -241,7 +250,7 @@ class Beams:
         source[:n, : rows.shape[1]] = rows
         source[n:, 0] = self._end
         device = self.last.device
-        self.decoder.start(torch.from_numpy(source).to(device))
+        self._encode(torch.from_numpy(source).to(device))
         for ours, values in ((self.longest, limits.longest), (self.end_from, limits.shortest)):
             ours[:n] = torch.from_numpy(values).to(device)
         self.last.fill_(self._first)
@@ -252,6 +261,25 @@ class Beams:
         self.done[:n] = False
         self.count.zero_()
         self.scores.fill_(-torch.inf)
+
+    def _encode(self, source: Tensor) -> None:
+        """What the encoder makes of a batch. Launched kernel by kernel, it takes the host longer
+        than the GPU; batches that are full have few sizes, so it is recorded for these."""
+        size = source.shape
+        if self._recorded_step is None or size[0] < self.room.sentences:
+            self.decoder.start(source)
+        elif size not in self._recorded_starts:
+            self._recorded_starts[size] = None  # kernels are compiled now
+            self.decoder.start(source)
+        else:
+            known = self._recorded_starts[size]
+            if known is None:
+                read = source.clone()
+                known = self._recorded(lambda: self.decoder.start(read)), read
+                self._recorded_starts[size] = known
+            graph, read = known
+            read.copy_(source)
+            graph.replay()
 
     def take(self, other: "Beams", which: np.ndarray) -> None:
         """Go on with some of another's sentences."""

@@ -121,18 +121,25 @@ def test_neither_plain_searches_nor_scores_wait_for_one_that_takes_its_time(
     assert answers.get(timeout=_LONGEST_S) == Answered(0, [_said(1)])
 
 
-def test_scores_come_before_plain_searches_and_not_with_them(searcher, gather) -> None:
-    """They are over in a moment, and others are waiting for them."""
+def test_scores_and_plain_searches_take_turns(searcher, gather) -> None:
+    """In one thread: at the same time they would hold each other up. Each turn takes all scores
+    that wait, so a plain search need not wait for the next ones."""
     answers: SimpleQueue[Answered] = SimpleQueue()
+
+    def ask_again(answered: Answered) -> None:
+        answers.put(answered)
+        gather.submit(Asked(4, SCORED, scored), answers.put)
+
+    scored = [Query([4], GREEDY, outputs=[[5]])]
     gather.submit(Asked(0, PLAIN, [_plain(1)]), answers.put)
     while not searcher.calls:
         time.sleep(0.001)
     gather.submit(Asked(1, PLAIN, [_plain(2)]), answers.put)
-    for number in (2, 3):
-        gather.submit(Asked(number, SCORED, [Query([4], GREEDY, outputs=[[5]])]), answers.put)
-    assert answers.empty()  # one thread does both
+    gather.submit(Asked(2, SCORED, scored), ask_again)
+    gather.submit(Asked(3, SCORED, scored), answers.put)
+    assert answers.empty()
     searcher.free.set()
-    assert [answers.get(timeout=_LONGEST_S).number for _ in range(4)] == [0, 2, 3, 1]
+    assert [answers.get(timeout=_LONGEST_S).number for _ in range(5)] == [0, 2, 3, 1, 4]
 
 
 def test_whoever_asked_for_what_fails_is_told_so_and_others_are_served(
