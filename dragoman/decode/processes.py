@@ -41,6 +41,7 @@ Search = Callable[[list[Query]], list[Answer]]
 Translate = Callable[[Sequence[str], Search], list[Any]]
 
 
+_BETWEEN_LOOKS = 50_000  # for garbage: objects that are made
 _POLITE = 5  # of those who work with text: what drives a GPU comes first
 
 
@@ -232,6 +233,8 @@ def _begin(of_others: Iterable[Connection]) -> None:
     _close(of_others)
     # What is here already is no garbage, and a look at it would copy the memory that it lies in.
     gc.freeze()
+    # What a chunk makes is needed until it is done: looks at it find little.
+    gc.set_threshold(_BETWEEN_LOOKS)
 
 
 def _close(connections: Iterable[Connection]) -> None:

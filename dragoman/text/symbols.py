@@ -25,7 +25,7 @@ _SYMBOL = re.compile(
     rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++"
     rf"|(?:(?<![^\W\d_])\*|\*(?!in(?:nen)?(?!\w)))\**+|[{_SIGNS}]"
 )
-_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º)]\s?\w|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}[.):]")
+_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º]\s?\d|\d\)\s|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}[.):]")
 # What looks the same and is another character.
 _TWINS = str.maketrans({"μ": "µ", "˚": "°", "Ω": "Ω"})
 # What may stand for a symbol: how words and codes begin in the five languages.
