@@ -9,7 +9,7 @@ hypotheses as a few arrays; everything else goes as it is.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, count
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from dragoman.decode.packed import PackedHypotheses, Plain
@@ -39,9 +39,8 @@ class Asking:
     A query is sent once, and asked for here again until whoever wants it has all that it waits for.
     """
 
-    def __init__(self, connections: Sequence[Connection]):
-        """`connections`: to a process that searches; or to one, and to another for what is led."""
-        self._connections = connections
+    def __init__(self, connection: Connection):
+        self._connection = connection
         self._numbers = count()
         self._under_way: dict[int, Sequence[Query]] = {}  # in the order of the answers
         self._answers: dict[int, Answer] = {}  # by the identity of a query
@@ -54,8 +53,8 @@ class Asking:
         self._send([query for query in queries if id(query) not in before])
         self._kept = queries
         self._receive()
-        while self._receive(timeout=0):
-            pass
+        while self._is_answered():
+            self._receive()
         return [self._answers[id(query)] for query in queries]
 
     def _send(self, queries: Sequence[Query]) -> None:
@@ -71,19 +70,19 @@ class Asking:
             number = next(self._numbers)
             self._under_way[number] = of_lane
             with _with_partner():
-                self._connections[-1 if lane == LED else 0].send(Asked(number, lane, asked))
+                self._connection.send(Asked(number, lane, asked))
 
-    def _receive(self, timeout: float | None = None) -> bool:
-        """Take in what is answered; whether something was."""
+    def _is_answered(self) -> bool:
         with _with_partner():
-            ready = wait(self._connections, timeout)
-            received = [one.recv() for one in self._connections if one in ready]
-        for number, answers in received:
-            if isinstance(answers, Exception):
-                raise answers
-            for query, answer in zip(self._under_way.pop(number), _unpacked(answers), strict=True):
-                self._answers[id(query)] = answer
-        return bool(received)
+            return self._connection.poll()
+
+    def _receive(self) -> None:
+        with _with_partner():
+            number, answers = self._connection.recv()
+        if isinstance(answers, Exception):
+            raise answers
+        for query, answer in zip(self._under_way.pop(number), _unpacked(answers), strict=True):
+            self._answers[id(query)] = answer
 
 
 @contextmanager

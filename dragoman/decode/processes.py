@@ -23,8 +23,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import chain
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Thread
@@ -87,20 +86,17 @@ class Forks:
     ):
         """So many processes, which begin with these chunks: to start the next one takes some
         milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
-        what they ask, in this process or, at each of these places, in processes of its own."""
+        what they ask, in this process or, at each of these places, in one of its own."""
         self._workers: list[_Worker] = []
         self._engines: list[BaseProcess] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        # How many processes each of the workers asks, place by place in turn.
-        asked = [place.processes for place in places] or [0 if searcher is None else 1]
-        asking = self._fork_workers(translate, count, first_chunks, asked)
+        asking = self._fork_workers(translate, count, first_chunks, searcher is not None)
         if searcher is not None and places:
-            self._fork_engines(searcher, places, asking)
+            self._fork_engines(searcher, places[: len(self._workers)], asking)
         # Threads only now, since a process that has some should not fork.
         self._searching: Thread | None = None
         if searcher is not None and not places:
-            every = [*chain.from_iterable(asking)]
-            self._searching = Thread(target=Gathering(searcher).serve, args=(every,), daemon=True)
+            self._searching = Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True)
             self._searching.start()
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
@@ -115,17 +111,16 @@ class Forks:
         translate: Translate,
         count: int,
         first_chunks: Sequence[Sequence[str]],
-        asked: Sequence[int],
-    ) -> list[Sequence[Connection]]:
-        """Our ends of the pipes that each of them asks through."""
+        ask: bool,
+    ) -> list[Connection]:
+        """Our ends of the pipes that they ask through, if they do."""
         fork = multiprocessing.get_context("fork")
-        asking: list[Sequence[Connection]] = []
+        asking: list[Connection] = []
         for number in range(count):
             lines = first_chunks[number] if number < len(first_chunks) else None
-            pipes = [fork.Pipe() for _ in range(1 + asked[number % len(asked)])]
+            pipes = [fork.Pipe() for _ in range(2 if ask else 1)]
             ours, theirs = zip(*pipes, strict=True)
-            of_others = [*ours, *chain.from_iterable(asking)]
-            of_others += [worker.connection for worker in self._workers]
+            of_others = [*ours, *asking, *(worker.connection for worker in self._workers)]
             process = fork.Process(
                 target=_translate, args=(translate, lines, theirs, of_others), daemon=True
             )
@@ -138,24 +133,19 @@ class Forks:
             finally:
                 _close(theirs)
             self._workers.append(_Worker(process, ours[0]))
-            asking.append(ours[1:])
+            asking += ours[1:]
         return asking
 
     def _fork_engines(
-        self, searcher: Searcher, places: Sequence[Place], asking: Sequence[Sequence[Connection]]
+        self, searcher: Searcher, places: Sequence[Place], asking: Sequence[Connection]
     ) -> None:
         fork = multiprocessing.get_context("fork")
-        every = [*chain.from_iterable(asking)]
-        engines = [
-            (place, theirs, rank > 0)
-            for number, place in enumerate(places)
-            for rank, theirs in enumerate(zip(*asking[number :: len(places)], strict=True))
-        ]
-        for place, theirs, later in engines:
+        for number, place in enumerate(places):
+            theirs = asking[number :: len(places)]
             of_others = [worker.connection for worker in self._workers]
-            of_others += [one for one in every if one not in theirs]
+            of_others += [one for one in asking if one not in theirs]
             process = fork.Process(
-                target=_search, args=(searcher, place, theirs, of_others, later), daemon=True
+                target=_search, args=(searcher, place, theirs, of_others), daemon=True
             )
             try:
                 process.start()
@@ -163,7 +153,7 @@ class Forks:
                 self._kill()
                 raise
             self._engines.append(process)
-        _close(every)
+        _close(asking)
 
     @classmethod
     @contextmanager
@@ -252,7 +242,7 @@ def _translate(
     an engine, if there is none here."""
     _begin(of_others)
     connection, *asking = connections
-    ask = Asking(asking) if asking else _nobody
+    ask = Asking(asking[0]) if asking else _nobody
     if asking:
         os.nice(_POLITE)
     with suppress(EOFError, OSError):
@@ -280,13 +270,9 @@ def _search(
     place: Place,
     connections: Sequence[Connection],
     of_others: Sequence[Connection],
-    later: bool,
 ) -> None:
-    """What is asked for, until nobody is left who asks. `later`: the engine is made when somebody
-    asks."""
+    """What is asked for, until nobody is left who asks."""
     _begin(of_others)
-    if later:
-        wait(connections)
     with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
         searcher.settle(place)
     Gathering(searcher).serve(connections)

@@ -43,6 +43,7 @@ _CHARACTERS = 3  # of a piece, or a little more: a chunk should be no larger tha
 _TAG_AND_END = 2  # pieces
 # Lines of a window for each process: fewer are translated sooner without any.
 _LEAST_LINES = 32
+_LEAST_ON_GPU = 512  # of a window, which one process takes
 _MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
 _MOST_ON_GPU = 64
 _WAITING = 4  # for each core, where one of them waits for a GPU most of the time
@@ -250,7 +251,8 @@ class Translator:
             forks: Forks | None = None
             under_way: deque[WindowUnderWay] = deque()
             for first, lines in windows:
-                large = len(lines) >= _LEAST_LINES * processes
+                least = _LEAST_ON_GPU if alone is None else _LEAST_LINES * processes
+                large = len(lines) >= least
                 if not divided or not (large or under_way):
                     translations = self.stream(lines, request, len(lines), first)
                     yield [show(translation) for translation in translations]

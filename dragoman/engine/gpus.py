@@ -13,14 +13,10 @@ class Gpu(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a model is run: on this GPU, by processes that have this share of its memory each.
-
-    Of two processes, the second does what would hold up the first, if there is any of it.
-    """
+    """Where a process runs a model: on this GPU, with this share of its memory."""
 
     gpu: str  # empty: the one that is found there
     share: float
-    processes: int = 1
 
 
 _LARGE = 40 * 2**30  # bytes

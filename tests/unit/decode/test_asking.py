@@ -34,7 +34,7 @@ def test_every_query_gets_its_own_answer(pipe) -> None:
         Query([1, 2], GREEDY), Query([3], WIDE), Query([4], GREEDY, prefix=[9]),
         Query([6], GREEDY, outputs=[[7]]), Query([5], GREEDY),
     ]  # fmt: skip
-    asking = Asking([ours])
+    asking = Asking(ours)
     plain = [PackedHypotheses.of([found(1), found(5)]), PackedHypotheses.of([found(3)])]
     theirs.send(Answered(0, plain))
     assert asking(queries) == [found(1), found(3), None, None, found(5)]
@@ -54,7 +54,7 @@ def test_every_query_gets_its_own_answer(pipe) -> None:
 
 def test_a_query_like_one_before_is_another(pipe) -> None:
     ours, theirs = pipe
-    asking = Asking([ours])
+    asking = Asking(ours)
     for number in range(3):
         theirs.send(Answered(number, [PackedHypotheses.of([found(number)])]))
         assert asking([Query([1], GREEDY)]) == [found(number)]
@@ -64,13 +64,13 @@ def test_what_went_wrong_is_raised(pipe) -> None:
     ours, theirs = pipe
     theirs.send(Answered(0, TranslationError("the GPU has no memory left.")))
     with pytest.raises(TranslationError, match="no memory left"):
-        Asking([ours])([Query([1], GREEDY)])
+        Asking(ours)([Query([1], GREEDY)])
 
 
 def test_lives_go_on_while_others_wait(pipe) -> None:
     """One asks for something slow, and meanwhile the other comes to its end."""
     ours, theirs = pipe
-    asking = Asking([ours])
+    asking = Asking(ours)
     ended: SimpleQueue[int] = SimpleQueue()
 
     def life(*queries: Query) -> Life[int]:
@@ -110,7 +110,7 @@ def test_lives_go_on_while_others_wait(pipe) -> None:
 
 def test_a_life_waits_for_all_that_it_has_asked_for(pipe) -> None:
     ours, theirs = pipe
-    asking = Asking([ours])
+    asking = Asking(ours)
 
     def life() -> Life[list[int]]:
         answers = yield [Query([1], GREEDY), Query([2], GREEDY, prefix=[9])]

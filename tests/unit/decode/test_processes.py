@@ -47,6 +47,7 @@ def translator() -> Translator:
 def however_small(monkeypatch) -> None:
     """Windows of any size are worth a process."""
     monkeypatch.setattr(translating, "_LEAST_LINES", 1)
+    monkeypatch.setattr(translating, "_LEAST_ON_GPU", 1)
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def test_so_it_is_without_being_asked(as_on_a_gpu, monkeypatch) -> None:
 
     monkeypatch.setattr(processes.Forks, "started", watched)
     monkeypatch.setattr(translating, "usable_cores", lambda: 1)
+    monkeypatch.setattr(translating, "_LEAST_LINES", 1000)  # each takes a window, however small
     expected = [one.text for one in as_on_a_gpu(LINES, TO_ENGLISH)]
     found = as_on_a_gpu.windows(numbered([LINES] * 5), TO_ENGLISH, lambda one: one.text)
     assert [*found] == [expected] * 5
@@ -118,14 +120,8 @@ class FarEngine:
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
         if [9] in sources.lists():
             os.kill(os.getpid(), signal.SIGKILL)
-        return PackedHypotheses.of([self._here()] * len(sources.lengths))
-
-    def __call__(self, queries: list[Query]) -> list[list[Hypothesis]]:
-        return [self._here()] * len(queries)
-
-    def _here(self) -> list[Hypothesis]:
-        gpu = int(os.environ["CUDA_VISIBLE_DEVICES"])
-        return [Hypothesis((os.getpid(), gpu), 0.0, (), complete=True)]
+        here = Hypothesis((os.getpid(), int(os.environ["CUDA_VISIBLE_DEVICES"])), 0.0, (), True)
+        return PackedHypotheses.of([[here]] * len(sources.lengths))
 
 
 def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
@@ -145,31 +141,6 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
     assert len(pids) == 2
     assert not pids & {os.getpid(), *workers}
     assert {gpu for _, gpu in whereabouts} == {3, 5}
-    assert multiprocessing.active_children() == []
-
-
-def _led_and_plain(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
-    manner = Manner(DecodingConfig(beam=1))
-    queries = [
-        Query([1], manner, prefix=[2]) if line == "led" else Query([1], manner) for line in lines
-    ]
-    answers = ask(queries)
-    while None in answers:
-        answers = ask(queries)
-    return [answer[0].tokens for answer in answers]
-
-
-def test_what_is_led_has_a_process_of_its_own_that_is_made_when_it_is_asked() -> None:
-    places = [Place("3", 0.5, processes=2)]
-    with processes.Forks.started(_led_and_plain, 2, [["plain"]] * 2, FarEngine(), places) as forks:
-        plain = {pid for future in forks.begun for pid, _ in future.result()}
-        (pid, settled), again = forks.submit(["led", "plain"]).result()
-        engines = {process.pid for process in forks._engines}
-    assert len(plain) == 1
-    assert again[0] in plain
-    assert {pid, *plain} == engines
-    assert pid not in plain
-    assert settled == 3
     assert multiprocessing.active_children() == []
 
 
