@@ -51,7 +51,7 @@ Address = Annotated[
     str, typer.Option(help="With --workers: an existing Ray cluster, HOST:PORT or auto.")
 ]
 ShardLines = Annotated[
-    int, typer.Option(min=0, help="Lines per shard; 0: 2,048, and 1,024 on a GPU.")
+    int, typer.Option(min=0, help="Lines per shard; 0: 2,048.")
 ]
 
 

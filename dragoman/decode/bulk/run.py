@@ -17,9 +17,6 @@ from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
 _TELL_EVERY_S = 30.0  # how far a job is, where no terminal shows it
-# A process has a shard at a time. While some of its lines are searched again, others wait: with
-# large ones, all processes would wait for the GPU, and then the GPU for them.
-_LINES_ON_GPU = 1024
 _MOST_FAILURES = 10  # shards; where so many fail, the others will
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
@@ -35,10 +32,9 @@ def translate_file(
 ) -> int:
     """Write a file's translation and return its number of lines.
 
-    Run again after a kill, it goes on where it was. Without a number of lines, shards have as many
-    as suit the device.
+    Run again after a kill, it goes on where it was.
     """
-    shard_lines = shard_lines or (_LINES_ON_GPU if job.device == "cuda" else WINDOW_LINES)
+    shard_lines = shard_lines or WINDOW_LINES
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read only once: working in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
