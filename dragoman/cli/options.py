@@ -50,9 +50,7 @@ Workers = Annotated[
 Address = Annotated[
     str, typer.Option(help="With --workers: an existing Ray cluster, HOST:PORT or auto.")
 ]
-ShardLines = Annotated[
-    int, typer.Option(min=0, help="Lines per shard; 0: 2,048.")
-]
+ShardLines = Annotated[int, typer.Option(min=0, help="Lines per shard; 0: 2,048.")]
 
 
 def show_result(translation: str, files: dict[str, bytes]) -> None:
