@@ -229,10 +229,12 @@ class Learner:
         checked = self._batches(valid, recipe.batch_tokens)
         self._wanted = torch.unique(torch.cat([batch.targets for batch in own]).long())
         adam = Adam(self._parameters, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0)
-        started = now()
         best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
-        clock.reserve(looks * (now() - started))
+        # Timed only now: the first batch of a size takes several times as long as the next.
+        started = now()
+        self.nll(checked[:1])
+        clock.reserve(looks * len(checked) * (now() - started))
         # a step has a batch of pairs, one of replay
         seconds = 2 * self._choose_precision(own[len(own) // 2])
         if clock.left < recipe.fewest_steps * seconds:

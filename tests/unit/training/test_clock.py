@@ -102,6 +102,29 @@ def test_too_little_time_is_told_before_training(
         learner.learn(examples, [], examples, Clock(60), lambda line: None)
 
 
+def test_time_for_later_looks_is_reserved_by_one_that_is_no_slower_than_they_will_be(
+    int8: Bundle, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at held-out pairs takes five times as long as another one."""
+    looked: list[int] = []
+    nll = Learner.nll
+
+    def slow(self, batches):
+        time.seconds += len(batches) * (2 if looked else 10)
+        looked.append(len(batches))
+        return nll(self, batches)
+
+    monkeypatch.setattr(Learner, "nll", slow)
+    learner = Learner(int8, Recipe(batch_tokens=40, epochs=0, least_steps=1))
+    examples = Frame(int8.codec, "", "", 100)(toy_pairs(20))
+    promised = Clock(10_000)
+    learner.learn(examples, [], examples, promised, lambda line: None, looks=3)
+    batches = looked[0]
+    assert batches > 1
+    reserved = 10_000 - promised.passed - promised.left
+    assert reserved == 3 * 2 * batches
+
+
 class Slow:
     """A translator that takes a second for a sentence."""
 
