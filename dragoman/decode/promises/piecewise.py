@@ -10,16 +10,19 @@ from dragoman.decode.splitting import Part, Splitter
 from dragoman.text.numbers import Edit
 from dragoman.text.segments import edges
 
-_CLAUSE_ENDS = re.compile(r"[,;:] |(?<=\w) [–—-] | ?[()] ?")
+_CLAUSE_ENDS = re.compile(r"[,;:] |(?<=\w) [–—-] ")
+_BRACKETS = re.compile(r"(?<= )(\()[^()]*(\))")  # not those of 18(2)
 
 
 def clause_ends(text: str) -> list[Edit]:
     """Where a text can be cut into clauses.
 
     >>> [edit.text for edit in clause_ends("In 1,200 cases (2019), most of them mild, 3 died.")]
-    [' (', ')', ', ', ', ']
+    ['(', ')', ', ', ', ']
     """
-    return [Edit(*match.span(), match[0]) for match in _CLAUSE_ENDS.finditer(text)]
+    ends = [match.span() for match in _CLAUSE_ENDS.finditer(text)]
+    ends += [match.span(side) for match in _BRACKETS.finditer(text) for side in (1, 2)]
+    return [Edit(start, end, text[start:end]) for start, end in sorted(ends)]
 
 
 def piecewise(

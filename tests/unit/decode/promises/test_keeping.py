@@ -10,6 +10,7 @@ from dragoman.decode.promises.glossary import Demand
 from dragoman.decode.promises.keep_numbers import KeepNumbers
 from dragoman.decode.promises.keep_symbols import KeepSymbols
 from dragoman.decode.promises.keep_verbatim import KeepVerbatim
+from dragoman.decode.promises.piecewise import clause_ends
 from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.query import drive
 from dragoman.decode.request import Request
@@ -173,6 +174,23 @@ def test_clauses_are_translated_by_themselves_where_a_sentence_is_too_much() -> 
     part = part_of("Ich habe 1234 Katzen, und du hast 56 Hunde.")
     assert mended(promise, part, "Cats.") == ["I have 1234 cats, you have 56."]
     assert model.heard[-2:] == [*clauses]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("Section 18(2)f), which is new", ["Section 18(2)f)", "which is new"]),
+        ("It rose (in 2019, by 3%), then fell", ["It rose", "in 2019", "by 3%", "then fell"]),
+        ("It rose – in 1,200 cases: 3-4", ["It rose", "in 1,200 cases", "3-4"]),
+        ("a (b", ["a (b"]),
+    ],
+)
+def test_a_text_is_cut_into_clauses(text: str, pieces: list[str]) -> None:
+    cut = text
+    for start, end, written in reversed(clause_ends(text)):
+        assert text[start:end] == written
+        cut = f"{cut[:start]}\n{cut[end:]}"
+    assert [piece.strip() for piece in cut.split("\n") if piece.strip()] == pieces
 
 
 def test_in_the_end_the_texts_between_numbers_are() -> None:
