@@ -1,9 +1,11 @@
 """Without an engine: queries go to a process that has one, and answers come back as they are found.
 
-Queries go by how long they take, each kind in a lane of its own: `plain` ones are over in a moment
-on a GPU, so are those with translations that are only to be `scored`, and of the `led` ones the
-host must lead every step. Plain queries of one manner travel as one array of ids, and their
-hypotheses as a few arrays; everything else goes as it is.
+Queries go by how long they take. `plain` ones are over in a moment on a GPU, and so are those with
+translations that are only to be `scored`: these take turns. Of the `led` ones the host must lead
+every step, so nobody waits for them but who asked (`gathering.py`).
+
+Plain queries of one manner travel as one array of ids, and their hypotheses as a few arrays;
+everything else goes as it is.
 """
 
 from collections.abc import Iterator, Sequence

@@ -134,7 +134,7 @@ def adapt(
     before = [test.run(translator, clock, say, SCORING_SHARE) for test in tests]
     clock.reserve(AFTERWARDS * (now() - started))
     learner = Learner(bundle, recipe)
-    say("how well it predicts the held-out pairs")
+    say("looking at the held-out pairs")
     looks = 1 + LOOKS_OF_WEAKENING * len(unseen) / max(1, len(held_out))
     steps = learner.learn(examples, others, held_out, clock, say, looks)
     strength = learner.weaken(unseen, say)
