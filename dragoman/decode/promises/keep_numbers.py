@@ -77,8 +77,10 @@ class KeepNumbers:
                     break
                 text = yield from attempt(part, once)
                 if text:
-                    right = Candidate(text, mended[0].score)
-                    mended = self._closest(part, (right, *mended), request)
+                    # Behind the others: of two that are equally wrong, the earlier reads better.
+                    mended = self._closest(
+                        part, (*mended, Candidate(text, mended[0].score)), request
+                    )
         scored = [self._scored(part, candidate, request) for candidate in mended]
         return tuple((yield from together(scored)))
 

@@ -200,6 +200,16 @@ def test_in_the_end_the_texts_between_numbers_are() -> None:
     assert model.heard[-2:] == [*words]
 
 
+def test_a_later_attempt_that_is_no_better_changes_nothing() -> None:
+    """Four digits are wrong in either."""
+    said = {"Ich habe 1234 Katzen": "I have 1234 cats", "56 Hunde.": "78 dogs."}
+    said |= {"Ich habe": "I have 99 88", "Katzen,": "cats,", "Hunde.": "dogs."}
+    promise, model = numbers(lambda text, count: [said.get(text, "Cats.")])
+    part = part_of("Ich habe 1234 Katzen, 56 Hunde.")
+    assert mended(promise, part, "Cats.") == ["I have 1234 cats, 78 dogs."]
+    assert model.heard[-1] == "Hunde."
+
+
 def test_a_text_that_does_not_fit_with_stand_ins_is_not_searched_for() -> None:
     promise, model = numbers(lambda text, count: ["Cats"], longest=3)
     part = part_of("Ich habe 1234 Katzen.")
