@@ -62,8 +62,18 @@ class PackedHypotheses(NamedTuple):
 
     def split(self, sizes: Iterable[int]) -> "list[PackedHypotheses]":
         """Those of so many sentences, of the next so many, and so on."""
-        ends = accumulate(sizes, initial=0)
-        return [self.take(np.arange(start, end)) for start, end in pairwise(ends)]
+        ends = [*accumulate(sizes, initial=0)]
+        rows = np.concatenate([[0], self.counts.cumsum()])[ends].tolist()
+        return [
+            PackedHypotheses(
+                self.counts[start:end],
+                self.tokens.part(first, last),
+                self.log_probs.part(first, last),
+                self.scores[first:last],
+                self.complete[first:last],
+            )
+            for (start, end), (first, last) in zip(pairwise(ends), pairwise(rows), strict=True)
+        ]
 
     def unpacked(self) -> list[Hypotheses]:
         tokens, log_probs = map(tuple, self.tokens.lists()), map(tuple, self.log_probs.lists())

@@ -70,7 +70,7 @@ class Searcher:
         search = self._search_for(engine, task)
         if len(engine.choices) > 1 or not isinstance(search, RecordedSearch):
             return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
-        tokens = search.batch_tokens(engine)
+        tokens = search.batch_tokens(engine, manner.width)
         batches = self.batches(sources.lengths.tolist(), manner.settings, manner.width, 1, tokens)
         rows = [*map(np.array, batches)]
         found = [search.packed(engine, sources.take(batch), task) for batch in rows]
@@ -84,10 +84,11 @@ class Searcher:
     def batched(self, queries: Sequence[Query], at_once: int) -> list[list[int]]:
         """The numbers of queries that are searched together."""
         groups: dict[object, list[int]] = {}
+        on_device = self._engine.searches_on_device
         for row, query in enumerate(queries):
             # A batch has room for the most outputs that one of its sentences has. On a GPU each of
             # them is a sentence by itself.
-            room = 0 if self._engine.searches_on_device else len(query.outputs).bit_length()
+            room = 0 if on_device else len(query.outputs).bit_length()
             groups.setdefault((query.group, room), []).append(row)
         return [
             batch for group in groups.values() for batch in self._batches(queries, group, at_once)
@@ -134,10 +135,12 @@ class Searcher:
     ) -> Iterator[list[int]]:
         width = max(queries[row].width for row in group)
         settings = queries[group[0]].manner.settings
+        scores = self._engine.searches_on_device and queries[group[0]].outputs
+        tokens = RecordedSearch.batch_tokens(self._engine.ready, 1) if scores else 0
         for _, numbers in by_engine(self._engine, [queries[row].ids for row in group]):
             rows = [group[number] for number in numbers]
             lengths = [len(queries[row].ids) for row in rows]
-            for batch in self.batches(lengths, settings, width, at_once):
+            for batch in self.batches(lengths, settings, width, at_once, tokens):
                 yield [rows[number] for number in batch]
 
     def _search_all(

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,11 +18,16 @@ from dragoman.bundle.folder import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.model.attention import Packed
 from dragoman.model.build import Model, build_model
 from dragoman.model.kernels import usable
 from dragoman.model.trace import Trace, trace
+from dragoman.model.transformer import Transformer
 from dragoman.model.weights import check_weights, get_weights, set_weights
+from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
+
+_LOGITS = 2**28  # that are computed at a time, of translations that are given
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -48,6 +53,10 @@ def pick_device(name: str = "auto") -> torch.device:
     if name == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device(name)
+
+
+def _parts(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return flat.ids, flat.at, flat.starts
 
 
 class _NothingDrawn(TorchFunctionMode):
@@ -103,6 +112,10 @@ class TorchEngine(Engine, Inspector):
 
     @property
     def searches_on_device(self) -> bool:
+        return self._by_our_kernels
+
+    @cached_property
+    def _by_our_kernels(self) -> bool:
         return usable(self.model.output.weight) and self.model.can_be_packed
 
     def halves(self, precision: str) -> bool:
@@ -169,6 +182,8 @@ class TorchEngine(Engine, Inspector):
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
+        if self._by_our_kernels:
+            return self.score_packed(sources, targets)
         batch = collate(sources, targets, self.source, self.target)
         hidden = self.model(self._tensor(batch.source), self._tensor(batch.target_in))
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (B, T, V)
@@ -177,6 +192,38 @@ class TorchEngine(Engine, Inspector):
             log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()
         )
         return [row[:length] for row, length in zip(chosen, batch.target_lengths, strict=True)]
+
+    @torch.inference_mode()
+    def score_packed(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
+        """`score` without padding, by our kernels: a score does not depend on its neighbours."""
+        model = cast(Transformer, self.model)
+        source = Flat.of(sources)
+        before = Flat.of([[self.target.bos, *target] for target in targets])
+        after = Flat.of([[*target, self.target.eos] for target in targets])
+        longest = int(max(source.lengths.max(), after.lengths.max()))
+        for embedding in (model.source_embedding, model.target_embedding):
+            embedding.positions.reach(longest)
+        ids, at, starts, ids_before, at_before, starts_before, right = (
+            self._tensor(array.astype(np.int32))
+            for array in (*_parts(source), *_parts(before), after.ids)
+        )
+        hidden = model.forward_packed(
+            ids,
+            at,
+            ids_before,
+            at_before,
+            Packed(starts, starts, longest),
+            Packed(starts_before, starts, longest),
+        )
+        rows = max(1, _LOGITS // len(self.target))
+        chosen = [
+            torch.log_softmax(model.logits(some).float(), dim=-1).gather(1, these.long()[:, None])
+            for some, these in zip(torch.split(hidden, rows), torch.split(right, rows), strict=True)
+        ]
+        found: np.ndarray = torch.cat(chosen)[:, 0].cpu().numpy()
+        return np.split(found, after.starts[1:-1])
 
     @torch.inference_mode()
     def attention_weights(

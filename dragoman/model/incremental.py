@@ -13,7 +13,7 @@ twin.
 import torch
 from torch import Tensor
 
-from dragoman.model.attention import plain_attention
+from dragoman.model.attention import Packed, plain_attention
 from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
 
@@ -34,6 +34,8 @@ class IncrementalDecoder:
             sentences, hypotheses, places, dtype=torch.int32, device=weight.device
         )
         self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
+        self._at = torch.arange(sources, dtype=torch.int32, device=weight.device)
+        model.source_embedding.positions.reach(sources)
         model.target_embedding.positions.reach(places)
 
     @property
@@ -41,16 +43,30 @@ class IncrementalDecoder:
         """All that belongs to sentences, which are their first dimension."""
         return [*self.memory, *self.caches, self.lengths, self.origin]
 
-    def start(self, source: Tensor) -> None:
-        """Take in sentences, padded on the right: as many and as long as there is room for, or
-        fewer and shorter ones."""
-        hidden, mask = self.model.encode(source)
-        sentences, longest = source.shape
-        self.lengths.zero_()
-        self.lengths[:sentences] = mask.sum(dim=(1, 2, 3))
+    def start(self, ids: Tensor, at: Tensor, starts: Tensor) -> None:
+        """Take in sentences that lie end to end.
+
+        Ids, and their positions in their sentence (C,); where sentences start (N+1,). Ids behind
+        the last sentence are of no account.
+        """
+        self.lengths.copy_(starts.diff())
+        hidden = self._encoded(ids, at, starts)  # (C, D)
+        # Where the words of each sentence are; what stands behind them is never looked at.
+        words = (starts[:-1, None] + self._at).clamp(max=len(ids) - 1).flatten()  # (N*S,)
         for memory, layer in zip(self.memory, self.model.decoder, strict=True):
-            memory[:sentences, :longest] = layer.cross.paper.joined_keys_values(hidden)
+            keys_values = layer.cross.paper.joined_keys_values(hidden)
+            torch.index_select(keys_values, 0, words, out=memory.view(-1, memory.shape[2]))
         self.steps.zero_()
+
+    def _encoded(self, ids: Tensor, at: Tensor, starts: Tensor) -> Tensor:
+        if usable(ids):
+            return self.model.encode_packed(ids, at, Packed(starts, starts, len(self._at)))
+        real = self._at < self.lengths[:, None]  # (N, S)
+        source = torch.full(real.shape, self.model.pad, dtype=ids.dtype)
+        source[real] = ids[: starts[-1]]
+        hidden = torch.zeros(len(ids), self.model.config.width, dtype=self.memory[0].dtype)
+        hidden[: starts[-1]] = self.model.encode(source)[0][real]
+        return hidden
 
     def step(self, tokens: Tensor) -> Tensor:
         """Each row's last token (R,) in, its hidden state (R, D) out."""

@@ -136,6 +136,14 @@ class Transformer(Neural):
             return hidden, cells
         return hidden, [tensor for cache in caches for tensor in cache.seen]
 
+    def encode_packed(self, source: Tensor, source_at: Tensor, packed: Packed) -> Tensor:
+        """`encode` for sentences end to end. (N, D)"""
+        x = self.source_embedding(source, source_at)
+        for layer in self.encoder:
+            x = layer(x, lambda h, layer=layer: layer.attention.packed(h, None, packed))
+        memory: Tensor = self.encoder_norm(x)
+        return memory
+
     def forward_packed(
         self,
         source: Tensor,
@@ -154,10 +162,7 @@ class Transformer(Neural):
         """
         # In self-attention of the decoder, keys lie where the queries do.
         own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
-        memory = self.source_embedding(source, source_at)
-        for layer in self.encoder:
-            memory = layer(memory, lambda x, layer=layer: layer.attention.packed(x, None, encoder))
-        memory = self.encoder_norm(memory)
+        memory = self.encode_packed(source, source_at, encoder)
         return self.through_decoder(
             self.target_embedding(target_in, target_at),
             lambda number, x: self.decoder[number].attention.packed(x, None, own, causal=True),

@@ -73,6 +73,25 @@ class Flat(NamedTuple):
         ids, lengths = zip(*several, strict=True)
         return cls(np.concatenate(ids), np.concatenate(lengths))
 
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each text starts, and where the last one ends.
+
+        >>> Flat.of([[1, 2], [], [3, 4, 5]]).starts.tolist()
+        [0, 2, 2, 5]
+        """
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    @property
+    def at(self) -> np.ndarray:
+        """The position of each id in its text.
+
+        >>> Flat.of([[1, 2], [], [3, 4, 5]]).at.tolist()
+        [0, 1, 0, 1, 2]
+        """
+        places: np.ndarray = np.arange(len(self.ids)) - self.starts[:-1].repeat(self.lengths)
+        return places
+
     def take(self, rows: np.ndarray) -> "Flat":
         """These texts, in this order.
 
@@ -80,10 +99,19 @@ class Flat(NamedTuple):
         [[3, 4, 5], [1, 2]]
         """
         lengths = self.lengths[rows]
-        starts = (np.cumsum(self.lengths) - self.lengths)[rows]
-        # Where a text begins there and where it does here, for each of its ids.
-        shifts = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-        return Flat(self.ids[np.arange(len(shifts)) + shifts], lengths)
+        taken = Flat(np.arange(lengths.sum()), lengths)
+        # Where a text starts there and where it does here, for each of its ids.
+        shifts = (self.starts[rows] - taken.starts[:-1]).repeat(lengths)
+        return taken._replace(ids=self.ids[taken.ids + shifts])
+
+    def part(self, start: int, end: int) -> "Flat":
+        """The texts from this one up to that one, in the same memory.
+
+        >>> Flat.of([[1, 2], [], [3, 4, 5], [6]]).part(1, 3).lists()
+        [[], [3, 4, 5]]
+        """
+        first, last = self.starts[[start, end]]
+        return Flat(self.ids[first:last], self.lengths[start:end])
 
     def padded(self, filler: int) -> np.ndarray:
         """A row for each text, filled up on the right.
@@ -98,8 +126,7 @@ class Flat(NamedTuple):
 
     def lists(self) -> list[list[int]]:
         ids = self.ids.tolist()
-        ends = np.cumsum(self.lengths).tolist()
-        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return [ids[start:end] for start, end in pairwise(self.starts.tolist())]
 
 
 class Segmenter(Protocol):

@@ -14,6 +14,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from dragoman.config import DecodingConfig
+from dragoman.data.batches import collate
 from dragoman.decode.query import Manner, Query
 from dragoman.decode.search import device as device_search
 from dragoman.decode.search.beam import beam_search
@@ -104,20 +105,6 @@ def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None
 
 def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
     assert_same_hypotheses(replace(SETTINGS, beam=2), nbest=2, times=2)
-
-
-@pytest.mark.skipif(not ON_GPU, reason="only a GPU records")
-def test_full_batches_of_a_size_that_comes_again_are_taken_in_by_a_recording() -> None:
-    engine = engine_here()
-    search = DeviceSearch(engine, replace(SETTINGS, beam=2), 1)
-    batches = [[[*source[:-1], more, 3] for source in 2 * SOURCES] for more in (5, 6, 7, 8)]
-    for batch in batches:
-        expected = beam_search(engine, batch, Task(search._settings))
-        found = search(Flat.of(batch)).unpacked()
-        assert [one.tokens for (one,) in found] == [one.tokens for (one,) in expected]
-    (beams,) = (one for one in search._beams.values() if one.room.sentences == len(batches[0]))
-    (recorded,) = beams._recorded_starts.values()
-    assert recorded is not None
 
 
 @pytest.mark.parametrize(
@@ -228,6 +215,23 @@ def test_what_the_host_leads_is_computed_with_the_precision_of_the_search(monkey
     assert scores["bf16"] == pytest.approx(scores["float32"], rel=0.05)
     for near, exact in zip(scores["bf16"], scores["float32"], strict=True):
         assert near != exact
+
+
+def test_translations_are_scored_end_to_end_as_they_are_padded() -> None:
+    engine = engine_here()
+    targets = [[5, 6], [7], [], [8, 9, 10], *[[11]] * len(SOURCES)][: len(SOURCES)]
+    batch = collate(SOURCES, targets, engine.source, engine.target)
+    source, before, after = (
+        torch.from_numpy(array).to(DEVICE)
+        for array in (batch.source, batch.target_in, batch.target_out)
+    )
+    with torch.no_grad():
+        log_probs = engine.model.logits(engine.model(source, before)).log_softmax(-1)
+    padded = log_probs.gather(2, after[..., None])[..., 0].tolist()
+    for found, row, target in zip(
+        engine.score_packed(SOURCES, targets), padded, targets, strict=True
+    ):
+        assert found.tolist() == pytest.approx(row[: len(target) + 1], abs=1e-4)
 
 
 def test_the_kernels_of_a_decoding_step_do_what_their_twins_do() -> None:

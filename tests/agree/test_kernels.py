@@ -11,10 +11,11 @@ pytest.importorskip("triton")
 from dragoman.data.batches import collate
 from dragoman.data.packing import pack
 from dragoman.model.attention import causal_mask, plain_attention
+from dragoman.model.kernels import product as products
 from dragoman.model.kernels.attention import packed_attention
 from dragoman.model.kernels.cross_entropy import linear_cross_entropy
 from dragoman.model.kernels.linear import linear
-from dragoman.model.kernels.product import LARGE, MIDDLE, SMALL, Tile, product
+from dragoman.model.kernels.product import LARGEST, TILES, Tile, product, product_by_accelerator
 from dragoman.model.kernels.residual import dropout_add, residual_norm
 from dragoman.training.gradients import Gradients, PackedGradients
 from dragoman.training.loss import smoothed_cross_entropy
@@ -72,6 +73,36 @@ def test_packed_cross_attention_is_attention_of_each_pair_alone() -> None:
     ours = packed_attention(q, kv, starts_of(queries), starts_of(keys), heads, 17)
     k, v = kv.chunk(2, dim=1)
     assert_same(ours, one_by_one(q, k, v, (queries, keys), heads, False), [q, kv])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_attention_without_gradients_takes_sentences_of_any_length(causal: bool) -> None:
+    lengths, heads, width = [3, 0, 70, 130, 33], 2, 32
+    joined, starts = random(sum(lengths), 3 * width), starts_of(lengths)
+    ours = packed_attention(joined, None, starts, starts, heads, 130, causal)
+    q, k, v = joined.chunk(3, dim=1)
+    plain = one_by_one(q, k, v, (lengths, lengths), heads, causal)
+    torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
+    queries, keys = [70, 5, 2, 0], [4, 0, 67, 3]
+    q, kv = random(sum(queries), width), random(sum(keys), 2 * width)
+    ours = packed_attention(q, kv, starts_of(queries), starts_of(keys), heads, 70)
+    plain = one_by_one(q, *kv.chunk(2, dim=1), (queries, keys), heads, False)
+    torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the order of sums is the GPU's own")
+@torch.no_grad()
+def test_attention_to_a_sentence_is_the_same_bits_whatever_stands_beside_it() -> None:
+    heads, width, lengths = 8, 512, [9, 200, 31, 64, 97, 1, 128, 33]
+    joined = random(sum(lengths), 3 * width).bfloat16()
+    starts = starts_of(lengths)
+    for causal in (False, True):
+        whole = packed_attention(joined, None, starts, starts, heads, 200, causal)
+        for one, together in zip(joined.split(lengths), whole.split(lengths), strict=True):
+            own = starts_of([len(one)])
+            alone = packed_attention(one, None, own, own, heads, len(one), causal)
+            assert torch.equal(alone, together)
 
 
 def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
@@ -146,19 +177,23 @@ def test_our_linear_layer_needs_no_bias() -> None:
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("features", [64, 40])
 def test_the_product_for_translating_is_the_linear_layer(features: int, relu: bool) -> None:
-    x, weight, bias = (random(*shape).detach() for shape in ((70, features), (50, features), (50,)))
+    x, weight, bias = (random(*shape).detach() for shape in ((70, features), (52, features), (52,)))
     plain = F.linear(x, weight, bias)
     tile = Tile(64, 32, 4, 2)
     torch.testing.assert_close(
         product(x, weight, bias, relu, tile), F.relu(plain) if relu else plain
     )
     torch.testing.assert_close(product(x, weight, None, False, tile), F.linear(x, weight))
+    if products.TensorDescriptor is not None:
+        out = torch.empty_like(plain)
+        product_by_accelerator(x, weight, bias, out, relu, tile, 3)
+        torch.testing.assert_close(out, F.relu(plain) if relu else plain)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the order of sums is the GPU's own")
 @pytest.mark.parametrize("shape", [(512, 512), (1536, 512), (512, 2048), (8000, 512), (96, 96)])
 def test_a_row_of_the_product_is_the_same_bits_whatever_stands_beside_it(
-    shape: tuple[int, int],
+    shape: tuple[int, int], monkeypatch
 ) -> None:
     columns, features = shape
     x, weight, bias = (
@@ -167,8 +202,11 @@ def test_a_row_of_the_product_is_the_same_bits_whatever_stands_beside_it(
     )
     whole = product(x, weight, bias)
     for rows in (1, 7, 64, 500, 2000):
-        for tile in (None, SMALL, MIDDLE, LARGE):
+        for tile in (None, *TILES.values(), LARGEST):
             assert torch.equal(product(x[:rows], weight, bias, tile=tile), whole[:rows])
+    monkeypatch.setattr(products, "_programs", lambda device: 0)  # on other GPUs
+    for tile in (*TILES.values(), LARGEST):
+        assert torch.equal(product(x, weight, bias, tile=tile), whole)
 
 
 @pytest.mark.parametrize("width", [32, 48])

@@ -10,7 +10,6 @@ done. A test holds the hypotheses against those of `beam_search`. What needs the
 """
 
 import copy
-from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -34,21 +33,21 @@ STEPS_BETWEEN_LOOKS = 8
 # smallest number of sentences.
 FEWEST = 16
 # A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
-# moves to a smaller recording when so many times fewer sentences are left.
+# moves to a smaller recording, for a power of this number, when so many times fewer are left.
 SHRINK = 4
-_MULTIPLE = 16  # that the sizes of what is encoded are of
+_MULTIPLE = 16  # that the number of words to encode is of
 _SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
 
 
 _LARGE_MEMORY = 40 * 2**30  # bytes of a GPU that has room for larger batches
-_TIMES_LARGER = 4
+_TIMES_LARGER = 16  # for one hypothesis of each sentence
 
 
-def batch_tokens(engine: TorchEngine) -> int:
+def batch_tokens(engine: TorchEngine, width: int) -> int:
     """Source pieces of a batch, where there are sentences enough to fill it."""
-    if engine.device.type != "cuda":
+    if engine.device.type != "cuda" or _memory(engine) < _LARGE_MEMORY:
         return engine.batch_tokens
-    return engine.batch_tokens * (_TIMES_LARGER if _memory(engine) >= _LARGE_MEMORY else 1)
+    return engine.batch_tokens * max(1, _TIMES_LARGER // width)
 
 
 def _memory(engine: TorchEngine) -> float:
@@ -104,7 +103,7 @@ class DeviceSearch:
             alive = np.flatnonzero(~done)
             if not len(alive):
                 break
-            fewer = _power(max(len(alive), FEWEST))
+            fewer = _power(max(len(alive), FEWEST), SHRINK)
             if fewer * SHRINK <= beams.room.sentences:
                 ended = np.flatnonzero(done)
                 done_before.append(searched[ended])
@@ -203,10 +202,7 @@ class Beams:
         self.scores = zeros(capacity, dtype=torch.float64)
         self.ends = zeros(capacity, 3)  # step, parent, last token
         self.end_log_probs = zeros(capacity, dtype=torch.float32)
-        self._pool: Any = None
         self._recorded_step: torch.cuda.CUDAGraph | None = None
-        # For each size of a full batch that came twice, what takes it in, and where it reads it.
-        self._recorded_starts: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor] | None] = {}
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -225,32 +221,28 @@ class Beams:
         It runs once before, so that nothing is compiled during the recording. What it needs for a
         moment comes from a pool that recordings share, since no two run at once.
         """
-        self._pool = pool
         self._advance()
         # A replay launches hundreds of kernels in one call. Launched one by one, they would take
         # the host longer than they take the GPU. It works because a step is always the same
         # computation at the same addresses: what changes, such as the number of the step, is read
         # from tensors.
-        self._recorded_step = self._recorded(self._advance)
-
-    def _recorded(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         # Meanwhile, another thread may search on the same device without any recording.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            work()
-        return graph
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            self._advance()
+        self._recorded_step = graph
 
     def start(self, sources: Flat, limits: Limits) -> None:
         """Take in sentences. The rest of the room counts as done."""
-        n = len(sources.lengths)
-        rows = sources.padded(self._model.pad)
-        # The encoder need not fill the room, but kernels are compiled for few kinds of sizes.
-        high, wide = (-(-size // _MULTIPLE) * _MULTIPLE for size in rows.shape)
-        source = np.full((min(high, self.room.sentences), wide), self._model.pad, dtype=np.int64)
-        source[:n, : rows.shape[1]] = rows
-        source[n:, 0] = self._end
+        n, words = len(sources.lengths), len(sources.ids)
+        # The encoder is not recorded: for sizes that hardly come again that would take longer than
+        # it saves. But kernels are compiled for few kinds of sizes.
+        room = -(-words // _MULTIPLE) * _MULTIPLE
+        ids, at = np.full(room, self._model.pad, dtype=np.int32), np.zeros(room, dtype=np.int32)
+        starts = np.full(self.room.sentences + 1, words, dtype=np.int32)
+        ids[:words], at[:words], starts[: n + 1] = sources.ids, sources.at, sources.starts
         device = self.last.device
-        self._encode(torch.from_numpy(source).to(device))
+        self.decoder.start(*(torch.from_numpy(array).to(device) for array in (ids, at, starts)))
         for ours, values in ((self.longest, limits.longest), (self.end_from, limits.shortest)):
             ours[:n] = torch.from_numpy(values).to(device)
         self.last.fill_(self._first)
@@ -261,25 +253,6 @@ class Beams:
         self.done[:n] = False
         self.count.zero_()
         self.scores.fill_(-torch.inf)
-
-    def _encode(self, source: Tensor) -> None:
-        """What the encoder makes of a batch. Launched kernel by kernel, it takes the host longer
-        than the GPU; batches that are full have few sizes, so it is recorded for these."""
-        size = source.shape
-        if self._recorded_step is None or size[0] < self.room.sentences:
-            self.decoder.start(source)
-        elif size not in self._recorded_starts:
-            self._recorded_starts[size] = None  # kernels are compiled now
-            self.decoder.start(source)
-        else:
-            known = self._recorded_starts[size]
-            if known is None:
-                read = source.clone()
-                known = self._recorded(lambda: self.decoder.start(read)), read
-                self._recorded_starts[size] = known
-            graph, read = known
-            read.copy_(source)
-            graph.replay()
 
     def take(self, other: "Beams", which: np.ndarray) -> None:
         """Go on with some of another's sentences."""
@@ -400,8 +373,16 @@ def _walk_back(
     return words, values
 
 
-def _power(number: int) -> int:
-    return 1 << (number - 1).bit_length()
+def _power(number: int, base: int = 2) -> int:
+    """The next power.
+
+    >>> _power(16), _power(17), _power(17, 4)
+    (16, 32, 64)
+    """
+    power = 1
+    while power < number:
+        power *= base
+    return power
 
 
 def _stride(number: int) -> int:

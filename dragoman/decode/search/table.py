@@ -84,11 +84,12 @@ class RecordedSearch:
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
         return self.packed(engine, Flat.of(sources), task).unpacked()
 
-    def batch_tokens(self, engine: Engine) -> int:
+    @staticmethod
+    def batch_tokens(engine: Engine, width: int) -> int:
         """Source pieces that are well searched for at once, where there are many."""
         from dragoman.decode.search.device import batch_tokens
 
-        return batch_tokens(cast("TorchEngine", engine))
+        return batch_tokens(cast("TorchEngine", engine), width)
 
     def packed(self, engine: Engine, sources: Flat, task: Task) -> "PackedHypotheses":
         with self._lock:

@@ -7,6 +7,9 @@ Sentences are short: one program takes a sentence and a head whole, scores and w
 its registers, and backward computes them again. Queries, keys and values are read where the
 projections wrote them, side by side in rows of 3D (self-attention) or as rows of D and of 2D
 (cross-attention), and their gradients are written back the same way.
+
+Without gradients another kernel takes sentences of any length, some queries and some keys at a
+time. Its results are the same bits whatever sentences stand beside one, and however long they are.
 """
 
 import math
@@ -23,6 +26,7 @@ LONGEST = 128
 """Positions of a sentence on either side that a program can hold."""
 FEATURES = (16, 32, 64, 128)
 """Features per head that these kernels take."""
+_QUERIES, _KEYS = 64, 32  # at a time, where there are no gradients
 
 
 @triton.jit
@@ -84,6 +88,59 @@ def _forward(
         v = tl.load(at, mask=real, other=0.0)
         out = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         at, real = _rows(out_at + first, q_start, queries, out_stride, features, block)
+        tl.store(at, out, mask=real)
+
+
+@triton.jit
+def _attend(
+    q_at, k_at, v_at, out_at, starts_q, starts_k, q_stride, kv_stride, out_stride, scale,
+    features: tl.constexpr, block_queries: tl.constexpr, block_keys: tl.constexpr,
+    causal: tl.constexpr,
+):  # fmt: skip
+    """Some queries of a sentence and a head, with a running softmax over its keys."""
+    sentence, first = tl.program_id(0), tl.program_id(1) * features
+    begin = tl.program_id(2) * block_queries
+    q_start, k_start = tl.load(starts_q + sentence), tl.load(starts_k + sentence)
+    queries = tl.load(starts_q + sentence + 1) - q_start
+    keys = tl.load(starts_k + sentence + 1) - k_start
+    if begin < queries:
+        at, real = _rows(
+            q_at + first, q_start + begin, queries - begin, q_stride, features, block_queries
+        )
+        q = tl.load(at, mask=real, other=0.0)
+        highest = tl.full([block_queries], -1e30, tl.float32)
+        total = tl.zeros([block_queries], tl.float32)
+        mixed = tl.zeros([block_queries, features], tl.float32)
+        # Keys that a query does not see change nothing, to the last bit: its highest score stays,
+        # and they add zero. So it does not matter how many there are.
+        last = keys
+        if causal:
+            last = tl.minimum(keys, begin + block_queries)
+        for start in range(0, last, block_keys):
+            keys_at, there = _rows(
+                k_at + first, k_start + start, keys - start, kv_stride, features, block_keys
+            )
+            values_at, there = _rows(
+                v_at + first, k_start + start, keys - start, kv_stride, features, block_keys
+            )
+            k = tl.load(keys_at, mask=there, other=0.0)
+            v = tl.load(values_at, mask=there, other=0.0)
+            key = start + tl.arange(0, block_keys)[None, :]
+            seen = key < keys
+            if causal:
+                seen = seen & (key <= begin + tl.arange(0, block_queries)[:, None])
+            scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+            scores = tl.where(seen, scores, float("-inf"))
+            higher = tl.maximum(highest, tl.max(scores, 1))
+            powers = tl.exp(scores - higher[:, None])
+            shrink = tl.exp(highest - higher)
+            total = total * shrink + tl.sum(powers, 1)
+            mixed = mixed * shrink[:, None] + tl.dot(powers.to(v.dtype), v, input_precision="ieee")
+            highest = higher
+        out = mixed / tl.where(total == 0.0, 1.0, total)[:, None]
+        at, real = _rows(
+            out_at + first, q_start + begin, queries - begin, out_stride, features, block_queries
+        )
         tl.store(at, out, mask=real)
 
 
@@ -181,6 +238,25 @@ def _warps(block: int) -> int:
     return {32: 1, 64: 4}.get(block, 8)
 
 
+def _attended(
+    queries: Tensor,
+    keys_values: Tensor | None,
+    starts_q: Tensor,
+    starts_k: Tensor,
+    heads: int,
+    longest: int,
+    causal: bool,
+) -> Tensor:
+    q, k, v = _parts(queries, keys_values)
+    out = torch.empty(len(q), q.shape[1], dtype=q.dtype, device=q.device)
+    features = q.shape[1] // heads
+    _attend[(len(starts_q) - 1, heads, triton.cdiv(longest, _QUERIES))](
+        q, k, v, out, starts_q, starts_k, q.stride(0), k.stride(0), out.stride(0),
+        1 / math.sqrt(features), features, _QUERIES, _KEYS, causal, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
 def packed_attention(
     queries: Tensor,
     keys_values: Tensor | None,
@@ -195,9 +271,11 @@ def packed_attention(
 
     `longest`: no sentence has more positions, on either side.
     """
-    block = max(32, triton.next_power_of_2(longest))
     queries = queries.contiguous()
     keys_values = keys_values.contiguous() if keys_values is not None else None
+    if not torch.is_grad_enabled() and not dropout:
+        return _attended(queries, keys_values, starts_q, starts_k, heads, longest, causal)
+    block = max(32, triton.next_power_of_2(longest))
     out: Tensor = _PackedAttention.apply(
         queries, keys_values, starts_q, starts_k, heads, block, causal, dropout
     )

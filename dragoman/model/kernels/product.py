@@ -6,7 +6,8 @@ A row's result is the same bits whatever rows stand beside it, and however many.
 
 cuBLAS picks a kernel by the number of rows, and kernels add in different orders; in bf16 that tips
 words. Here every output is summed over D in one order, sixteen features at a time. Tiles are chosen
-by the number of rows, for speed; a test holds that the bits do not follow them.
+by the number of rows, for speed; a test holds that the bits do not follow them, nor whether tiles
+are fetched by the tensor memory accelerator of newer GPUs.
 """
 
 from functools import cache
@@ -17,6 +18,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+try:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ImportError:  # before Triton 3.4
+    TensorDescriptor = None
+
 
 class Tile(NamedTuple):
     rows: int
@@ -25,8 +31,14 @@ class Tile(NamedTuple):
     stages: int
 
 
-SMALL, MIDDLE, LARGE = Tile(64, 32, 4, 8), Tile(128, 64, 4, 5), Tile(128, 256, 8, 4)
+TILES = {  # by the most outputs that each is the fastest for, on an H200
+    512 * 1024: Tile(64, 64, 4, 5),
+    1024 * 1024: Tile(64, 128, 4, 4),
+    16 * 1024 * 1024: Tile(128, 128, 4, 4),
+}
+LARGEST = Tile(128, 256, 8, 3)  # for still more
 _FEATURES = 64  # summed in one turn
+_ALIGNED = 16  # bytes: what the accelerator takes rows to begin at multiples of
 
 
 @triton.jit
@@ -35,9 +47,11 @@ def _product(
     adds: tl.constexpr, relu: tl.constexpr, even: tl.constexpr, block_rows: tl.constexpr,
     block_columns: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    # Programs of the same columns come one after the other, so that weights are read once.
-    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
-    column = tl.program_id(1) * block_columns + tl.arange(0, block_columns)
+    # Programs of the same rows come one after the other: all weights are in the cache, while x is
+    # read once.
+    across = tl.cdiv(columns, block_columns)
+    row = tl.program_id(0) // across * block_rows + tl.arange(0, block_rows)
+    column = tl.program_id(0) % across * block_columns + tl.arange(0, block_columns)
     feature = tl.arange(0, block)
     # Rows and columns beyond the last wrap around instead of being masked: loads need no condition,
     # and what they give is not stored.
@@ -62,10 +76,33 @@ def _product(
     tl.store(out_at + row[:, None].to(tl.int64) * columns + column[None, :], total, mask=inside)
 
 
+@triton.jit
+def _product_by_accelerator(
+    x, weight, bias_at, out, rows, columns, features, programs,
+    adds: tl.constexpr, relu: tl.constexpr, block_rows: tl.constexpr, block_columns: tl.constexpr,
+    block: tl.constexpr,
+):  # fmt: skip
+    """As many programs as run at once, each with several tiles: the factors of the next one are
+    fetched while this one is stored."""
+    across = tl.cdiv(columns, block_columns)
+    tiles = tl.cdiv(rows, block_rows) * across
+    for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
+        row = tile // across * block_rows
+        column = tile % across * block_columns
+        total = tl.zeros([block_rows, block_columns], tl.float32)
+        for start in range(0, features, block):
+            left, right = x.load([row, start]), weight.load([column, start]).T
+            total = tl.dot(left, right, total, input_precision="ieee")
+        if adds:
+            at = column + tl.arange(0, block_columns)
+            total += tl.load(bias_at + at, mask=at < columns, other=0.0).to(tl.float32)[None, :]
+        if relu:
+            total = tl.maximum(total, 0.0)
+        out.store([row, column], total.to(out.dtype))
+
+
 def _tile_for(rows: int, columns: int) -> Tile:
-    """The fastest of the three on an H200, by the number of outputs."""
-    outputs = rows * columns
-    return SMALL if outputs <= 512 * 1024 else MIDDLE if outputs <= 2048 * 1024 else LARGE
+    return next((tile for most, tile in TILES.items() if rows * columns <= most), LARGEST)
 
 
 @cache
@@ -76,6 +113,15 @@ def _stages(tile: Tile, device: torch.device) -> int:
     return max(1, min(tile.stages, room // (2 * _FEATURES * (tile.rows + tile.columns))))
 
 
+@cache
+def _programs(device: torch.device) -> int:
+    """That run at once, where there is a tensor memory accelerator; else none."""
+    if TensorDescriptor is None or device.type != "cuda":
+        return 0
+    there = torch.cuda.get_device_properties(device)
+    return there.multi_processor_count if there.major == 9 else 0  # others were not at hand
+
+
 def product(
     x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, tile: Tile | None = None
 ) -> Tensor:
@@ -83,10 +129,43 @@ def product(
     (rows, features) = x.shape
     columns = len(weight)
     tile = tile or _tile_for(rows, columns)
+    x = x.contiguous()
     out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
-    _product[(triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns))](
-        x.contiguous(), weight, bias, out, rows, columns, features, bias is not None, relu,
+    tiles = triton.cdiv(rows, tile.rows) * triton.cdiv(columns, tile.columns)
+    programs = _programs(x.device)
+    if programs and x.dtype == torch.bfloat16 and _aligned(x, weight, out):
+        product_by_accelerator(x, weight, bias, out, relu, tile, min(tiles, programs))
+        return out
+    _product[(tiles,)](
+        x, weight, bias, out, rows, columns, features, bias is not None, relu,
         features % _FEATURES == 0, tile.rows, tile.columns, _FEATURES, num_warps=tile.warps,
         num_stages=_stages(tile, x.device),
     )  # fmt: skip
     return out
+
+
+def product_by_accelerator(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    relu: bool,
+    tile: Tile,
+    programs: int,
+) -> None:
+    factors = [
+        TensorDescriptor.from_tensor(x, [tile.rows, _FEATURES]),
+        TensorDescriptor.from_tensor(weight, [tile.columns, _FEATURES]),
+    ]
+    _product_by_accelerator[(programs,)](
+        *factors, bias, TensorDescriptor.from_tensor(out, [tile.rows, tile.columns]), *out.shape,
+        x.shape[1], programs, bias is not None, relu, tile.rows, tile.columns, _FEATURES,
+        num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+
+
+def _aligned(*matrices: Tensor) -> bool:
+    return all(
+        matrix.data_ptr() % _ALIGNED == 0 and matrix.stride(0) * matrix.itemsize % _ALIGNED == 0
+        for matrix in matrices
+    )

@@ -193,13 +193,28 @@ def residual_norm(
 ) -> Tensor:
     """norm(x + dropout(y)), or norm(x)."""
     y = y.contiguous() if y is not None else None
-    out: Tensor = _ResidualNorm.apply(x.contiguous(), y, weight, bias, epsilon, dropout)
+    out: Tensor = _apply(_ResidualNorm, x.contiguous(), y, weight, bias, epsilon, dropout)
     return out
 
 
 def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     """x + dropout(y), or dropout(y)."""
-    out: Tensor = _DropoutAdd.apply(
-        x.contiguous() if x is not None else None, y.contiguous(), dropout
-    )
+    x = x.contiguous() if x is not None else None
+    out: Tensor = _apply(_DropoutAdd, x, y.contiguous(), dropout)
     return out
+
+
+def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    """Without gradients autograd would only take its time."""
+    out: Tensor
+    if torch.is_grad_enabled():
+        out = function.apply(*inputs)
+    else:
+        out = function.forward(_Nothing(), *inputs)
+    return out
+
+
+class _Nothing:
+    """Where a function without gradients leaves what it need not keep."""
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
