@@ -123,8 +123,7 @@ class Proposer:
     def spelled(self, part: Part, candidate: Candidate) -> str:
         """What the pieces of a candidate read."""
         numbers = self._codec.target.ids
-        text = self._codec.decode_target([numbers[piece] for piece in candidate.pieces])
-        return _as_written(part, text)
+        return self._written(part, [numbers[piece] for piece in candidate.pieces])
 
     def is_frequent(self, word: str) -> bool:
         """Whether a word is one piece, with or without its capital."""
@@ -169,9 +168,10 @@ class Proposer:
         return tuple(self._candidate(part, one, request) for one in hypotheses[: request.nbest])
 
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:
-        forced = len(self._codec.forced_start(part.to))
-        text = self._codec.decode_target(hypothesis.tokens[forced:])
-        return _as_written(part, text)
+        return self._written(part, hypothesis.tokens[len(self._codec.forced_start(part.to)) :])
+
+    def _written(self, part: Part, tokens: Sequence[int]) -> str:
+        return _as_written(part, self._codec.decode_target(tokens))
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))
@@ -186,7 +186,7 @@ class Proposer:
                 alignment = self._links(part, word_attention(source, pieces, attention))
             if part.demands:
                 looked = word_attention(source, pieces, attention, punctuation=False)
-        text = self._text(part, hypothesis)
+        text = self._written(part, tokens)
         return Candidate(text, hypothesis.score, pieces, log_probs, alignment, looked)
 
     def _links(self, part: Part, looked: np.ndarray) -> tuple[tuple[int, int], ...]:

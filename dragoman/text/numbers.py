@@ -294,6 +294,7 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
     return digits + (_lost_units(source, translation) if to in WRITINGS else 0)
 
 
+@lru_cache(maxsize=256)  # a source is compared with several translations
 def _numbers(text: str) -> Counter[str]:
     """The digits of each number of a text."""
     return Counter(map(_digits_of, _WRITTEN.findall(text)))

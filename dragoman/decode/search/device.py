@@ -37,17 +37,17 @@ FEWEST = 16
 SHRINK = 4
 _MULTIPLE = 16  # that the number of words to encode is of
 _SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
-
-
-_LARGE_MEMORY = 40 * 2**30  # bytes of a GPU that has room for larger batches
-_TIMES_LARGER = 16  # for one hypothesis of each sentence
+# Bytes for a batch of the engine's own size, so that the recordings of larger ones find room.
+_FOR_ONE = 2**33
+_MOST_TIMES = 16  # as large, for one hypothesis of each sentence: more were no faster
 
 
 def batch_tokens(engine: TorchEngine, width: int) -> int:
     """Source pieces of a batch, where there are sentences enough to fill it."""
-    if engine.device.type != "cuda" or _memory(engine) < _LARGE_MEMORY:
+    if engine.device.type != "cuda":
         return engine.batch_tokens
-    return engine.batch_tokens * max(1, _TIMES_LARGER // width)
+    times = min(_MOST_TIMES, int(_memory(engine) / _FOR_ONE))
+    return engine.batch_tokens * max(1, times // width)
 
 
 def _memory(engine: TorchEngine) -> float:
