@@ -10,6 +10,7 @@ import os
 import resource
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ def cpu_seconds() -> float:
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     seconds = sum(use.ru_utime + use.ru_stime for use in map(resource.getrusage, who))
     for children in Path("/proc/self/task").glob("*/children"):
-        for number in children.read_text().split():
-            seconds += _seconds_of(number)
+        with suppress(OSError):  # a thread that has just ended
+            seconds += sum(map(_seconds_of, children.read_text().split()))
     return seconds
 
 
