@@ -23,11 +23,12 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import chain
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from dragoman.decode.asking import Asking
 from dragoman.decode.gathering import Gathering
@@ -65,6 +66,9 @@ class WindowUnderWay(NamedTuple):
         return shown
 
 
+_Pipe: TypeAlias = tuple[Connection, Connection]  # our end, and that of another process
+
+
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection
@@ -90,14 +94,22 @@ class Forks:
         self._workers: list[_Worker] = []
         self._engines: list[BaseProcess] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        asking = self._fork_workers(translate, count, first_chunks, searcher is not None)
+        self._fork = multiprocessing.get_context("fork")
+        asks = searcher is not None
+        # Of each worker: to whoever hands over chunks, and to an engine.
+        pipes = [[self._fork.Pipe() for _ in range(1 + asks)] for _ in range(count)]
+        # The engines first: they take seconds to start.
         if searcher is not None and places:
-            self._fork_engines(searcher, places[: len(self._workers)], asking)
+            self._fork_engines(searcher, places[:count], pipes)
+        self._fork_workers(translate, pipes, first_chunks)
         # Threads only now, since a process that has some should not fork.
         self._searching: Thread | None = None
+        asking = [ours for _, *rest in pipes[: len(self._workers)] for ours, _ in rest]
         if searcher is not None and not places:
             self._searching = Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True)
             self._searching.start()
+        else:
+            _close(asking)
         self._threads = ThreadPoolExecutor(len(self._workers))
         self.begun = [
             self._threads.submit(self._answer, worker, len(lines))
@@ -106,54 +118,48 @@ class Forks:
         for worker in self._workers[len(first_chunks) :]:
             self._free.put(worker)
 
-    def _fork_workers(
-        self,
-        translate: Translate,
-        count: int,
-        first_chunks: Sequence[Sequence[str]],
-        ask: bool,
-    ) -> list[Connection]:
-        """Our ends of the pipes that they ask through, if they do."""
-        fork = multiprocessing.get_context("fork")
-        asking: list[Connection] = []
-        for number in range(count):
-            lines = first_chunks[number] if number < len(first_chunks) else None
-            pipes = [fork.Pipe() for _ in range(2 if ask else 1)]
-            ours, theirs = zip(*pipes, strict=True)
-            of_others = [*ours, *asking, *(worker.connection for worker in self._workers)]
-            process = fork.Process(
-                target=_translate, args=(translate, lines, theirs, of_others), daemon=True
-            )
-            try:
-                process.start()
-            except OSError:  # no more are allowed here: those that there are do it all
-                if not self._workers:
-                    raise
-                break
-            finally:
-                _close(theirs)
-            self._workers.append(_Worker(process, ours[0]))
-            asking += ours[1:]
-        return asking
-
     def _fork_engines(
-        self, searcher: Searcher, places: Sequence[Place], asking: Sequence[Connection]
+        self, searcher: Searcher, places: Sequence[Place], pipes: Sequence[Sequence[_Pipe]]
     ) -> None:
-        fork = multiprocessing.get_context("fork")
         for number, place in enumerate(places):
-            theirs = asking[number :: len(places)]
-            of_others = [worker.connection for worker in self._workers]
-            of_others += [one for one in asking if one not in theirs]
-            process = fork.Process(
-                target=_search, args=(searcher, place, theirs, of_others), daemon=True
+            asking = [ours for _, (ours, _) in pipes[number :: len(places)]]
+            process = self._fork.Process(
+                target=_search,
+                args=(searcher, place, asking, _others(pipes, asking)),
+                daemon=True,
             )
             try:
                 process.start()
             except OSError:
                 self._kill()
+                _close(_others(pipes, ()))
                 raise
             self._engines.append(process)
-        _close(asking)
+
+    def _fork_workers(
+        self,
+        translate: Translate,
+        pipes: Sequence[Sequence[_Pipe]],
+        first_chunks: Sequence[Sequence[str]],
+    ) -> None:
+        for number, of_worker in enumerate(pipes):
+            ours, theirs = zip(*of_worker, strict=True)
+            lines = first_chunks[number] if number < len(first_chunks) else None
+            process = self._fork.Process(
+                target=_translate,
+                args=(translate, lines, theirs, _others(pipes, theirs)),
+                daemon=True,
+            )
+            try:
+                process.start()
+            except OSError:  # no more are allowed here: those that there are do it all
+                _close(_others(pipes[number:], ()))
+                if not self._workers:
+                    self._kill()
+                    raise
+                break
+            _close(theirs)
+            self._workers.append(_Worker(process, ours[0]))
 
     @classmethod
     @contextmanager
@@ -227,6 +233,12 @@ def _begin(of_others: Iterable[Connection]) -> None:
     gc.set_threshold(_BETWEEN_LOOKS)
 
 
+def _others(pipes: Sequence[Sequence[_Pipe]], mine: Sequence[Connection]) -> list[Connection]:
+    """All ends of these pipes but for some."""
+    ends = chain.from_iterable(chain.from_iterable(pipes))
+    return [end for end in ends if end not in mine]
+
+
 def _close(connections: Iterable[Connection]) -> None:
     for connection in connections:
         connection.close()
@@ -273,8 +285,11 @@ def _search(
 ) -> None:
     """What is asked for, until nobody is left who asks."""
     _begin(of_others)
+    gc.disable()  # nothing of what is imported now is garbage
     with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
         searcher.settle(place)
+    gc.freeze()
+    gc.enable()
     Gathering(searcher).serve(connections)
     os._exit(0)
 
