@@ -71,7 +71,7 @@ class Searcher:
         if len(engine.choices) > 1 or not isinstance(search, RecordedSearch):
             return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
         tokens = search.batch_tokens(engine, manner.width)
-        batches = self.batches(sources.lengths.tolist(), manner.settings, manner.width, 1, tokens)
+        batches = self.batches(sources.lengths, manner.settings, manner.width, 1, tokens)
         rows = [*map(np.array, batches)]
         found = [search.packed(engine, sources.take(batch), task) for batch in rows]
         return PackedHypotheses.joined(found).take(np.argsort(np.concatenate(rows)))
@@ -112,7 +112,7 @@ class Searcher:
 
     def batches(
         self,
-        lengths: Sequence[int],
+        lengths: Sequence[int] | np.ndarray,
         settings: DecodingConfig,
         width: int,
         at_once: int,
@@ -209,7 +209,7 @@ class _Hypotheses(NamedTuple):
 
 
 def batches_by_length(
-    lengths: Sequence[int],
+    lengths: Sequence[int] | np.ndarray,
     tokens: int,
     hypotheses: _Hypotheses | None = None,
     at_once: int = 1,
@@ -222,23 +222,19 @@ def batches_by_length(
     is left, so that all cores end at about the same time. `powers`: a batch has a power of two of
     rows, as many as a recorded search has room for.
     """
-    group: list[int] = []
-    most = 0
-    left = sum(lengths)
-    least = min(_LEAST_TOKENS, left // at_once)
-    for row in np.argsort(-np.asarray(lengths), kind="stable").tolist():
-        if len(group) == most:
-            if group:
-                yield group
-            group = []
-            longest = max(1, lengths[row])
-            share = max(least, left // (_ROUNDS * at_once)) if at_once > 1 else tokens
-            most = max(1, min(tokens, share) // longest)
-            if hypotheses is not None:
-                most = min(most, hypotheses.most_sentences(longest))
-            if powers:
-                most = 1 << most.bit_length() - 1
-        group.append(row)
-        left -= lengths[row]
-    if group:
-        yield group
+    counts = np.asarray(lengths)
+    order = np.argsort(-counts, kind="stable")
+    # What is left from each on, and in all.
+    left = np.cumsum(counts[order][::-1])[::-1]
+    least = min(_LEAST_TOKENS, int(counts.sum()) // at_once)
+    start = 0
+    while start < len(order):
+        longest = max(1, int(counts[order[start]]))
+        share = max(least, int(left[start]) // (_ROUNDS * at_once)) if at_once > 1 else tokens
+        most = max(1, min(tokens, share) // longest)
+        if hypotheses is not None:
+            most = min(most, hypotheses.most_sentences(longest))
+        if powers:
+            most = 1 << most.bit_length() - 1
+        yield order[start : start + most].tolist()
+        start += most
