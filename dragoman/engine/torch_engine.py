@@ -95,10 +95,11 @@ class TorchEngine(Engine, Inspector):
             model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         set_weights(model, weights)
         for name, tensor in get_weights(model).items():
+            if tensor.is_floating_point():
+                continue
             # Whole numbers are ids of target pieces, as the lexical model keeps them: they become
             # indices.
-            known = (tensor >= 0) & (tensor < len(codec.target))
-            if not tensor.is_floating_point() and not known.all():
+            if not ((tensor >= 0) & (tensor < len(codec.target))).all():
                 raise BundleError(f"weight {name} names a piece that is not in the vocabulary.")
         return cls(model.to(where).eval().requires_grad_(False), codec.source, codec.target, where)
 
