@@ -82,5 +82,21 @@ class PackedHypotheses(NamedTuple):
         return [[next(every) for _ in range(count)] for count in self.counts.tolist()]
 
 
+class Found(NamedTuple):
+    """The hypotheses of sentences with these numbers, in any order."""
+
+    numbers: np.ndarray
+    hypotheses: PackedHypotheses
+
+    @classmethod
+    def joined(cls, several: "Sequence[Found]") -> "Found":
+        numbers, hypotheses = zip(*several, strict=True)
+        return cls(np.concatenate(numbers), PackedHypotheses.joined(hypotheses))
+
+    @property
+    def in_order(self) -> PackedHypotheses:
+        return self.hypotheses.take(np.argsort(self.numbers))
+
+
 Plain: TypeAlias = list[tuple[Manner, Flat]]
 """The sources of each manner."""

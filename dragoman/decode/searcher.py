@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.packed import Found, PackedHypotheses
 from dragoman.decode.query import Hypotheses, Manner, Query
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
@@ -72,9 +72,11 @@ class Searcher:
             return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
         tokens = search.batch_tokens(engine, manner.width)
         batches = self.batches(sources.lengths, manner.settings, manner.width, 1, tokens)
-        rows = [*map(np.array, batches)]
-        found = [search.packed(engine, sources.take(batch), task) for batch in rows]
-        return PackedHypotheses.joined(found).take(np.argsort(np.concatenate(rows)))
+        found = []
+        for batch in map(np.array, batches):
+            numbers, hypotheses = search.by_and_by(engine, sources.take(batch), task)
+            found.append(Found(batch[numbers], hypotheses))
+        return Found.joined(found).in_order
 
     @property
     def at_once(self) -> int:

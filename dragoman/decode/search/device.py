@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.packed import Found, PackedHypotheses
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, Limits, OnStep
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.incremental import IncrementalDecoder
@@ -78,8 +78,12 @@ class DeviceSearch:
         self._beams: dict[Room, Beams] = {}
         self._pool: Any = None
 
-    @torch.inference_mode()
     def __call__(self, sources: Flat, on_step: OnStep | None = None) -> PackedHypotheses:
+        return self.by_and_by(sources, on_step).in_order
+
+    @torch.inference_mode()
+    def by_and_by(self, sources: Flat, on_step: OnStep | None = None) -> Found:
+        """What was found, as it was found: sentences that are done early come first."""
         self._refresh()
         limits = Limits(self._engine, sources.lengths, self._settings, None)
         longest = int(limits.longest.max())
@@ -90,8 +94,7 @@ class DeviceSearch:
         beams = self._with_room(room)
         beams.start(sources, limits)
         searched = np.arange(sentences)  # which sentence each one of `beams` is
-        done_before: list[np.ndarray] = []  # sentences, and what was found for them
-        results: list[PackedHypotheses] = []
+        found: list[Found] = []
         for step in range(1, longest + 1):
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
@@ -106,14 +109,12 @@ class DeviceSearch:
             fewer = _power(max(len(alive), FEWEST), SHRINK)
             if fewer * SHRINK <= beams.room.sentences:
                 ended = np.flatnonzero(done)
-                done_before.append(searched[ended])
-                results.append(beams.hypotheses(ended))
+                found.append(Found(searched[ended], beams.hypotheses(ended)))
                 smaller = self._with_room(beams.room._replace(sentences=fewer))
                 smaller.take(beams, alive)
                 beams, searched = smaller, searched[alive]
-        results.append(beams.hypotheses(np.arange(len(searched))))
-        order = np.argsort(np.concatenate([*done_before, searched]))
-        return PackedHypotheses.joined(results).take(order)
+        found.append(Found(searched, beams.hypotheses(np.arange(len(searched)))))
+        return Found.joined(found)
 
     def _refresh(self) -> None:
         """Bring the copy of a model in training up to date.

@@ -17,7 +17,7 @@ from dragoman.engine.interface import Engine
 from dragoman.text.subword import Flat
 
 if TYPE_CHECKING:
-    from dragoman.decode.packed import PackedHypotheses
+    from dragoman.decode.packed import Found
     from dragoman.decode.search.device import DeviceSearch
     from dragoman.engine.torch_engine import TorchEngine
 
@@ -82,7 +82,7 @@ class RecordedSearch:
         return engine.searches_on_device and task.plain and not shrinks
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
-        return self.packed(engine, Flat.of(sources), task).unpacked()
+        return self.by_and_by(engine, Flat.of(sources), task).in_order.unpacked()
 
     @staticmethod
     def batch_tokens(engine: Engine, width: int) -> int:
@@ -91,9 +91,9 @@ class RecordedSearch:
 
         return batch_tokens(cast("TorchEngine", engine), width)
 
-    def packed(self, engine: Engine, sources: Flat, task: Task) -> "PackedHypotheses":
+    def by_and_by(self, engine: Engine, sources: Flat, task: Task) -> "Found":
         with self._lock:
-            return self._kept_search(engine, task)(sources, task.on_step)
+            return self._kept_search(engine, task).by_and_by(sources, task.on_step)
 
     def _kept_search(self, engine: Engine, task: Task) -> "DeviceSearch":
         key = engine, task.settings, task.nbest

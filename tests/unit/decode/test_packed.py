@@ -3,7 +3,7 @@
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.packed import PackedHypotheses
+from dragoman.decode.packed import Found, PackedHypotheses
 from dragoman.decode.query import Manner, Query
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
@@ -46,14 +46,13 @@ def test_batches_on_a_device_are_full_and_every_source_gets_its_own(monkeypatch)
     """The longest come first; as many as a power of two, if there are so many left."""
     batches: list[list[list[int]]] = []
 
-    def packed(self, engine, sources: Flat, task) -> PackedHypotheses:
+    def last_first(self, engine, sources: Flat, task) -> Found:
         batches.append(sources.lists())
-        return PackedHypotheses.of(
-            [[Hypothesis(tuple(ids), 0.0, (), complete=False)] for ids in sources.lists()]
-        )
+        found = [[Hypothesis(tuple(ids), 0.0, (), complete=False)] for ids in sources.lists()]
+        return Found(np.arange(len(found))[::-1], PackedHypotheses.of(found[::-1]))
 
     monkeypatch.setattr(RecordedSearch, "fits", lambda *_: True)
-    monkeypatch.setattr(RecordedSearch, "packed", packed)
+    monkeypatch.setattr(RecordedSearch, "by_and_by", last_first)
     monkeypatch.setattr(RecordedSearch, "batch_tokens", lambda *_: 13)
     engine = small_engine()
     monkeypatch.setattr(type(engine), "searches_on_device", True)
