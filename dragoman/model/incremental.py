@@ -35,8 +35,10 @@ class IncrementalDecoder:
         )
         self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
         self._at = torch.arange(sources, dtype=torch.int32, device=weight.device)
-        model.source_embedding.positions.reach(sources)
-        model.target_embedding.positions.reach(places)
+        # Rooms are larger than what goes into them, and learned positions end somewhere.
+        most = model.max_length or max(sources, places)
+        model.source_embedding.positions.reach(min(sources, most))
+        model.target_embedding.positions.reach(min(places, most))
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -61,7 +63,7 @@ class IncrementalDecoder:
     def _encoded(self, ids: Tensor, at: Tensor, starts: Tensor) -> Tensor:
         if usable(ids):
             return self.model.encode_packed(ids, at, Packed(starts, starts, len(self._at)))
-        real = self._at < self.lengths[:, None]  # (N, S)
+        real = self._at[: self.lengths.max()] < self.lengths[:, None]  # (N, longest)
         source = torch.full(real.shape, self.model.pad, dtype=ids.dtype)
         source[real] = ids[: starts[-1]]
         hidden = torch.zeros(len(ids), self.model.config.width, dtype=self.memory[0].dtype)

@@ -163,6 +163,17 @@ def test_several_hypotheses_and_learned_positions() -> None:
     )
 
 
+def test_learned_positions_may_end_within_a_room() -> None:
+    """A source of 129 words has room for 256."""
+    assert_same_hypotheses(
+        replace(SETTINGS, beam=2, max_length_ratio=0.0, max_length_extra=2),
+        sources=[[5] * 128 + [3]],
+        model__positions__kind="learned",
+        model__positions__max_length=130,
+        data__max_length=129,
+    )
+
+
 def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) -> None:
     """Looking after every step, the search must move to smaller rooms several times."""
     monkeypatch.setattr(device_search, "STEPS_BETWEEN_LOOKS", 1)
