@@ -65,10 +65,12 @@ def known_code(code: str, codes: Iterable[str]) -> str:
     >>> [known_code(code, ["en", "pt", "zh_Hant"]) for code in ("EN", "pt-BR", "zh-hant", "xx")]
     ['en', 'pt', 'zh_Hant', 'xx']
     """
-    exact = {known: known for known in codes}
-    plain = {known.lower().replace("_", "-"): known for known in exact}
+    known = [*codes]
+    if code in known:
+        return code
+    plain = {one.lower().replace("_", "-"): one for one in known}
     wanted = code.lower().replace("_", "-")
-    return exact.get(code) or plain.get(wanted) or plain.get(wanted.partition("-")[0]) or code
+    return plain.get(wanted) or plain.get(wanted.partition("-")[0]) or code
 
 
 def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:
