@@ -23,6 +23,8 @@ _SPACES = " \u00a0\u202f"
 _WRITTEN = re.compile(
     rf"(?<!\d)\d{{1,3}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*"
 )
+_DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
 # A minus touches its number. A hyphen and a dash between two numbers have something before them.
 _SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
 _SPAN = re.compile(r"\d\s[-−–]$")
@@ -197,10 +199,12 @@ def in_24_hours(text: str, source: str, target: str) -> WholeDay:
 
 
 @lru_cache(1000)
-def _twin(digits: str) -> re.Pattern[str]:
+def _twin(quantity: Quantity) -> re.Pattern[str]:
     """The same digits, whatever stands between them."""
-    between = rf"[.,{_SPACES}'’]?"
-    return re.compile(rf"(?<!\d)(?<!\d[.,]){between.join(digits)}(?!\d|[.,]\d)")
+    digits = rf"[.,{_SPACES}'’]?".join(quantity.digits)
+    if date := _DATE.fullmatch(quantity.number):
+        digits = r"(?:st|nd|rd|th)?\W{0,2}".join(date.groups())
+    return re.compile(rf"(?<!\d)(?<!\d[.,]){digits}(?!\d|[.,]\d)")
 
 
 def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]:
@@ -210,7 +214,7 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
     for quantity in quantities(source):
         if len(quantity.digits) > _MOST_DIGITS:
             continue
-        for match in _twin(quantity.digits).finditer(translation):
+        for match in _twin(quantity).finditer(translation):
             start, end = match.span()
             if all(end <= a or b <= start for a, b in taken):
                 taken.append((start, end))
@@ -253,7 +257,9 @@ def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
         language = next(readers, language)
     wanted = value(quantity.number, language)
     if wanted is None:
-        return said
+        # With several points it is a date, a version or a chapter.
+        points = len(re.findall(r"\D", quantity.number))
+        return said if points < 2 or _SAME_SIGNS.fullmatch(said) else quantity.number
     here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
     if wanted % 1 and here not in quantity.number:
         # 8.2 in a French text is no number of that language, but a version or a chapter.

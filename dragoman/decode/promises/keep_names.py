@@ -9,7 +9,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
-from dragoman.text.numbers import Edit, edited, number_errors
+from dragoman.text.numbers import Edit, edited, number_edits, number_errors
 from dragoman.text.symbols import symbol_errors
 from dragoman.text.verbatim import verbatim_spans
 
@@ -42,6 +42,7 @@ class KeepNames:
         garbled, lost = self._garbled(part, candidates[0], request)
         if any(not self._splitter.can_spell(part, name) for name in lost):
             again = yield from self._proposer.distinct(part._replace(all_pieces=True), request)
+            again = tuple(self._with_numbers(part, one, request) for one in again)
             if self._is_better(part, again[0].text, candidates[0].text, request):
                 candidates = again
                 garbled, _ = self._garbled(part, candidates[0], request)
@@ -104,6 +105,16 @@ class KeepNames:
         if garbled and not {self._splitter.language(part.text, request), part.to} <= COUNTED:
             garbled = []
         return garbled, lost
+
+    def _with_numbers(self, part: Part, candidate: Candidate, request: Request) -> Candidate:
+        """A candidate whose numbers are written as those of the first one are by now."""
+        if not self._proposer.settings(request).keep_numbers:
+            return candidate
+        language = self._splitter.language(part.text, request)
+        edits = number_edits(part.text, candidate.text, language, part.to)
+        if not edits:
+            return candidate
+        return self._proposer.reworded(part, candidate, edited(candidate.text, edits), request)
 
     def _is_common(self, word: str) -> bool:
         return self._proposer.is_frequent(word) or is_known(word)

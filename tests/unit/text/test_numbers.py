@@ -73,6 +73,11 @@ def test_others_are_told_alike() -> None:
         ("en", "3.2% more", "de", "3.2 % mehr", "3,2 % mehr"),
         ("en", "pages 10-15", "de", "Seiten 10-15", "Seiten 10-15"),
         ("de", "am 14.02.2022", "en", "on 14 February 2022", "on 14 February 2022"),
+        ("de", "bis 31.12.2027.", "en", "until 31.12,2027.", "until 31.12.2027."),
+        ("de", "am 3.10.1990", "fr", "le 310.1990", "le 3.10.1990"),
+        ("de", "am 3.10.1990", "fr", "le 3/10/1990", "le 3/10/1990"),
+        ("de", "am 24.11.2012", "fr", "le 2411-2012", "le 24.11.2012"),
+        ("de", "am 26.09.2021", "en", "on 26th,09.2021", "on 26.09.2021"),
         ("xx", "3,456 people", "de", "3,456 Menschen", "3,456 Menschen"),
     ],
 )

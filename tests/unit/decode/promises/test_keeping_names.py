@@ -175,6 +175,14 @@ def test_what_a_second_search_says_must_break_nothing_else() -> None:
     assert of_term.heard == ["search", "scores"]
 
 
+def test_what_a_second_search_says_has_its_numbers_put_right() -> None:
+    source, said = "I paid Tjarke 1,250.50 euros.", "Ich zahlte Warke 1.250,50 Euro."
+    model = Model(again="Ich zahlte Tjarke 1,250.50 Euro.", unlisted=["Tjarke"])
+    both = replace(ENGLISH, decoding=DecodingConfig(keep_names=True, keep_numbers=True))
+    right = "Ich zahlte Tjarke 1.250,50 Euro."
+    assert mended(model, part_of(source), candidate(said), request=both) == [right]
+
+
 def test_a_name_that_left_no_trace_beside_one_that_came_through_is_searched_for() -> None:
     source, right = "I saw Tjarke Lorentz.", "Ich sah Tjarke Lorentz."
     model = Model(again=right, unlisted=["Tjarke"])
