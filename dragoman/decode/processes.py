@@ -123,13 +123,8 @@ class Forks:
     ) -> None:
         for number, place in enumerate(places):
             asking = [ours for _, (ours, _) in pipes[number :: len(places)]]
-            process = self._fork.Process(
-                target=_search,
-                args=(searcher, place, asking, _others(pipes, asking)),
-                daemon=True,
-            )
             try:
-                process.start()
+                process = self._forked(_search, searcher, place, asking, _others(pipes, asking))
             except OSError:
                 self._kill()
                 _close(_others(pipes, ()))
@@ -145,13 +140,8 @@ class Forks:
         for number, of_worker in enumerate(pipes):
             ours, theirs = zip(*of_worker, strict=True)
             lines = first_chunks[number] if number < len(first_chunks) else None
-            process = self._fork.Process(
-                target=_translate,
-                args=(translate, lines, theirs, _others(pipes, theirs)),
-                daemon=True,
-            )
             try:
-                process.start()
+                process = self._forked(_translate, translate, lines, theirs, _others(pipes, theirs))
             except OSError:  # no more are allowed here: those that there are do it all
                 _close(_others(pipes[number:], ()))
                 if not self._workers:
@@ -160,6 +150,11 @@ class Forks:
                 break
             _close(theirs)
             self._workers.append(_Worker(process, ours[0]))
+
+    def _forked(self, work: Callable[..., None], *arguments: object) -> BaseProcess:
+        process = self._fork.Process(target=work, args=arguments, daemon=True)
+        process.start()
+        return process
 
     @classmethod
     @contextmanager

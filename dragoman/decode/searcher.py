@@ -226,7 +226,7 @@ def batches_by_length(
     """
     counts = np.asarray(lengths)
     order = np.argsort(-counts, kind="stable")
-    # What is left from each on, and in all.
+    # Tokens of each and of all that come after it.
     left = np.cumsum(counts[order][::-1])[::-1]
     least = min(_LEAST_TOKENS, int(counts.sum()) // at_once)
     start = 0

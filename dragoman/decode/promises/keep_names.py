@@ -2,6 +2,7 @@
 
 from dragoman.decode.confidence.features import word_log_probs
 from dragoman.decode.promises.glossary import lacking
+from dragoman.decode.promises.keep_numbers import KeepNumbers
 from dragoman.decode.promises.stand_ins import lost_spans
 from dragoman.decode.proposer import Proposer
 from dragoman.decode.query import Life
@@ -9,7 +10,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
-from dragoman.text.numbers import Edit, edited, number_edits, number_errors
+from dragoman.text.numbers import Edit, edited, number_errors
 from dragoman.text.symbols import symbol_errors
 from dragoman.text.verbatim import verbatim_spans
 
@@ -29,6 +30,7 @@ class KeepNames:
 
     def __init__(self, splitter: Splitter, proposer: Proposer):
         self._splitter, self._proposer = splitter, proposer
+        self._numbers = KeepNumbers(splitter, proposer)
 
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
         if part.in_capitals or request.prefix or not self._proposer.settings(request).keep_names:
@@ -110,11 +112,10 @@ class KeepNames:
         """A candidate whose numbers are written as those of the first one are by now."""
         if not self._proposer.settings(request).keep_numbers:
             return candidate
-        language = self._splitter.language(part.text, request)
-        edits = number_edits(part.text, candidate.text, language, part.to)
-        if not edits:
+        text = self._numbers.by_rule(part, candidate.text, request)
+        if text == candidate.text:
             return candidate
-        return self._proposer.reworded(part, candidate, edited(candidate.text, edits), request)
+        return self._proposer.reworded(part, candidate, text, request)
 
     def _is_common(self, word: str) -> bool:
         return self._proposer.is_frequent(word) or is_known(word)

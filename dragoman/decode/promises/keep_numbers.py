@@ -52,7 +52,7 @@ class KeepNumbers:
             return False
         if not self._proposer.settings(request).keep_numbers:
             return False
-        return self._errors(part, text) > 0 or self._by_rule(part, text, request) != text
+        return self._errors(part, text) > 0 or self.by_rule(part, text, request) != text
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
@@ -94,7 +94,8 @@ class KeepNumbers:
     def _errors(part: Part, text: str) -> int:
         return number_errors(part.text, text, part.to)
 
-    def _by_rule(self, part: Part, text: str, request: Request) -> str:
+    def by_rule(self, part: Part, text: str, request: Request) -> str:
+        """A translation with the right digits, and with what stands between them put right."""
         language = self._splitter.language(part.text, request)
         return edited(text, number_edits(part.text, text, language, part.to))
 
@@ -105,7 +106,7 @@ class KeepNumbers:
         then those with fewer errors of numbers, then the better score."""
         different: dict[str, Candidate] = {}
         for candidate in candidates:
-            text = self._by_rule(part, candidate.text, request)
+            text = self.by_rule(part, candidate.text, request)
             different.setdefault(text, replace(candidate, text=text))
 
         def faults(candidate: Candidate) -> tuple[int, int, float]:

@@ -238,25 +238,6 @@ def _warps(block: int) -> int:
     return {32: 1, 64: 4}.get(block, 8)
 
 
-def _attended(
-    queries: Tensor,
-    keys_values: Tensor | None,
-    starts_q: Tensor,
-    starts_k: Tensor,
-    heads: int,
-    longest: int,
-    causal: bool,
-) -> Tensor:
-    q, k, v = _parts(queries, keys_values)
-    out = torch.empty(len(q), q.shape[1], dtype=q.dtype, device=q.device)
-    features = q.shape[1] // heads
-    _attend[(len(starts_q) - 1, heads, triton.cdiv(longest, _QUERIES))](
-        q, k, v, out, starts_q, starts_k, q.stride(0), k.stride(0), out.stride(0),
-        1 / math.sqrt(features), features, _QUERIES, _KEYS, causal, num_warps=4,
-    )  # fmt: skip
-    return out
-
-
 def packed_attention(
     queries: Tensor,
     keys_values: Tensor | None,
@@ -273,10 +254,18 @@ def packed_attention(
     """
     queries = queries.contiguous()
     keys_values = keys_values.contiguous() if keys_values is not None else None
-    if not torch.is_grad_enabled() and not dropout:
-        return _attended(queries, keys_values, starts_q, starts_k, heads, longest, causal)
-    block = max(32, triton.next_power_of_2(longest))
-    out: Tensor = _PackedAttention.apply(
-        queries, keys_values, starts_q, starts_k, heads, block, causal, dropout
-    )
+    out: Tensor
+    if torch.is_grad_enabled() or dropout:
+        block = max(32, triton.next_power_of_2(longest))
+        out = _PackedAttention.apply(
+            queries, keys_values, starts_q, starts_k, heads, block, causal, dropout
+        )
+        return out
+    q, k, v = _parts(queries, keys_values)
+    out = torch.empty(len(q), q.shape[1], dtype=q.dtype, device=q.device)
+    features = q.shape[1] // heads
+    _attend[(len(starts_q) - 1, heads, triton.cdiv(longest, _QUERIES))](
+        q, k, v, out, starts_q, starts_k, q.stride(0), k.stride(0), out.stride(0),
+        1 / math.sqrt(features), features, _QUERIES, _KEYS, causal, num_warps=4,
+    )  # fmt: skip
     return out
