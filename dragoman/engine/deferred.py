@@ -14,6 +14,7 @@ from dragoman.bundle.folder import Bundle
 from dragoman.config import beyond_plain
 from dragoman.engine.gpus import Place
 from dragoman.engine.interface import Engine
+from dragoman.engine.waking import wake_gpu
 
 
 def can_be_deferred(bundle: Bundle, device: str) -> bool:
@@ -38,6 +39,7 @@ class DeferredEngine(Engine):
 
     @cached_property
     def ready(self) -> Engine:
+        wake_gpu()
         return self._make()
 
     @property

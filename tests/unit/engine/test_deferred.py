@@ -9,7 +9,7 @@ import pytest
 from dragoman.bundle.folder import PRETRAINED, read_bundle
 from dragoman.config import replace
 from dragoman.decode.translator import Translator
-from dragoman.engine import choose
+from dragoman.engine import choose, deferred
 from dragoman.engine.deferred import DeferredEngine, can_be_deferred
 from dragoman.engine.gpus import Place
 from dragoman.engine.torch_engine import TorchEngine
@@ -87,8 +87,13 @@ def test_it_settles_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     seen: list[tuple[str, str]] = []
+    woken: list[str] = []  # GPUs, before the engine is made
+    monkeypatch.setattr(
+        deferred, "wake_gpu", lambda: woken.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    )
 
     def make() -> SimpleNamespace:
+        assert len(woken) == len(seen) + 1
         seen.append((os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]))
         return SimpleNamespace(searches_on_device=True)
 
@@ -98,4 +103,5 @@ def test_it_settles_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch)
         engine.settle(place)
         assert engine.is_made
     assert seen == [("1", "1"), ("1", "1")]
+    assert woken == ["1", "1"]
     assert shares == [0.5]
