@@ -6,11 +6,11 @@
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.resources import files
-from operator import add
+from operator import add, itemgetter
 from typing import NamedTuple
 
 from dragoman.text.subword import WORD_START
@@ -21,7 +21,7 @@ NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
 SMALL_LETTERS = frozenset(("ca", "es", "fr", "gl", "it", "pt", "ro"))
 _WORD = re.compile(r"(?:[^\W\d_]++|\ufffd++)++")  # with what bytes leave that make no letter
 # One that may have a capital: most have none, and this passes over them.
-_MAYBE_NAME = re.compile(r"(?<![^\W\d_]|\ufffd)(?![a-z])" + _WORD.pattern)
+_MAYBE_NAME = re.compile(r"[^\W\d_a-z](?<![^\W\d_].)(?<!\ufffd.)(?:[^\W\d_]++|\ufffd++)*+")
 HASHES = 4  # of a word in the filter of known ones
 _LEAST_LETTERS, _MOST_LETTERS = 3, 40
 # A word behind these has a capital whatever it is.
@@ -149,12 +149,11 @@ def lacking_names(
     (Name(text='Tjarke', start=6, end=12, sure=True, joined=True),)
     """
     names = [(match[0], *match.span()) for match in name_words(source)]
-    words = set(_WORD.findall(translation)) if names else set()
+    kept = [(start, end) for word, start, end in names if _has_word(translation, word)]
+    starts, ends = {start for start, _ in kept}, {end for _, end in kept}
     lacking = []
-    starts = {start for word, start, _ in names if word in words}
-    ends = {end for word, _, end in names if word in words}
     for word, start, end in names:
-        if start in starts or _has_genitive(word, translation, words, language, to):
+        if start in starts or _has_genitive(word, translation, language, to):
             continue
         joined = (start - 1 in ends and source[start - 1] == " ") or (
             end + 1 in starts and source[end] == " "
@@ -168,21 +167,32 @@ def lacking_names(
     return tuple(lacking)
 
 
-def _has_genitive(
-    word: str, translation: str, words: Collection[str], language: str, to: str
-) -> bool:
+def _has_word(text: str, word: str) -> bool:
+    """
+    >>> _has_word("Anna's dog", "Anna"), _has_word("Annapolis", "Anna")
+    (True, False)
+    """
+    return word in text and word in _words(text)  # the first is quick, and most often the last
+
+
+@lru_cache(maxsize=4)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))
+
+
+def _has_genitive(word: str, translation: str, language: str, to: str) -> bool:
     """Whether a translation has a name with the s of a German genitive, or without the one that
     the source has.
 
-    >>> _has_genitive("Annas", "Anna's dog", ["Anna", "s", "dog"], "de", "en")
+    >>> _has_genitive("Annas", "Anna's dog", "de", "en")
     True
-    >>> _has_genitive("Lajos", "Lajo came", ["Lajo", "came"], "de", "en")
+    >>> _has_genitive("Lajos", "Lajo came", "de", "en")
     False
     """
-    if to == "de" and f"{word}s" in words:
+    if to == "de" and _has_word(translation, f"{word}s"):
         return True
     name = word[:-1]
-    if language != "de" or word[-1] != "s" or name not in words:
+    if language != "de" or word[-1] != "s" or not _has_word(translation, name):
         return False
     return any(of.replace("X", name) in translation for of in _GENITIVES)
 
@@ -197,48 +207,53 @@ def find_garbled(source: str, translation: str, names: tuple[Name, ...]) -> tupl
     """
     if not names:
         return ()
-    own = set(_WORD.findall(source))
     words = _WORD if any(name.sure or name.joined for name in names) else _MAYBE_NAME
-    others = [match for match in words.finditer(translation) if match[0] not in own]
-    capitals = [match for match in others if match[0][0].isupper()]
+    others = [
+        (match, match[0].casefold())
+        for match in words.finditer(translation)
+        if not _has_word(source, match[0])
+    ]
+    capitals = [other for other in others if other[0][0][0].isupper()]
     garbled: list[Garbled] = []
     for name in names:
         sure = name.sure or name.joined
         least = _ALIKE if sure else _MORE_ALIKE
-        likest = Garbled(name.text, 0, 0, 0.0)
-        for match in others if sure else capitals:
-            if _may_be_like(name.text, match[0], least):
-                found = Garbled(name.text, *match.span(), likeness(name.text, match[0]))
-                likest = max(likest, found, key=lambda one: one.likeness)
-        if translation[likest.start : likest.start + 1].islower():
-            least = _MOST_ALIKE
-        if likest.likeness < least or any(one.start == likest.start for one in garbled):
+        text = name.text.casefold()
+        like = [
+            (likeness(text, word), match)
+            for match, word in (others if sure else capitals)
+            if _may_be_like(text, word, least)
+        ]
+        if not like:  # as for most
+            continue
+        alike, likest = max(like, key=itemgetter(0))
+        word, start = likest[0], likest.start()
+        if alike < (_MOST_ALIKE if word[0].islower() else least):
+            continue
+        if any(one.start == start for one in garbled):
             continue
         known = is_known(name.text)
-        word = translation[likest.start : likest.end]
         if not known or not (word.islower() or is_known(word)):
-            garbled.append(likest._replace(known=known))
+            garbled.append(Garbled(name.text, start, likest.end(), alike, known))
     return tuple(garbled)
 
 
 def _may_be_like(word: str, other: str, least: float) -> bool:
-    """Whether two words share two letters in a row, and as many in any order as `least` asks for:
-    quicker than to compare them.
+    """Whether two words in small letters share two letters in a row, and as many in any order as
+    `least` asks for: quicker than to compare them.
 
-    >>> _may_be_like("Tjarke", "Warke", 0.7), _may_be_like("Tjarke", "Warke", 0.8)
+    >>> _may_be_like("tjarke", "warke", 0.7), _may_be_like("tjarke", "warke", 0.8)
     (True, False)
     """
     if len(word) > _MOST_LETTERS or len(other) > _MOST_LETTERS:
         return False
-    if _pairs(word).isdisjoint(_pairs(other)):
+    enough = (least - 0.005) * (len(word) + len(other)) / 2  # likeness is rounded
+    if len(other) < enough or sum(map(other.__contains__, word)) < enough:
         return False
-    word, other = word.casefold(), other.casefold()
-    shared = sum(map(other.__contains__, word))
-    return 2 * shared >= (least - 0.005) * (len(word) + len(other))  # likeness is rounded
+    return any(pair in other for pair in map(add, word, word[1:]))
 
 
 @lru_cache(maxsize=2**12)
 def _pairs(word: str) -> frozenset[str]:
     """Its letters, two by two."""
-    word = word.lower()
     return frozenset(map(add, word, word[1:]))

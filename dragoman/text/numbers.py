@@ -21,7 +21,7 @@ _TRIES = 20  # at a number that is not taken
 _SPACES = " \u00a0\u202f"
 # Groups of three digits, or digits with points and commas between them.
 _WRITTEN = re.compile(
-    rf"(?<!\d)\d{{1,3}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*"
+    rf"\d(?:(?<!\d\d)\d{{0,2}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d*(?:[.,]\d+)*)"
 )
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 _SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
@@ -288,8 +288,11 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
     """
     if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
+    lost_units = _lost_units(source, translation) if to in WRITINGS else 0
     theirs, ours = map(_numbers, (source, translation))
-    if to in WRITINGS and theirs != ours:
+    if theirs == ours:  # as in most of the others
+        return lost_units
+    if to in WRITINGS:
         # The language of the source is not known here.
         theirs, ours = (
             theirs - _in_words(theirs - ours, translation, [to]),
@@ -297,7 +300,7 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
         )
     (left, left_words), (right, right_words) = map(_digits, (theirs, ours))
     digits = (left - right - left_words).total() + (right - left - right_words).total()
-    return digits + (_lost_units(source, translation) if to in WRITINGS else 0)
+    return digits + lost_units
 
 
 @lru_cache(maxsize=256)  # a source is compared with several translations

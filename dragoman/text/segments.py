@@ -9,10 +9,11 @@ from functools import cache
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
-# A gap begins where its white space does. To try every place of a long run would take quadratic
-# time.
+# A gap begins where its white space does: to try every place of a long run would take quadratic
+# time. White space comes first here, so that all else is passed over at once.
 _GAP = re.compile(
-    r"(?<!\s)\s*[\r\n]\s*|(?:(?<=[.!?…])|(?<=[.!?…][\"'»”“’)])|(?<=[.!?…]\s»))(?!\s»)\s+"
+    r"\s(?<!\s\s)(?:(?<=[\r\n])\s*|\s*[\r\n]\s*"
+    r"|(?:(?<=[.!?…]\s)|(?<=[.!?…][\"'»”“’)]\s)|(?<=[.!?…]\s»\s))(?!»)\s*)"
 )
 _LONGEST_WORD = 100  # characters
 _LONG_WORD = 5  # letters: acronyms are mostly shorter

@@ -25,7 +25,8 @@ _SYMBOL = re.compile(
     rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++"
     rf"|(?:(?<![^\W\d_])\*|\*(?!in(?:nen)?(?!\w)))\**+|[{_SIGNS}]"
 )
-_MAYBE = re.compile(rf"[=<>&|+*{_SIGNS}]|[.°º]\s?\d|\d\)\s|\A\W|\A\d{{1,3}}[.)]\s|\A\w{{1,5}}[.):]")
+_MAYBE_FIRST = re.compile(r"\W|\d{1,3}[.)]\s|\w{1,5}[.):]")
+_MAYBE = re.compile(rf"[=<>&|+*.°º){_SIGNS}](?:(?<=[=<>&|+*{_SIGNS}])|(?<=[.°º])\s?\d|(?<=\d\))\s)")
 # What looks the same and is another character.
 _TWINS = str.maketrans({"μ": "µ", "˚": "°", "Ω": "Ω"})
 # What may stand for a symbol: how words and codes begin in the five languages.
@@ -95,7 +96,7 @@ class SymbolSpan(NamedTuple):
 
 def may_hold_symbols(text: str) -> bool:
     """Whether it is worth looking for any; most texts have none."""
-    return _MAYBE.search(text) is not None
+    return bool(_MAYBE_FIRST.match(text) or _MAYBE.search(text))
 
 
 def symbol_spans(text: str, language: str = "", to: str = "") -> list[SymbolSpan]:

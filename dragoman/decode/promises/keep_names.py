@@ -36,7 +36,8 @@ class KeepNames:
         if part.in_capitals or request.prefix or not self._proposer.settings(request).keep_names:
             return False
         names = self._lacking(part, text, request)
-        return any(name.joined for name in names) or bool(find_garbled(part.text, text, names))
+        unsaid = (not self._splitter.can_spell(part, name.text) for name in names if name.joined)
+        return any(unsaid) or bool(find_garbled(part.text, text, names))
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
@@ -75,6 +76,8 @@ class KeepNames:
             return ()
         verbatim = verbatim_spans(part.text)
         terms = " ".join(demand.source for demand in part.demands)
+        if not (verbatim or terms):  # as in most parts
+            return names
         return tuple(
             name
             for name in names
