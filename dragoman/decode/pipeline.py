@@ -120,11 +120,11 @@ class Pipeline:
                 count_words([pieces[i] for i in part.ids]) + len(part.left_out) for part, _ in parts
             ]
         candidates = joined([of_part for _, of_part in parts], words)
-        adapted = any(self._is_adapted(part) for part, _ in parts)
-        return Translation(text, candidates, match=match, adapted=adapted)
+        return Translation(text, candidates, match=match, adapted=self._is_adapted(parts))
 
-    def _is_adapted(self, part: Part) -> bool:
-        return self._engine.chosen(part.ids) is not self._engine.choices[0]
+    def _is_adapted(self, parts: Sequence[tuple[Part, tuple[Candidate, ...]]]) -> bool:
+        first, *others = self._engine.choices
+        return bool(others) and any(self._engine.chosen(part.ids) is not first for part, _ in parts)
 
 
 def _key(part: Part, request: Request) -> object:

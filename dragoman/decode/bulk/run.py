@@ -6,9 +6,10 @@ Shards that are done are kept. The others are made here or by workers on Ray.
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 from dragoman.decode.bulk.job import RETRIES, Job, Worker
@@ -44,24 +45,36 @@ def translate_file(
     fingerprint = job.fingerprint()
     parts = Parts(output)
     make = _maker(job, fingerprint, workers, address)
-    with parts.opened():
-        # The whole file is read before the work begins: it shows how much there is, and whether it
-        # is text to the end.
-        sizes = {shard.name: len(shard.lines) for shard in cut(source, shard_lines, fingerprint)}
-        total = sum(sizes.values())
-        kept = [name for name in sizes if parts.has(name)]
-        if workers or kept:
-            done = f"shards done before: {len(kept):,} of {len(sizes):,}"
-            print(f"{total:,} lines; {done}", file=sys.stderr)
-        missing = (
-            shard for shard in cut(source, shard_lines, fingerprint) if not parts.has(shard.name)
-        )
-        if len(kept) < len(sizes):
-            with progress(total, done=sum(sizes[name] for name in kept)) as advance:
-                for shard in _written(make(missing), parts, source):
-                    advance(len(shard.lines))
+    sizes: dict[str, int] = {}  # lines of each shard
+    with parts.opened(), ExitStack() as stack:
+
+        @cache
+        def begun() -> Callable[[int], None]:
+            """What shows how far the work is. For that the whole file is read: how much there is,
+            and whether it is text to the end."""
+            sizes.update(
+                (one.name, len(one.lines)) for one in cut(source, shard_lines, fingerprint)
+            )
+            kept = [name for name in sizes if parts.has(name)]
+            if workers or kept:
+                done = f"shards done before: {len(kept):,} of {len(sizes):,}"
+                print(f"{sum(sizes.values()):,} lines; {done}", file=sys.stderr)
+            lines = sum(sizes[name] for name in kept)
+            return stack.enter_context(progress(sum(sizes.values()), lines))
+
+        def missing() -> Iterator[Shard]:
+            for shard in cut(source, shard_lines, fingerprint):
+                if not parts.has(shard.name):
+                    yield shard
+                begun()  # after the first: the processes that work at it start meanwhile
+
+        if workers or parts.are_there:
+            begun()
+        if not sizes or not all(map(parts.has, sizes)):
+            _write(make(missing()), parts, source, begun)
+        begun()  # there may be no line at all
         parts.join(list(sizes))
-    return total
+    return sum(sizes.values())
 
 
 def _maker(
@@ -75,17 +88,20 @@ def _maker(
     return lambda shards: scatter(shards, job, fingerprint, workers, address)
 
 
-def _written(made: Made, parts: Parts, source: str) -> Iterator[Shard]:
-    """The shards whose parts were written.
+def _write(
+    made: Made, parts: Parts, source: str, begun: Callable[[], Callable[[int], None]]
+) -> None:
+    """Write the parts of shards.
 
     Those that failed are reported at the end, unless they are too many.
     """
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:
+            advance = begun()
             if isinstance(text, str):
                 parts.write(shard.name, text)
-                yield shard
+                advance(len(shard.lines))
             elif isinstance(text, DragomanError):
                 raise text
             else:

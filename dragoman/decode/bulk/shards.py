@@ -55,6 +55,11 @@ class Parts:
                     with suppress(OSError):  # parts are kept, an empty folder is not
                         self.folder.rmdir()
 
+    @property
+    def are_there(self) -> bool:
+        """Whether some may have been made before."""
+        return any(self.folder.iterdir())
+
     def has(self, name: str) -> bool:
         return (self.folder / name).exists()
 
@@ -65,5 +70,5 @@ class Parts:
         """The output from its parts, in this order; they go when it has its name."""
         with writing(self._output) as file:
             for name in names:
-                file.write((self.folder / name).read_text(encoding="utf-8"))
+                file.buffer.write((self.folder / name).read_bytes())
         shutil.rmtree(self.folder)

@@ -1,11 +1,13 @@
 import gzip
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from dragoman.decode.bulk import run
 from dragoman.decode.bulk.job import Job
 from dragoman.decode.bulk.run import translate_file
-from dragoman.decode.bulk.shards import Parts, cut
+from dragoman.decode.bulk.shards import Parts, Shard, cut
 from dragoman.decode.bulk.synthetic import PairLine
 from dragoman.decode.request import Request
 from dragoman.decode.search.task import Sampling
@@ -111,6 +113,31 @@ def test_an_interrupted_run_goes_on_where_it_was(
         "numbers.de",
         "whole.en",
     ]
+
+
+def test_work_begins_before_the_whole_file_is_read(
+    numbers: Path, trained: Path, tmp_path: Path, monkeypatch
+) -> None:
+    read: list[str] = []
+    when_begun: list[int] = []
+
+    def told(*arguments) -> Iterator[Shard]:
+        for shard in cut(*arguments):
+            read.append(shard.name)
+            yield shard
+
+    def make(shards: Iterable[Shard]) -> Iterator[tuple[Shard, str]]:
+        for shard in shards:
+            when_begun.append(len(read))
+            yield shard, "".join(f"{line}\n" for line in shard.lines)
+
+    monkeypatch.setattr(run, "cut", told)
+    monkeypatch.setattr(run, "_maker", lambda *arguments: make)
+    output = tmp_path / "out.en"
+    job = Job(str(trained), Request(), Text(), "cpu")
+    assert run.translate_file(str(numbers), str(output), job, shard_lines=10) == 45
+    assert when_begun == [1, 7, 8, 9, 10]  # five shards, of which each is read twice
+    assert output.read_bytes() == numbers.read_bytes()
 
 
 def test_shards_change_nothing_not_even_what_is_drawn(
