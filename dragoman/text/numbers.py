@@ -285,6 +285,8 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
     1
     >>> number_errors("im 19. Jahrhundert", "in the nineteenth century", "en")
     0
+    >>> number_errors("am 05.01.2006", "on 50.01.2006")
+    1
     """
     if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
@@ -300,7 +302,7 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
         )
     (left, left_words), (right, right_words) = map(_digits, (theirs, ours))
     digits = (left - right - left_words).total() + (right - left - right_words).total()
-    return digits + lost_units
+    return digits + (_jumbled(theirs - ours) & _jumbled(ours - theirs)).total() + lost_units
 
 
 @lru_cache(maxsize=256)  # a source is compared with several translations
@@ -323,6 +325,11 @@ def _digits(numbers: Counter[str]) -> tuple[Counter[str], Counter[str]]:
     """All digits of some numbers, and those that are a number by themselves."""
     alone = Counter({number: count for number, count in numbers.items() if len(number) == 1})
     return Counter("".join(numbers.elements())), alone
+
+
+def _jumbled(numbers: Counter[str]) -> Counter[str]:
+    """Some numbers, whatever the order of their digits."""
+    return Counter("".join(sorted(number)) for number in numbers.elements())
 
 
 def _lost_units(source: str, translation: str) -> int:
