@@ -106,6 +106,10 @@ class Bundle:
         """With an adapter, those of the adapted model."""
         return dequantise(self.merged().weights)
 
+    def in_float(self) -> "Bundle":
+        """The same, merged and without int8."""
+        return replace(self.merged(), weights=self.float_weights())
+
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
     """How many numbers each part of a model has. An output without any shares the embeddings'.

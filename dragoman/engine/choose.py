@@ -27,7 +27,7 @@ def make_engine(
     asked for. `later`: one on a GPU may be made when it is first needed.
     """
     if later and engine != ONNX and can_be_deferred(bundle, device):
-        make = partial(make_engine, bundle, device, engine, threads)
+        make = partial(make_engine, device=device, engine=engine, threads=threads)
         return DeferredEngine(bundle, make)  # type: ignore[abstract]  # it only tells of one
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")

@@ -15,6 +15,7 @@ from dragoman.config import beyond_plain
 from dragoman.engine.gpus import Place
 from dragoman.engine.interface import Engine
 from dragoman.engine.waking import wake_gpu
+from dragoman.errors import needs_torch
 
 
 def can_be_deferred(bundle: Bundle, device: str) -> bool:
@@ -28,10 +29,10 @@ class DeferredEngine(Engine):
     batch_tokens = 16_384
     has_attention = True
 
-    def __init__(self, bundle: Bundle, make: Callable[[], Engine]):
+    def __init__(self, bundle: Bundle, make: Callable[[Bundle], Engine]):
         self.target = bundle.codec.target
         self._positions = bundle.config.model.positions
-        self._make = make
+        self._bundle, self._make = bundle, make
 
     @property
     def max_length(self) -> int | None:
@@ -39,8 +40,14 @@ class DeferredEngine(Engine):
 
     @cached_property
     def ready(self) -> Engine:
+        from concurrent.futures import ThreadPoolExecutor  # those who have no GPU do without
+
         wake_gpu()
-        return self._make()
+        with ThreadPoolExecutor(1) as thread:
+            in_float = thread.submit(self._bundle.in_float)
+            with needs_torch():
+                import torch  # noqa: F401  # takes longer than all of that
+            return self._make(in_float.result())
 
     @property
     def is_made(self) -> bool:

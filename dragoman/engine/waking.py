@@ -2,10 +2,9 @@
 
 Importing PyTorch takes more than a second, most of it in Python. What the driver does to make a
 context, and a hash of Triton's compiler, do not need Python's lock: threads do that meanwhile.
-Whoever needs it afterwards finds it done, and does it himself if something went wrong.
+Whoever needs it afterwards finds it done, or does it then if something went wrong here.
 """
 
-import ctypes
 from contextlib import suppress
 from threading import Thread
 
@@ -18,6 +17,8 @@ def wake_gpu() -> None:
 
 def _open_context() -> None:
     """The one that PyTorch will use: that of the first GPU which this process may see."""
+    import ctypes  # those who have no GPU do without
+
     with suppress(OSError):
         driver = ctypes.CDLL("libcuda.so.1")
         device, context = ctypes.c_int(), ctypes.c_void_p()

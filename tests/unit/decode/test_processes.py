@@ -181,7 +181,7 @@ def test_an_engine_that_is_made_stays_where_it_is(translator, monkeypatch) -> No
     monkeypatch.setattr(translating, "places", lambda cores: [Place("0", 1)] * cores)
     monkeypatch.setattr(translating, "usable_cores", lambda: 2)
     assert translator._places() == []
-    deferred = DeferredEngine(translator.bundle, lambda: translator.engine)
+    deferred = DeferredEngine(translator.bundle, lambda bundle: translator.engine)
     later = Translator(deferred, translator.codec, translator.config)
     assert later._places() == [Place("0", 1)] * 2
     assert deferred.ready is translator.engine

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dragoman.bundle.folder import PRETRAINED, read_bundle
+from dragoman.bundle.folder import PRETRAINED, Bundle, read_bundle
 from dragoman.config import replace
 from dragoman.decode.translator import Translator
 from dragoman.engine import choose, deferred
@@ -92,7 +92,8 @@ def test_it_settles_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch)
         deferred, "wake_gpu", lambda: woken.append(os.environ["CUDA_VISIBLE_DEVICES"])
     )
 
-    def make() -> SimpleNamespace:
+    def make(in_float: Bundle) -> SimpleNamespace:
+        assert in_float.weights.keys() == bundle.float_weights().keys()
         assert len(woken) == len(seen) + 1
         seen.append((os.environ["CUDA_VISIBLE_DEVICES"], os.environ["OMP_NUM_THREADS"]))
         return SimpleNamespace(searches_on_device=True)
