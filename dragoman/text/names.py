@@ -251,9 +251,3 @@ def _may_be_like(word: str, other: str, least: float) -> bool:
     if len(other) < enough or sum(map(other.__contains__, word)) < enough:
         return False
     return any(pair in other for pair in map(add, word, word[1:]))
-
-
-@lru_cache(maxsize=2**12)
-def _pairs(word: str) -> frozenset[str]:
-    """Its letters, two by two."""
-    return frozenset(map(add, word, word[1:]))
