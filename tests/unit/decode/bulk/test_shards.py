@@ -140,6 +140,24 @@ def test_work_begins_before_the_whole_file_is_read(
     assert output.read_bytes() == numbers.read_bytes()
 
 
+def test_nothing_is_made_again_where_only_the_end_is_missing(
+    numbers: Path, trained: Path, tmp_path: Path, monkeypatch
+) -> None:
+    output = tmp_path / "out.en"
+    job = Job(str(trained), Request(), Text(), "cpu")
+    parts = Parts(str(output))
+    parts.folder.mkdir()
+    for shard in cut(str(numbers), 10, job.fingerprint()):
+        parts.write(shard.name, "".join(f"{line}\n" for line in shard.lines))
+
+    def make(shards: Iterable[Shard]) -> Iterator[tuple[Shard, str]]:
+        raise AssertionError("a model would be loaded")
+
+    monkeypatch.setattr(run, "_maker", lambda *arguments: make)
+    assert run.translate_file(str(numbers), str(output), job, shard_lines=10) == 45
+    assert output.read_bytes() == numbers.read_bytes()
+
+
 def test_shards_change_nothing_not_even_what_is_drawn(
     numbers: Path, trained: Path, tmp_path: Path
 ) -> None:
