@@ -108,7 +108,8 @@ class Bundle:
 
     def in_float(self) -> "Bundle":
         """The same, merged and without int8."""
-        return replace(self.merged(), weights=self.float_weights())
+        merged = self.merged()
+        return replace(merged, weights=dequantise(merged.weights))
 
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -25,6 +25,7 @@ _SYMBOL = re.compile(
     rf"[!:+*/-]?=++>?|<[-=>]*+|-?>++=?|&++|\|++|\+++"
     rf"|(?:(?<![^\W\d_])\*|\*(?!in(?:nen)?(?!\w)))\**+|[{_SIGNS}]"
 )
+# What most texts have none of, neither at their beginning nor anywhere.
 _MAYBE_FIRST = re.compile(r"\W|\d{1,3}[.)]\s|\w{1,5}[.):]")
 _MAYBE = re.compile(rf"[=<>&|+*.°º){_SIGNS}](?:(?<=[=<>&|+*{_SIGNS}])|(?<=[.°º])\s?\d|(?<=\d\))\s)")
 # What looks the same and is another character.
