@@ -350,12 +350,17 @@ class Shown:
             return escaped(json.dumps(fields, ensure_ascii=False)) + "\n"
         rows = []
         for candidate in translation.candidates:
-            text = escaped(candidate.text) if self.terminal else candidate.text
-            columns = [f"{candidate.score:.4f}"] * (self.nbest > 1) + [text]
-            columns += [" ".join(f"{s}-{t}" for s, t in candidate.alignment)] * self.alignments
-            columns += [_shown_match(translation.match)] * self.matches
-            columns += [_shown_confidence(translation)] * self.confidence
-            columns += [translation.by] * self.second
+            columns = [escaped(candidate.text) if self.terminal else candidate.text]
+            if self.nbest > 1:
+                columns.insert(0, f"{candidate.score:.4f}")
+            if self.alignments:
+                columns.append(" ".join(f"{s}-{t}" for s, t in candidate.alignment))
+            if self.matches:
+                columns.append(_shown_match(translation.match))
+            if self.confidence:  # an estimate takes as long as all other work with text
+                columns.append(_shown_confidence(translation))
+            if self.second:
+                columns.append(translation.by)
             rows.append("\t".join(columns) + "\n")
         return "".join(rows)
 

@@ -1,0 +1,32 @@
+"""The lines that stand for a translation."""
+
+import pytest
+
+import dragoman.decode.translation as translation_module
+from dragoman.cli.translating import Shown
+from dragoman.decode.translation import Candidate, Translation
+
+MADE = Translation(
+    "Guten Tag.",
+    (Candidate("Hello.", -0.5, alignment=((0, 0),), pieces=("▁Hello", "."), log_probs=(-0.1,) * 3),),
+)
+
+
+def test_columns_stand_in_their_order() -> None:
+    everything = Shown(2, True, False, matches=True, confidence=True, second=True)
+    score, text, links, match, confidence, by = everything(MADE).rstrip("\n").split("\t")
+    assert (score, text, links, match, by) == ("-0.5000", "Hello.", "0-0", "", "")
+    assert confidence == f"{MADE.confidence:.3f}"
+    assert Shown(1, False, False)(MADE) == "Hello.\n"
+
+
+def test_what_nobody_wants_to_see_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimate takes as long as all other work with a line's text."""
+
+    def refuse() -> None:
+        raise AssertionError("somebody estimates")
+
+    monkeypatch.setattr(translation_module, "estimator", refuse)
+    assert Shown(1, False, False)(MADE) == "Hello.\n"
+    with pytest.raises(AssertionError):
+        Shown(1, False, False, confidence=True)(MADE)
