@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from dragoman.text.number_words import LANGUAGES, times_said
@@ -24,6 +25,8 @@ _WRITTEN = re.compile(
     rf"\d(?:(?<!\d\d)\d{{0,2}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d*(?:[.,]\d+)*)"
 )
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_BETWEEN_DIGITS = re.compile(rf"[.,{_SPACES}'’]")
+_BETWEEN_PARTS = re.compile(r"(?:st|nd|rd|th)?\W{0,2}")  # of a date
 _SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
 # A minus touches its number. A hyphen and a dash between two numbers have something before them.
 _SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
@@ -198,13 +201,37 @@ def in_24_hours(text: str, source: str, target: str) -> WholeDay:
     return WholeDay(edited(text, edits), tuple(left_out))
 
 
-@lru_cache(1000)
-def _twin(quantity: Quantity) -> re.Pattern[str]:
-    """The same digits, whatever stands between them."""
-    digits = rf"[.,{_SPACES}'’]?".join(quantity.digits)
-    if date := _DATE.fullmatch(quantity.number):
-        digits = r"(?:st|nd|rd|th)?\W{0,2}".join(date.groups())
-    return re.compile(rf"(?<!\d)(?<!\d[.,]){digits}(?!\d|[.,]\d)")
+def _same_digits(quantity: Quantity, text: str) -> Iterator[tuple[int, int]]:
+    """Where a text has the digits of a quantity, whatever stands between them.
+
+    A pattern for each number would take longer to compile than to use.
+
+    >>> text = "41,087 of 141.087 or 41 087, not 41.087,5"
+    >>> [text[start:end] for start, end in _same_digits(Quantity(0, 6, "41.087"), text)]
+    ['41,087', '41 087']
+    """
+    wanted, date = quantity.digits, _DATE.fullmatch(quantity.number)
+    between = _BETWEEN_PARTS if date else _BETWEEN_DIGITS
+    parts = date and (len(date[1]), len(date[1] + date[2]))
+    runs = [run.span() for run in _NUMBER.finditer(text)]
+    gaps = [text[end:start] for (_, end), (start, _) in pairwise(runs)]
+    pointed = [False, *(gap in (".", ",") for gap in gaps), False]  # part of a longer number
+    after = 0
+    for first, (start, _) in enumerate(runs):
+        if start < after or pointed[first]:
+            continue
+        said = ""
+        for last in range(first, len(runs)):
+            if said and not (
+                between.fullmatch(gaps[last - 1]) and (parts is None or len(said) in parts)
+            ):
+                break
+            said += text[slice(*runs[last])]
+            if said == wanted and not pointed[last + 1]:
+                after = runs[last][1]
+                yield start, after
+            if not wanted.startswith(said):
+                break
 
 
 def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]:
@@ -214,8 +241,7 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
     for quantity in quantities(source):
         if len(quantity.digits) > _MOST_DIGITS:
             continue
-        for match in _twin(quantity).finditer(translation):
-            start, end = match.span()
+        for start, end in _same_digits(quantity, translation):
             if all(end <= a or b <= start for a, b in taken):
                 taken.append((start, end))
                 yield quantity, start, end
