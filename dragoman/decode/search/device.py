@@ -35,8 +35,10 @@ FEWEST = 16
 # A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
 # moves to a smaller recording, for a power of this number, when so many times fewer are left.
 SHRINK = 4
+_SHORTEST = 32  # source or target that a recording has room for
+_POSITIONS = 2**12  # of all sentences of a recording together, at least
 _MULTIPLE = 16  # that the number of words to encode is of
-_SHARE_OF_MEMORY = 0.25  # of the GPU's, for recordings
+_SHARE_OF_MEMORY = 0.5  # of the GPU's, for recordings
 # Bytes for a batch of the engine's own size, so that the recordings of larger ones find room.
 _FOR_ONE = 2**33
 _MOST_TIMES = 16  # as large, for one hypothesis of each sentence: more were no faster
@@ -63,18 +65,34 @@ class Room(NamedTuple):
     sources: int
     places: int
 
+    @classmethod
+    def of(cls, sentences: int, source: int, target: int) -> "Room":
+        """For sentences that are no longer than this. How long it is costs memory alone: so few
+        sentences get a long one, and the next few find it there.
+
+        >>> Room.of(2048, 30, 100), Room.of(16, 30, 100)
+        (Room(sentences=2048, sources=32, places=128), Room(sentences=16, sources=256, places=256))
+        """
+        least = max(_SHORTEST, _POSITIONS // sentences)
+        return cls(sentences, _power(max(source, least)), _power(max(target, least)))
+
 
 class DeviceSearch:
     """Searches with one engine's model; keeps what it has recorded."""
 
     def __init__(self, engine: TorchEngine, settings: DecodingConfig, nbest: int):
         self._engine, self._settings, self._nbest = engine, settings, nbest
-        halve = engine.halves(settings.precision)
-        # A copy in bf16 reads half the bytes for each step, and a step is all reading.
-        self._model = copy.deepcopy(engine.model).bfloat16().eval() if halve else engine.model
+        # In bf16 a step reads half the bytes, and a step is all reading. A model in training has no
+        # such copy yet; this one is brought up to date before each search.
+        searched = engine.at_precision(settings.precision)
+        copied = searched is engine and engine.halves(settings.precision)
+        self._model = copy.deepcopy(engine.model).bfloat16().eval() if copied else searched.model
         # listed once: to walk through the modules takes the host as long as a step takes the GPU
-        self._live: list[Tensor] = list(engine.model.parameters())
-        self._copied: list[Tensor] = list(self._model.parameters()) if halve else []
+        self._live: list[Tensor] = list(engine.model.parameters()) if copied else []
+        self._copied: list[Tensor] = list(self._model.parameters()) if copied else []
+        # What is recorded must not be on the stream that everything else is on.
+        on_gpu = engine.device.type == "cuda"
+        self._stream = torch.cuda.Stream(engine.device) if on_gpu else None  # type: ignore[no-untyped-call]
         self._beams: dict[Room, Beams] = {}
         self._pool: Any = None
 
@@ -84,14 +102,18 @@ class DeviceSearch:
     @torch.inference_mode()
     def by_and_by(self, sources: Flat, on_step: OnStep | None = None) -> Found:
         """What was found, as it was found: sentences that are done early come first."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())  # a model may be in training
+        with torch.cuda.stream(self._stream):
+            return self._search(sources, on_step)
+
+    def _search(self, sources: Flat, on_step: OnStep | None) -> Found:
         self._refresh()
         limits = Limits(self._engine, sources.lengths, self._settings, None)
         longest = int(limits.longest.max())
         sentences = len(sources.lengths)
-        room = Room(
-            _power(max(sentences, FEWEST)), _stride(sources.lengths.max()), _stride(longest)
-        )
-        beams = self._with_room(room)
+        lengths = int(sources.lengths.max()), longest
+        beams = self._with_room(Room.of(_power(max(sentences, FEWEST)), *lengths))
         beams.start(sources, limits)
         searched = np.arange(sentences)  # which sentence each one of `beams` is
         found: list[Found] = []
@@ -110,7 +132,7 @@ class DeviceSearch:
             if fewer * SHRINK <= beams.room.sentences:
                 ended = np.flatnonzero(done)
                 found.append(Found(searched[ended], beams.hypotheses(ended)))
-                smaller = self._with_room(beams.room._replace(sentences=fewer))
+                smaller = self._with_room(Room.of(fewer, *lengths))
                 smaller.take(beams, alive)
                 beams, searched = smaller, searched[alive]
         found.append(Found(searched, beams.hypotheses(np.arange(len(searched)))))
@@ -228,9 +250,11 @@ class Beams:
         # computation at the same addresses: what changes, such as the number of the step, is read
         # from tensors.
         graph = torch.cuda.CUDAGraph()
-        # Meanwhile, another thread may search on the same device without any recording.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            self._advance()
+        # Meanwhile, another thread may search on the same device without any recording. Not
+        # `torch.cuda.graph`, which gives all memory back that is free: the next batch needs it.
+        graph.capture_begin(pool, capture_error_mode="thread_local")
+        self._advance()
+        graph.capture_end()
         self._recorded_step = graph
 
     def start(self, sources: Flat, limits: Limits) -> None:
@@ -262,7 +286,8 @@ class Beams:
         self.done.fill_(True)
         self.totals.fill_(-torch.inf)
         for mine, theirs in zip(self._tensors, other._tensors, strict=True):
-            mine[: len(which)] = theirs[rows]
+            # This room may be longer.
+            mine[(slice(len(which)), *map(slice, theirs.shape[1:]))] = theirs[rows]
         self.decoder.steps.copy_(other.decoder.steps)
 
     def step(self) -> None:
@@ -384,8 +409,3 @@ def _power(number: int, base: int = 2) -> int:
     while power < number:
         power *= base
     return power
-
-
-def _stride(number: int) -> int:
-    """Up to the next multiple of 32, or beyond 128 to the next power of two."""
-    return -(-number // 32) * 32 if number <= 128 else _power(number)
