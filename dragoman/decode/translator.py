@@ -45,8 +45,8 @@ _TAG_AND_END = 2  # pieces
 _LEAST_LINES = 32
 _LEAST_ON_GPU = 512  # of a window, which one process takes
 _MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
-_MOST_ON_GPU = 64
-_WAITING = 4  # for each core, where one of them waits for a GPU most of the time
+_MOST_ON_GPU = 128
+_WAITING = 8  # for each core, where one of them waits for a GPU most of the time
 
 
 class Window(NamedTuple):
