@@ -38,7 +38,9 @@ SHRINK = 4
 _SHORTEST = 32  # source or target that a recording has room for
 _POSITIONS = 2**12  # of all sentences of a recording together, at least
 _MULTIPLE = 16  # that the number of words to encode is of
-_SHARE_OF_MEMORY = 0.5  # of the GPU's, for recordings
+# Of the GPU's. What is taken beyond it, by whatever, is taken back from recordings: they are made
+# again in milliseconds.
+_SHARE_OF_MEMORY = 0.5
 # Bytes for a batch of the engine's own size, so that the recordings of larger ones find room.
 _FOR_ONE = 2**33
 _MOST_TIMES = 16  # as large, for one hypothesis of each sentence: more were no faster
@@ -157,18 +159,14 @@ class DeviceSearch:
                 room,
             )
             if self._engine.device.type == "cuda":
-                memory = _memory(self._engine)
                 # Caches never move once they are recorded, so each room has its own.
-                while self._beams and self._bytes + beams.bytes > _SHARE_OF_MEMORY * memory:
+                most = _SHARE_OF_MEMORY * _memory(self._engine)
+                while self._beams and torch.cuda.memory_allocated(self._engine.device) > most:
                     del self._beams[next(iter(self._beams))]
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
                 beams.record(self._pool)
             self._beams[room] = beams
         return self._beams[room]
-
-    @property
-    def _bytes(self) -> int:
-        return sum(beams.bytes for beams in self._beams.values())
 
 
 class Beams:
@@ -233,10 +231,6 @@ class Beams:
         history = [self.tokens, self.parents, self.log_probs]
         finished = [self.count, self.scores, self.ends, self.end_log_probs]
         return [*live, *history, *finished, *self.decoder.tensors]
-
-    @property
-    def bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self._tensors)
 
     def record(self, pool: Any) -> None:
         """Record a step as a CUDA graph.

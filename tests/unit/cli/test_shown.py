@@ -6,10 +6,8 @@ import dragoman.decode.translation as translation_module
 from dragoman.cli.translating import Shown
 from dragoman.decode.translation import Candidate, Translation
 
-MADE = Translation(
-    "Guten Tag.",
-    (Candidate("Hello.", -0.5, alignment=((0, 0),), pieces=("▁Hello", "."), log_probs=(-0.1,) * 3),),
-)
+BEST = Candidate("Hello.", -0.5, ("▁Hello", "."), (-0.1, -0.1, -0.1), alignment=((0, 0),))
+MADE = Translation("Guten Tag.", (BEST,))
 
 
 def test_columns_stand_in_their_order() -> None:
