@@ -357,7 +357,7 @@ class Shown:
                 columns.append(" ".join(f"{s}-{t}" for s, t in candidate.alignment))
             if self.matches:
                 columns.append(_shown_match(translation.match))
-            if self.confidence:  # an estimate takes as long as all other work with text
+            if self.confidence:  # an estimate takes half as long as all other work with text
                 columns.append(_shown_confidence(translation))
             if self.second:
                 columns.append(translation.by)

@@ -191,7 +191,7 @@ class Searcher:
             spare=first.spare,
         )
         search = self._search_for(engine, task)
-        if not isinstance(search, RecordedSearch):  # which has a copy of its own
+        if not isinstance(search, RecordedSearch):  # which sees to that itself
             engine = engine.at_precision(manner.settings.precision)
         return search(engine, sources, task)
 

@@ -247,8 +247,10 @@ class Beams:
         # Meanwhile, another thread may search on the same device without any recording. Not
         # `torch.cuda.graph`, which gives all memory back that is free: the next batch needs it.
         graph.capture_begin(pool, capture_error_mode="thread_local")
-        self._advance()
-        graph.capture_end()
+        try:
+            self._advance()
+        finally:
+            graph.capture_end()
         self._recorded_step = graph
 
     def start(self, sources: Flat, limits: Limits) -> None:

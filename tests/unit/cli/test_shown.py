@@ -19,7 +19,7 @@ def test_columns_stand_in_their_order() -> None:
 
 
 def test_what_nobody_wants_to_see_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An estimate takes as long as all other work with a line's text."""
+    """An estimate takes half as long as all other work with a line's text."""
 
     def refuse() -> None:
         raise AssertionError("somebody estimates")
