@@ -134,6 +134,7 @@ class OnnxEngine(Engine):
         self._sessions: dict[SessionKey, onnxruntime.InferenceSession] = {}
         self._making: dict[SessionKey, Lock] = {}
         self._encoder = encoder
+        self._with_shortlist: OnnxEngine | None = None  # the one that this is without
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
         )
@@ -160,6 +161,7 @@ class OnnxEngine(Engine):
         bundle = replace(self._bundle, shortlist=None)
         engine = OnnxEngine(bundle, self.threads, self._encoder, self._greedy)
         engine._sessions, engine._making = self._sessions, self._making
+        engine._with_shortlist = self
         return engine
 
     def listed(self, source: Sequence[int]) -> frozenset[int] | None:
@@ -177,6 +179,8 @@ class OnnxEngine(Engine):
         in_bytes = all_in_bytes(self._bundle.weights)
         if self._greedy or not in_bytes or onnx_version() < ONE_OPERATOR_SINCE:
             return self
+        if self._with_shortlist is not None:  # whose encoder is there already
+            return self._with_shortlist.for_greedy_search.without_shortlist
         encoder = self._encoder.for_greedy_search if self._encoder else None
         return OnnxEngine(self._bundle, self.threads, encoder, greedy=True)
 

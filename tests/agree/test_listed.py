@@ -21,7 +21,7 @@ from dragoman.decode.search.task import Task
 from dragoman.engine.ensemble import Ensemble
 from dragoman.engine.gated import GatedEngine
 from dragoman.engine.onnx.kernels import Factors
-from dragoman.engine.onnx_engine import OnnxEngine
+from dragoman.engine.onnx_engine import ENCODER, OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
 from dragoman.model.weights import get_weights
 from dragoman.text.codec import Codec, Languages
@@ -122,6 +122,16 @@ def test_a_language_has_its_share_of_what_its_list_has_in_the_whole_vocabulary(
     wanted = whole[:, allowed] - np.logaddexp.reduce(whole[:, allowed], axis=1, keepdims=True)
     np.testing.assert_allclose(ours[:, allowed], wanted, atol=5e-5)
     assert np.isneginf(np.delete(ours, allowed, axis=1)).all()
+
+
+def test_greedy_searches_with_lists_and_without_have_one_encoder() -> None:
+    """To make its session takes a quarter of a second, and as much memory as all its weights."""
+    listed = engine(int8=True)
+    greedy, whole = listed.for_greedy_search, listed.without_shortlist.for_greedy_search
+    assert whole is greedy.without_shortlist
+    for one in (greedy, whole):
+        one.start(SOURCES)
+    assert whole._session(ENCODER) is greedy._session(ENCODER)
 
 
 @pytest.mark.parametrize("make", [engine, language_engine])
