@@ -43,6 +43,9 @@ _CHARACTERS = 3  # of a piece, or a little more: a chunk should be no larger tha
 _TAG_AND_END = 2  # pieces
 # Lines of a window for each process: fewer are translated sooner without any.
 _LEAST_LINES = 32
+# That a process takes at once, where there are enough for all: of each, a sentence or two are
+# searched for again, and together that takes less time.
+_BATCHES = 8
 _LEAST_ON_GPU = 512  # of a window, which one process takes
 _MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
 _MOST_ON_GPU = 128
@@ -289,12 +292,13 @@ class Translator:
         return places(usable_cores()) if later else []
 
     def _chunks(self, lines: Sequence[str], request: Request, processes: int) -> list[list[int]]:
-        """Numbers of lines that one process takes at once: a batch, as far as can be told before
-        the lines are cut into pieces."""
+        """Numbers of lines that one process takes at once: some batches, as far as can be told
+        before the lines are cut into pieces."""
         lengths = [_TAG_AND_END + len(line) // _CHARACTERS for line in lines]
         proposer = self.pipeline.proposer
         settings, width = proposer.settings(request), proposer.width(request)
-        return self.searcher.batches(lengths, settings, width, processes)
+        tokens = _BATCHES * self.engine.batch_tokens
+        return self.searcher.batches(lengths, settings, width, processes, tokens)
 
     def _with_engine(self, engine: Engine) -> "Translator":
         return Translator(engine, self.codec, self.config, self.bundle)

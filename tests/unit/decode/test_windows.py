@@ -220,3 +220,14 @@ def test_few_sentences_are_shared_out_among_the_cores() -> None:
 def test_a_missing_value_in_a_list_is_refused_and_the_remedy_named(trained) -> None:
     with pytest.raises(TypeError, match="text 2 is a NoneType, not a str; `map` takes columns"):
         Translator.load(trained, device="cpu").translate(["eins", None])  # type: ignore[list-item]
+
+
+def test_a_process_takes_several_batches_but_no_more_than_its_share(plain) -> None:
+    lines = [f"Das ist die Zeile {number} von vielen." for number in range(2000)]
+    request = plain.check(Request(source_language="de", to="en"))
+    for processes in (2, 16, 500):
+        chunks = plain._chunks(lines, request, processes)
+        assert sorted(row for rows in chunks for row in rows) == [*range(len(lines))]
+        assert max(map(len, chunks)) <= len(lines) / processes
+    batch = plain.searcher.batches([10] * 2000, plain.config.decoding, 2, 1)[0]
+    assert len(plain._chunks(lines, request, 2)[0]) > 3 * len(batch)
