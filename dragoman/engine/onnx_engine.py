@@ -36,6 +36,8 @@ from dragoman.engine.onnx.graphs import (
     step_graph,
 )
 from dragoman.engine.onnx.kernels import best_factors, lanes
+from dragoman.engine.onnx.native import library
+from dragoman.engine.onnx.native.blocks import takes
 from dragoman.engine.recycled import RECYCLED
 from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
@@ -129,6 +131,7 @@ class OnnxEngine(Engine):
         self._bundle = bundle
         self._config = bundle.config.model
         self._greedy = greedy
+        self._native = library.usable() and takes(self._config, bundle.weights)
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
         self._sessions: dict[SessionKey, onnxruntime.InferenceSession] = {}
@@ -177,7 +180,7 @@ class OnnxEngine(Engine):
         sentence, and tells nobody where it looked."""
         # Only int8 was measured.
         in_bytes = all_in_bytes(self._bundle.weights)
-        if self._greedy or not in_bytes or onnx_version() < ONE_OPERATOR_SINCE:
+        if self._greedy or self._native or not in_bytes or onnx_version() < ONE_OPERATOR_SINCE:
             return self
         if self._with_shortlist is not None:  # whose encoder is there already
             return self._with_shortlist.for_greedy_search.without_shortlist
@@ -199,11 +202,13 @@ class OnnxEngine(Engine):
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         longest = max(map(len, sources))
-        padded = in_lanes(longest, lanes())
+        # Our own operators see no padding.
+        padded = longest if self._native else in_lanes(longest, lanes())
         heads = self._config.heads
         features = self._config.width // heads
         by_token = padded, features
-        shapes = {"k": by_token if self._greedy else (features, padded), "v": by_token}
+        one_operator = self._greedy or self._native
+        shapes = {"k": by_token if one_operator else (features, padded), "v": by_token}
         memory = {
             f"memory_{name}": RECYCLED.empty((len(sources), heads, *shapes[name[0]]))
             for name in self._memory
@@ -247,17 +252,20 @@ class OnnxEngine(Engine):
         tokens = np.zeros(real.shape, dtype=np.int64)
         tokens[real] = np.arange(lengths.sum())
         mask = np.where(real, 0, MASKED).astype(np.float32)[:, None, None]
-        # Attention sees no further than the longest of these: most of a batch may be shorter.
-        seen = in_lanes(int(lengths.max()), lanes())
         feeds = {
             "ids": np.concatenate([np.asarray(source, dtype=np.int64) for source in sources]),
             "positions": self._source_positions.first(int(lengths.max())),
             "columns": np.nonzero(real)[1],
-            "places": np.flatnonzero(real[:, :seen]),
-            "tokens": np.ascontiguousarray(tokens[:, :seen]),
-            "mask": np.repeat(mask[..., :seen], seen, axis=2),
             "memory_tokens": tokens,
         }
+        if self._native:
+            feeds["lengths"] = lengths
+        else:
+            # Attention sees no further than the longest of these: most of a batch may be shorter.
+            seen = in_lanes(int(lengths.max()), lanes())
+            feeds["places"] = np.flatnonzero(real[:, :seen])
+            feeds["tokens"] = np.ascontiguousarray(tokens[:, :seen])
+            feeds["mask"] = np.repeat(mask[..., :seen], seen, axis=2)
         session = (self._encoder or self)._session(ENCODER)
         binding = session.io_binding()
         for name, array in feeds.items():
@@ -288,10 +296,13 @@ class OnnxEngine(Engine):
         feeds["position"][0] = self._target_positions(grid.length)
         if not self._recurrent:
             feeds["past"].fill(grid.length)
-            feeds["total"].fill(grid.length + 1)
+            if not self._native:
+                feeds["total"].fill(grid.length + 1)
         asked = Asked(best if k is not None else 0, k is None or also is not None, attention)
         if asked != state.asked:
             feeds["k"][0] = best
+            if self._native:
+                feeds["whole"][0] = asked.log_probs
             state.bind_outputs(asked, pieces)
         state.session.run_with_iobinding(state.binding)
         grid.write()
@@ -381,11 +392,15 @@ class OnnxEngine(Engine):
         }
         if not self._recurrent:
             feeds["past"] = np.zeros(rows, dtype=np.int32)
-            feeds["total"] = np.zeros((), dtype=np.int32)
-        if self._greedy:
-            last = np.count_nonzero(mask[:, 0, 0] == 0, axis=1).astype(np.int32) - 1  # (B,)
-            feeds["last_of_source"] = last
-            feeds["longest_source"] = np.array(last.max() + 1, dtype=np.int32)
+            if not self._native:
+                feeds["total"] = np.zeros((), dtype=np.int32)
+        lengths = np.count_nonzero(mask[:, 0, 0] == 0, axis=1).astype(np.int32)  # (B,)
+        if self._native:
+            feeds["lengths"] = lengths
+            feeds["whole"] = np.zeros(1, dtype=np.int64)
+        elif self._greedy:
+            feeds["last_of_source"] = lengths - 1
+            feeds["longest_source"] = np.array(lengths.max(), dtype=np.int32)
             feeds["nothing"] = np.zeros((rows, 0, width), dtype=np.float32)
         else:
             feeds["by_sentence"] = np.array(
@@ -451,6 +466,12 @@ class OnnxEngine(Engine):
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
+        packed: dict[str, np.ndarray] | None = None
+        if self._native:
+            options.register_custom_ops_library(str(library.path()))
+            packed = {}
+        raw = self._graph(graph, weights, one, packed)
+        weights |= packed or {}
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
         # file would be.
         arrays = [np.ascontiguousarray(array) for array in weights.values()]
@@ -459,20 +480,25 @@ class OnnxEngine(Engine):
             [array.reshape(-1).view(np.uint8) for array in arrays],
             [array.nbytes for array in arrays],
         )
-        raw = self._graph(graph, weights, one)
         try:
             return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
 
-    def _graph(self, graph: str, weights: dict[str, np.ndarray], one: OneList | None) -> bytes:
+    def _graph(
+        self,
+        graph: str,
+        weights: dict[str, np.ndarray],
+        one: OneList | None,
+        packed: dict[str, np.ndarray] | None,
+    ) -> bytes:
         config, ranges, greedy = self._config, self._bundle.ranges, self._greedy
         if one is not None:
-            return one_list_step_graph(config, weights, one.pieces, ranges, greedy)
+            return one_list_step_graph(config, weights, one.pieces, ranges, greedy, packed)
         make = {
-            ENCODER: lambda: encoder_graph(config, weights, ranges, greedy),
-            STEP: lambda: step_graph(config, weights, self.target, ranges, greedy),
-            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges, greedy),
+            ENCODER: lambda: encoder_graph(config, weights, ranges, greedy, packed),
+            STEP: lambda: step_graph(config, weights, self.target, ranges, greedy, packed),
+            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges, greedy, packed),
             COLUMNS: lambda: columns_graph(config, weights),
         }
         return make[graph]()

@@ -52,14 +52,17 @@ class Blocks(Graph):
         added to the bias of the output, once, instead of b to every value.
         """
         matrix = f"{name}.project.to_out.weight"
-        width = self.config.width
-        values = self.weights[f"{name}.project.to_qkv.bias"][2 * width :]
-        passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
-        bias = self.constant(self.weights[f"{name}.project.to_out.bias"] + passed)
+        bias = self.constant(self.bias_out_of_attention(name))
         self.note_range(x, name)
         if self.has_range(x):
             return self._in_known_range(x, matrix, bias, None)
         return str(self.op("Add", self.linear(x, matrix), bias))
+
+    def bias_out_of_attention(self, name: str) -> np.ndarray:
+        matrix = f"{name}.project.to_out.weight"
+        values = self.weights[f"{name}.project.to_qkv.bias"][2 * self.config.width :]
+        passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
+        return np.asarray(self.weights[f"{name}.project.to_out.bias"] + passed)
 
     def note_range(self, x: str, name: str) -> None:
         """x is what the norm or the attention of this name puts out: its range may be known."""
@@ -76,22 +79,25 @@ class Blocks(Graph):
         return self.product_in_known_range(x, columns, self.weight(matrix + SCALES, rows), bias)
 
     def product_in_known_range(self, x: str, columns: str, scales: str, bias: str = "") -> str:
-        scale = self.constant(self._scales[x])
-        zero = self.constant(np.array(ZERO, dtype=np.uint8))
-        if x not in self._bytes:
-            self._bytes[x] = self.op("QuantizeLinear", x, scale, zero), scale
         return str(
             self.microsoft(
                 "MatMulIntegerToFloat",
-                self._bytes[x][0],
+                self.bytes_in_known_range(x),
                 columns,
-                scale,
+                self.constant(self._scales[x]),
                 scales,
-                zero,
+                self.constant(np.array(ZERO, dtype=np.uint8)),
                 self.constant(np.array(0, np.int8)),
                 bias,
             )
         )
+
+    def bytes_in_known_range(self, x: str) -> str:
+        if x not in self._bytes:
+            scale = self.constant(self._scales[x])
+            zero = self.constant(np.array(ZERO, dtype=np.uint8))
+            self._bytes[x] = self.op("QuantizeLinear", x, scale, zero), scale
+        return self._bytes[x][0]
 
     def layer(self, x: str, name: str, rows: Rows | None = None) -> str:
         return self.linear(x, f"{name}.weight", f"{name}.bias", rows)

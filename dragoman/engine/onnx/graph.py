@@ -30,6 +30,7 @@ class Graph:
         self._initializers: dict[str, bytes] = {}
         self._inputs: list[bytes] = []
         self._outputs: list[bytes] = []
+        self._domains: set[str] = set()
 
     def input(self, name: str, kind: int, shape: Sequence[int | str]) -> str:
         self._inputs.append(protobuf.value_info(name, kind, shape))
@@ -74,6 +75,7 @@ class Graph:
         invent."""
         if isinstance(names, int):
             names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
+        self._domains.add(domain)
         self._nodes.append(protobuf.node(kind, inputs, names, domain, attributes))
         return names[0] if len(names) == 1 else names
 
@@ -89,6 +91,6 @@ class Graph:
             self._initializers.values(),
             self._inputs,
             self._outputs,
-            OPSETS,
+            dict.fromkeys(self._domains, 1) | OPSETS,
             IR_VERSION,
         )

@@ -19,6 +19,7 @@ from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
 from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
+from dragoman.engine.onnx.native.blocks import NativeBlocks
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.text.vocabulary import Vocabulary
 
@@ -40,43 +41,61 @@ def beyond_graphs(config: ModelConfig) -> list[str]:
 
 
 def encoder_graph(
-    config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN, greedy: bool = False
+    config: ModelConfig,
+    weights: Weights,
+    ranges: Ranges = UNKNOWN,
+    greedy: bool = False,
+    packed: dict[str, np.ndarray] | None = None,
 ) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer.
 
-    `greedy`: as the steps of a greedy search want them.
+    `greedy`: as the steps of a greedy search want them. `packed`: of our own operators, whose
+    matrices are put in there (`native`).
     """
-    g = Blocks(config, weights, ranges)
+    g = _blocks(config, weights, ranges, packed)
     width = config.width
     heads = config.heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["longest", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
-    places = g.input("places", INT64, ["N"])  # of each token among the B*P padded ones
-    # the packed token at each padded place, any one at padding
-    tokens = g.input("tokens", INT64, ["B", "P"])
-    # 0 at words, a large negative number at padding
-    mask = g.input("mask", FLOAT, ["B", 1, "P", "P"])
-    # the same for the memory, which others than these sentences may have to fit into
+    native = isinstance(g, NativeBlocks)
+    if native:
+        lengths = g.input("lengths", INT64, ["B"])
+    else:
+        places = g.input("places", INT64, ["N"])  # of each token among the B*P padded ones
+        # the packed token at each padded place, any one at padding
+        tokens = g.input("tokens", INT64, ["B", "P"])
+        # 0 at words, a large negative number at padding
+        mask = g.input("mask", FLOAT, ["B", 1, "P", "P"])
+    # the token at each place of the memory, which others than these sentences may have to fit into
     memory_tokens = g.input("memory_tokens", INT64, ["B", "S"])
 
+    def qkv_in_bytes(x: str, name: str) -> list[str]:
+        """Queries, keys and values. (N, D) each
+
+        Three products that stay in the cache beat one. The bias of a key adds the same to all
+        scores of a query, which softmax does not see.
+        """
+        layer = f"{name}.project.to_qkv"
+        return [
+            g.linear(x, f"{layer}.weight", bias, (i * width, (i + 1) * width))
+            for i, bias in enumerate([f"{layer}.bias", "", ""])
+        ]
+
     def padded_qkv(x: str, name: str) -> list[str]:
-        """Queries, keys and values. (B, P, D) each"""
+        """The same. (B, P, D) each"""
         layer = f"{name}.project.to_qkv"
         if g.in_bytes:
-            # Three products that stay in the cache beat one. The bias of a key adds the same to
-            # all scores of a query, which softmax does not see.
-            qkv = [
-                g.linear(x, f"{layer}.weight", bias, (i * width, (i + 1) * width))
-                for i, bias in enumerate([f"{layer}.bias", "", ""])
-            ]
-            return [g.op("Gather", part, tokens, axis=0) for part in qkv]
+            return [g.op("Gather", part, tokens, axis=0) for part in qkv_in_bytes(x, name)]
         packed = g.op("Reshape", g.layer(x, layer), g.constant([-1, width]))  # (3N, D)
         thrice = g.op("Mul", tokens, g.constant([3]))
         thirds = [g.op("Add", thrice, g.constant([i])) for i in range(3)]
         return [g.op("Gather", packed, third, axis=0) for third in thirds]
 
     def to_itself(x: str, name: str) -> str:
+        if isinstance(g, NativeBlocks):
+            y = g.packed_attention(qkv_in_bytes(x, name), lengths, name)
+            return g.out_of_attention(y, name)
         y = g.op("Attention", *padded_qkv(x, name), mask, q_num_heads=heads, kv_num_heads=heads)
         # (N, D)
         packed = g.op("Gather", g.op("Reshape", y, g.constant([-1, width])), places, axis=0)
@@ -100,13 +119,13 @@ def encoder_graph(
         )
         by_token = [0, 2, 1, 3]
         for name, part, order in (
-            ("k", k, by_token) if greedy else ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
+            ("k", k, by_token) if greedy or native else ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
             ("v", v, by_token),
         ):
             padded = g.op("Gather", part, memory_tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
             g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
-            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy))
+            g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy or native))
     return g.serialise("encoder")
 
 
@@ -116,32 +135,28 @@ def step_graph(
     target: Vocabulary,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
+    packed: dict[str, np.ndarray] | None = None,
 ) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked
     out.
 
     `greedy`: every sentence has one hypothesis, and nobody asks where it looks.
     """
-    g = Blocks(config, weights, ranges)
+    g = _blocks(config, weights, ranges, packed)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias)
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
-    log_probs = g.op(
-        "Add", g.op("LogSoftmax", logits, axis=-1), g.constant(barred), names=["log_probs"]
-    )
-    g.op(
-        "TopK",
-        log_probs,
-        g.input("k", INT64, [1]),
-        names=["best_log_probs", "best_tokens"],
-        axis=-1,
-    )
+    _best(g, logits, "best_tokens", g.constant(barred))
     return _with_outputs(g, len(target)).serialise("step")
 
 
 def listed_step_graph(
-    config: ModelConfig, weights: Weights, ranges: Ranges = UNKNOWN, greedy: bool = False
+    config: ModelConfig,
+    weights: Weights,
+    ranges: Ranges = UNKNOWN,
+    greedy: bool = False,
+    packed: dict[str, np.ndarray] | None = None,
 ) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or
     counts.
@@ -150,7 +165,7 @@ def listed_step_graph(
     out of them, and softmax sees these alone, in the order of the list: which others were computed
     changes no bit.
     """
-    g = Blocks(config, weights, ranges)
+    g = _blocks(config, weights, ranges, packed)
     x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
     quantised = matrix + SCALES in weights
@@ -167,14 +182,11 @@ def listed_step_graph(
         own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
     else:
         own = g.op("GatherElements", g.op("MatMul", x, columns), places, axis=1)
-    log_probs = g.op("LogSoftmax", g.op("Add", own, added), names=["log_probs"], axis=-1)
-    _, order = g.op(
-        "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
-    )
+    _best(g, g.op("Add", own, added), "order")
     g.op(
         "Gather",
         pieces,
-        g.op("GatherElements", places, order, axis=1),
+        g.op("GatherElements", places, "order", axis=1),
         names=["best_tokens"],
         axis=0,
     )
@@ -187,23 +199,21 @@ def one_list_step_graph(
     pieces: np.ndarray,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
+    packed: dict[str, np.ndarray] | None = None,
 ) -> bytes:
     """The same, all rows with the same list.
 
     Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
     them out for the product once, not at every step.
     """
-    g = Blocks(config, weights, ranges)
+    g = _blocks(config, weights, ranges, packed)
     x = _decoder(g, greedy)
     matrix = LISTED + _first(weights, *OUTPUT_MATRICES)
     logits = g.linear(x, matrix, LISTED + OUTPUT_BIAS)
-    log_probs = g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
-    _, order = g.op(
-        "TopK", log_probs, g.input("k", INT64, [1]), names=["best_log_probs", "order"], axis=-1
-    )
+    _best(g, logits, "order")
     longest = len(weights[matrix])
     filled = g.constant(np.resize(pieces, longest))
-    g.op("Gather", filled, order, names=["best_tokens"], axis=0)
+    g.op("Gather", filled, "order", names=["best_tokens"], axis=0)
     return _with_outputs(g, longest).serialise("one list's step")
 
 
@@ -231,6 +241,27 @@ def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
     return g.serialise("columns")
 
 
+def _blocks(
+    config: ModelConfig, weights: Weights, ranges: Ranges, packed: dict[str, np.ndarray] | None
+) -> Blocks:
+    if packed is None:
+        return Blocks(config, weights, ranges)
+    return NativeBlocks(config, weights, ranges, packed)
+
+
+def _best(g: Blocks, logits: str, places: str, barred: str = "") -> None:
+    """`log_probs`, to which `barred` is added, the k best of them, and where these stand."""
+    k = g.input("k", INT64, [1])
+    if isinstance(g, NativeBlocks):
+        g.best(logits, barred, k, g.input("whole", INT64, [1]), places)
+        return
+    if barred:
+        g.op("Add", g.op("LogSoftmax", logits, axis=-1), barred, names=["log_probs"])
+    else:
+        g.op("LogSoftmax", logits, names=["log_probs"], axis=-1)
+    g.op("TopK", "log_probs", k, names=["best_log_probs", places], axis=-1)
+
+
 def _with_outputs(g: Blocks, size: int | str) -> Blocks:
     g.output("log_probs", FLOAT, ["R", size])
     g.output("best_log_probs", FLOAT, ["R", "k"])
@@ -244,10 +275,14 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
     recurrent = config.decoder_sublayer == "ssru"
+    native = isinstance(g, NativeBlocks)
     if not recurrent:
         past = g.input("past", INT32, ["R"])  # positions before this one
+    if not recurrent and not native:
         total = g.input("total", INT32, [])  # one more
-    if greedy:
+    if native:
+        lengths = g.input("lengths", INT32, ["B"])  # of the sources
+    elif greedy:
         last = g.input("last_of_source", INT32, ["B"])  # the place of its last token
         longest = g.input("longest_source", INT32, [])
         nothing = g.input("nothing", FLOAT, ["B", 0, width])
@@ -258,17 +293,18 @@ def _decoder(g: Blocks, greedy: bool) -> str:
 
     def to_past(x: str, i: int) -> str:
         """Row r's keys and values go, in place, behind those of its past."""
-        # (R, 1, 3D)
-        qkv = g.op(
-            "Unsqueeze", g.layer(x, f"decoder.{i}.attention.project.to_qkv"), g.constant([1])
-        )
+        qkv = g.layer(x, f"decoder.{i}.attention.project.to_qkv")  # (R, 3D)
         shape: list[int | str] = ["R", heads, "M", width // heads]
         caches = [g.input(f"cache_{name}_{i}", FLOAT, shape) for name in "kv"]
         longer = [f"longer_{name}_{i}" for name in "kv"]
         for name in longer:
             g.output(name, FLOAT, shape)
+        if isinstance(g, NativeBlocks):
+            y = g.attention_to_past(qkv, caches, past, longer, i)
+            return g.layer(y, f"decoder.{i}.attention.project.to_out")
         y, *_ = g.microsoft(
-            "GroupQueryAttention", qkv, "", "", *caches, past, total,
+            "GroupQueryAttention", g.op("Unsqueeze", qkv, g.constant([1])), "", "",
+            *caches, past, total,
             names=[f"attended_{i}", *longer], num_heads=heads, kv_num_heads=heads,
         )  # fmt: skip
         rows = g.op("Reshape", y, g.constant([-1, width]))
@@ -290,11 +326,17 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     def to_memory(x: str, i: int) -> str:
         """The hypotheses of a sentence look at the same keys and values."""
         keys, values = (
-            g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy))
+            g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy or native))
             for name in "kv"
         )
         q = g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width))
-        rows = of_one(q, keys, values, i) if greedy else of_several(q, keys, values, i)
+        if isinstance(g, NativeBlocks):
+            seen = "attention" if i == alignment_layer(config.decoder_layers) else ""
+            if seen:
+                g.output(seen, FLOAT, ["B", "w", "S"])
+            rows = g.attention_to_source(q, keys, values, lengths, i, seen)
+        else:
+            rows = of_one(q, keys, values, i) if greedy else of_several(q, keys, values, i)
         if g.in_bytes:
             return g.out_of_attention(rows, f"decoder.{i}.cross")
         return g.layer(rows, f"decoder.{i}.cross.project.to_out")
@@ -337,10 +379,10 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     return stream.x
 
 
-def _memory_shape(config: ModelConfig, name: str, greedy: bool) -> list[int | str]:
-    """Keys lie as the product with queries wants them."""
+def _memory_shape(config: ModelConfig, name: str, by_token: bool) -> list[int | str]:
+    """Keys lie as the product with queries wants them, unless one operator does all of it."""
     heads, per_head = config.heads, config.width // config.heads
-    if name == "k" and not greedy:
+    if name == "k" and not by_token:
         return ["B", heads, per_head, "S"]
     return ["B", heads, "S", per_head]
 

@@ -18,6 +18,7 @@ KINDS = {
     np.dtype(np.float32): FLOAT,
     np.dtype(np.uint8): UINT8,
     np.dtype(np.int8): INT8,
+    np.dtype(np.int32): INT32,
     np.dtype(np.int64): INT64,
 }
 EXTERNAL = 1  # TensorProto.DataLocation

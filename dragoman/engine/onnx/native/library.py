@@ -1,0 +1,70 @@
+"""The compiled operators: whether there are any, and for what kind of CPU they are."""
+
+import ctypes
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import numpy as np
+
+from dragoman.engine.onnx.kernels import Factors, best_factors
+
+PANEL = 64  # columns of a matrix that lie together
+GROUP = 4  # numbers of a column that do
+LANES = 16  # what an attention's features are a multiple of
+EXACT = "amx", "vnni"  # kinds of kernels, the best first
+KINDS = *EXACT, "avx512", "avx2"
+
+
+@cache
+def path() -> Path | None:
+    """Where the library is; None if this installation has none."""
+    folder = Path(__file__).parent
+    files = (folder / f"operators{suffix}" for suffix in EXTENSION_SUFFIXES)
+    return next((file for file in files if file.exists()), None)
+
+
+@cache
+def kind() -> str:
+    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none."""
+    return next((kind for kind in KINDS if path() and use(kind)), "")
+
+
+def use(kind: str) -> bool:
+    """Kernels of this kind are used from now on, if this CPU has them; whether it has."""
+    return bool(_functions().dragoman_use(kind.encode()))
+
+
+def usable() -> bool:
+    """Whether this CPU has kernels here that are exact for the weights it gets.
+
+    Those before VNNI add pairs of products in 16 bits. A CPU may have another instruction, for
+    which there is no kernel here; then its weights are too large for that.
+    """
+    return kind() in EXACT or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
+
+
+def pack(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of signed bytes (N, K) in the order in which the operators read them, and the sum of
+    each row.
+
+    Panels of 64 rows, filled up with zeros: (panels, K/4, 64, 4).
+    """
+    rows, columns = matrix.shape
+    matrix = np.ascontiguousarray(matrix)
+    packed = np.empty((-(-rows // PANEL), columns // GROUP, PANEL, GROUP), dtype=np.int8)
+    sums = np.empty(rows, dtype=np.int32)
+    _functions().dragoman_pack(
+        matrix.ctypes.data, rows, columns, packed.ctypes.data, sums.ctypes.data
+    )
+    return packed, sums
+
+
+@cache
+def _functions() -> ctypes.CDLL:
+    functions = ctypes.CDLL(str(path()))
+    functions.dragoman_use.argtypes = (ctypes.c_char_p,)
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    functions.dragoman_pack.argtypes = pointer, size, size, pointer, pointer
+    functions.dragoman_pack.restype = None
+    return functions
