@@ -1,4 +1,5 @@
 /* The kernels, for one kind of CPU: included once for each, with NAMED, TARGET, AVX512, VNNI set.
+   They are written with names for what vector instructions do to 16 or to 8 numbers.
 
        R rows of the input, K its columns, N columns of the result.
 
@@ -6,9 +7,11 @@
    bits in every batch. Multiplication and addition are fused only where it says so.
 */
 
-#include "vectors.h"
-
 #if AVX512
+#define LANES 16
+#define VF __m512
+#define VI __m512i
+#define V(name) _mm512_##name
 #define TILE_ROWS 6 /* of 4 vectors each: 24 of 32 registers are sums */
 #define load_bytes(p) _mm512_loadu_si512(p)
 #define any_int(p) _mm512_loadu_si512(p)
@@ -16,6 +19,10 @@
 #define round_to_int _mm512_cvtps_epi32
 #define any_greater(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
 #else
+#define LANES 8
+#define VF __m256
+#define VI __m256i
+#define V(name) _mm256_##name
 #define TILE_ROWS 3 /* of 4 vectors each: 12 of 16 registers are sums */
 #define load_bytes(p) _mm256_loadu_si256((const __m256i *)(p))
 #define any_int(p) _mm256_loadu_si256((const __m256i *)(p))
@@ -328,6 +335,10 @@ static const struct Kernels NAMED(kernels) = {NAMED(product), NAMED(bytes), NAME
                                               NAMED(attention), NAMED(norm),  NAMED(attend),
                                               NAMED(best)};
 
+#undef LANES
+#undef VF
+#undef VI
+#undef V
 #undef TILE_ROWS
 #undef TILE_VECTORS
 #undef load_bytes

@@ -12,8 +12,7 @@ from dragoman.engine.onnx.kernels import Factors, best_factors
 PANEL = 64  # columns of a matrix that lie together
 GROUP = 4  # numbers of a column that do
 LANES = 16  # what an attention's features are a multiple of
-EXACT = "amx", "vnni"  # kinds of kernels, the best first
-KINDS = *EXACT, "avx512", "avx2"
+KINDS = "vnni", "avx512", "avx2"  # of kernels, the best first
 
 
 @cache
@@ -26,8 +25,13 @@ def path() -> Path | None:
 
 @cache
 def kind() -> str:
-    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none."""
-    return next((kind for kind in KINDS if path() and use(kind)), "")
+    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none.
+
+    None where ONNX Runtime multiplies by AMX, which is faster than what is here.
+    """
+    if not path() or _functions().dragoman_has_amx():
+        return ""
+    return next((kind for kind in KINDS if use(kind)), "")
 
 
 def use(kind: str) -> bool:
@@ -41,7 +45,7 @@ def usable() -> bool:
     Those before VNNI add pairs of products in 16 bits. A CPU may have another instruction, for
     which there is no kernel here; then its weights are too large for that.
     """
-    return kind() in EXACT or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
+    return kind() == "vnni" or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
 
 
 def pack(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

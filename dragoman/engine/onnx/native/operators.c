@@ -4,6 +4,7 @@
 
 #if !defined(__x86_64__) || !defined(__GNUC__)
 int dragoman_use(const char *kind) { return (void)kind, 0; }
+int dragoman_has_amx(void) { return 0; }
 #else
 
 #include <cpuid.h>
@@ -86,14 +87,6 @@ static inline size_t insert(float x, size_t place, size_t k, size_t have, float 
 #define TARGET __attribute__((target("avx2,fma")))
 #include "kernels.h"
 
-#if defined(__linux__) && __GNUC__ >= 11 && !defined(__clang__)
-#include "amx.h"
-#define AMX &kernels_amx
-#else
-#define AMX NULL
-#define has_amx() 0
-#endif
-
 /* Those in use; NULL: none. */
 static const struct Kernels *best;
 
@@ -102,7 +95,6 @@ static const struct Kernels *of_this_cpu(const char *kind) {
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
   const int vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-  if (!strcmp(kind, "amx")) return vnni && has_amx() ? AMX : NULL;
   if (!strcmp(kind, "vnni")) return vnni ? &kernels_vnni : NULL;
   if (!strcmp(kind, "avx512")) return avx512 ? &kernels_avx512 : NULL;
   if (!strcmp(kind, "avx2")) return avx2 ? &kernels_avx2 : NULL;
@@ -507,6 +499,12 @@ int dragoman_use(const char *kind) {
   const struct Kernels *kernels = of_this_cpu(kind);
   if (kernels) best = kernels;
   return kernels != NULL;
+}
+
+/* Whether ONNX Runtime's products use tiles of the CPU, which are faster than anything here. */
+int dragoman_has_amx(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 25 & 1;
 }
 
 /* Rows of bytes (N, K) in the order of a Matrix: whole panels, zero where a row is missing; and what
