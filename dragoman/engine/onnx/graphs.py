@@ -109,7 +109,6 @@ def encoder_graph(
     for layer in layers:
         stream.add(to_itself(stream.x, f"{layer}.attention"))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
-    root = g.constant(float((width // heads) ** -0.5))  # q·k/√K: the keys are divided, once
     for i in range(config.decoder_layers):
         layer = f"decoder.{i}.cross.project.to_qkv"
         bias = "" if g.in_bytes else f"{layer}.bias"
@@ -118,13 +117,15 @@ def encoder_graph(
             for n in (1, 2)
         )
         by_token = [0, 2, 1, 3]
-        for name, part, order in (
-            ("k", k, by_token) if greedy or native else ("k", g.op("Mul", k, root), [0, 2, 3, 1]),
-            ("v", v, by_token),
-        ):
+        orders = {"k": by_token, "v": by_token}
+        if not greedy and not native:
+            # q·k/√K: the keys are divided, once
+            k = g.op("Mul", k, g.constant(float((width // heads) ** -0.5)))
+            orders["k"] = [0, 2, 3, 1]
+        for name, part in {"k": k, "v": v}.items():
             padded = g.op("Gather", part, memory_tokens, axis=0)  # (B, S, D)
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
-            g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=order)
+            g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=orders[name])
             g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy or native))
     return g.serialise("encoder")
 

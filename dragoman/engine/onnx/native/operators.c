@@ -17,6 +17,7 @@ int dragoman_has_amx(void) { return 0; }
 
 #define PANEL 64     /* columns of a matrix that lie together */
 #define AHEAD 2048   /* bytes that weights are fetched ahead of their use */
+#define LINE 64      /* bytes of the cache */
 #define QUERIES 4    /* that share a pass over keys and values */
 #define TINY 1e-20f  /* the least number that a row is divided by */
 #define EPSILON 1e-5f
@@ -509,17 +510,22 @@ int dragoman_has_amx(void) {
 
 /* Rows of bytes (N, K) in the order of a Matrix: whole panels, zero where a row is missing; and what
    the numbers of each row add up to. */
-void dragoman_pack(const int8_t *rows, size_t n, size_t k, int8_t *packed, int32_t *sums) {
-  for (size_t row = 0; row < n; row++) {
-    sums[row] = 0;
-    for (size_t i = 0; i < k; i++) sums[row] += rows[row * k + i];
-  }
-  for (size_t first = 0; first < n; first += PANEL)
-    for (size_t i = 0; i < k; i += 4)
-      for (size_t row = first; row < first + PANEL; row++, packed += 4)
-        if (row < n)
-          memcpy(packed, rows + row * k + i, 4);
-        else
-          memset(packed, 0, 4);
+__attribute__((target("avx2"), optimize("O3"))) void dragoman_pack(const int8_t *rows, size_t n,
+                                                                   size_t k, int8_t *packed,
+                                                                   int32_t *sums) {
+  memset(sums, 0, n * sizeof *sums);
+  if (n % PANEL) memset(packed + n / PANEL * PANEL * k, 0, PANEL * k);
+  for (size_t first = 0; first < n; first += PANEL, packed += PANEL * k)
+    /* A line of the cache of each row, then the next one: whole rows would drive each other out. */
+    for (size_t i = 0; i < k; i += LINE)
+      for (size_t row = first; row < first + PANEL && row < n; row++) {
+        const int8_t *from = rows + row * k + i;
+        const size_t some = k - i < LINE ? k - i : LINE;
+        for (size_t j = 0; j < some; j += 4)
+          memcpy(packed + (i + j) * PANEL + (row - first) * 4, from + j, 4);
+        int32_t sum = 0;
+        for (size_t j = 0; j < some; j++) sum += from[j];
+        sums[row] += sum;
+      }
 }
 #endif
