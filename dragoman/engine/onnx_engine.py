@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime
 
-from dragoman.bundle.folder import OUTPUT_BIAS, Bundle
-from dragoman.bundle.int8 import all_in_bytes
+from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES, Bundle
+from dragoman.bundle.int8 import all_in_bytes, signed
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.engine.grid import Grid
@@ -37,7 +37,8 @@ from dragoman.engine.onnx.graphs import (
 )
 from dragoman.engine.onnx.kernels import best_factors, lanes
 from dragoman.engine.onnx.native import library
-from dragoman.engine.onnx.native.blocks import takes
+from dragoman.engine.onnx.native.blocks import Matrices, takes
+from dragoman.engine.onnx.native.library import Matrix
 from dragoman.engine.recycled import RECYCLED
 from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
@@ -55,6 +56,17 @@ ONE_OPERATOR_SINCE = 1, 30
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
 LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
 SessionKey = tuple[str, frozenset[int] | None]  # the graph, and the tags of the list within it
+
+
+class Session(NamedTuple):
+    run: onnxruntime.InferenceSession
+    matrices: dict[str, onnxruntime.OrtValue]  # inputs that are always the same
+
+    def binding(self) -> onnxruntime.IOBinding:
+        binding = self.run.io_binding()
+        for name, matrix in self.matrices.items():
+            binding.bind_ortvalue_input(name, matrix)
+        return binding
 
 
 @dataclass
@@ -115,10 +127,13 @@ class OnnxEngine(Engine):
         threads: int = 0,
         encoder: "OnnxEngine | None" = None,
         greedy: bool = False,
+        packed: dict[str, Matrix] | None = None,
     ):
         """`threads` that share the work of a step (`Sharing`), or search a batch each; 0: one for
         each core. `encoder`: the engine of a model with the same encoder, which is then in memory
-        once. `greedy`: for searches that keep one hypothesis of a sentence."""
+        once. `greedy`: for searches that keep one hypothesis of a sentence. `packed`: of an engine
+        whose weights these are; its matrices are shared.
+        """
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
@@ -126,15 +141,18 @@ class OnnxEngine(Engine):
                 f"use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
-        if any(array.dtype == np.uint8 for array in bundle.weights.values()):
-            bundle = replace(bundle, weights=best_factors().of(bundle.weights))
-        self._bundle = bundle
         self._config = bundle.config.model
-        self._greedy = greedy
         self._native = library.usable() and takes(self._config, bundle.weights)
+        if packed is None and any(a.dtype == np.uint8 for a in bundle.weights.values()):
+            factors = best_factors()
+            fitting = factors.small_enough if self._native else factors.of
+            bundle = replace(bundle, weights=fitting(bundle.weights))
+        self._bundle = bundle
+        self._greedy = greedy
+        self._packed = {} if packed is None else packed
         # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
         self.threads = threads or usable_cores()
-        self._sessions: dict[SessionKey, onnxruntime.InferenceSession] = {}
+        self._sessions: dict[SessionKey, Session] = {}
         self._making: dict[SessionKey, Lock] = {}
         self._encoder = encoder
         self._with_shortlist: OnnxEngine | None = None  # the one that this is without
@@ -155,14 +173,14 @@ class OnnxEngine(Engine):
     @cached_property
     def on_one_core(self) -> "OnnxEngine":
         encoder = self._encoder.on_one_core if self._encoder else None
-        return OnnxEngine(self._bundle, 1, encoder, self._greedy)
+        return OnnxEngine(self._bundle, 1, encoder, self._greedy, self._packed)
 
     @cached_property
     def without_shortlist(self) -> "OnnxEngine":
         if self._shortlist is None:
             return self
         bundle = replace(self._bundle, shortlist=None)
-        engine = OnnxEngine(bundle, self.threads, self._encoder, self._greedy)
+        engine = OnnxEngine(bundle, self.threads, self._encoder, self._greedy, self._packed)
         engine._sessions, engine._making = self._sessions, self._making
         engine._with_shortlist = self
         return engine
@@ -185,7 +203,7 @@ class OnnxEngine(Engine):
         if self._with_shortlist is not None:  # whose encoder is there already
             return self._with_shortlist.for_greedy_search.without_shortlist
         encoder = self._encoder.for_greedy_search if self._encoder else None
-        return OnnxEngine(self._bundle, self.threads, encoder, greedy=True)
+        return OnnxEngine(self._bundle, self.threads, encoder, True, self._packed)
 
     @property
     def has_attention(self) -> bool:
@@ -267,12 +285,12 @@ class OnnxEngine(Engine):
             feeds["tokens"] = np.ascontiguousarray(tokens[:, :seen])
             feeds["mask"] = np.repeat(mask[..., :seen], seen, axis=2)
         session = (self._encoder or self)._session(ENCODER)
-        binding = session.io_binding()
+        binding = session.binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
         for name, array in memory.items():
             binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-        session.run_with_iobinding(binding)
+        session.run.run_with_iobinding(binding)
         return mask
 
     def step(
@@ -349,7 +367,7 @@ class OnnxEngine(Engine):
 
     def _columns(self, pieces: np.ndarray) -> dict[str, np.ndarray]:
         """By ONNX Runtime, which transposes bytes many times faster than NumPy."""
-        session = self._session(COLUMNS)
+        session = self._session(COLUMNS).run
         names = [value.name for value in session.get_outputs()]
         return dict(zip(names, session.run(names, {"pieces": pieces}), strict=True))
 
@@ -408,7 +426,7 @@ class OnnxEngine(Engine):
             )
             feeds["mask"] = mask
         session = self._session(*_step_graph(lists))
-        binding = session.io_binding()
+        binding = session.binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
         longer = {}
@@ -426,7 +444,7 @@ class OnnxEngine(Engine):
                 cache = cache.reshape(rows, width)
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
-        return State(grid, memory, mask, longest, lists, feeds, longer, session, binding)
+        return State(grid, memory, mask, longest, lists, feeds, longer, session.run, binding)
 
     def _make_step_session(self, lists: Lists | OneList | None) -> None:
         """Begun while the encoder's session is made: each keeps a core busy for some time."""
@@ -440,7 +458,7 @@ class OnnxEngine(Engine):
 
         Thread(target=make).start()
 
-    def _session(self, graph: str, one: OneList | None = None) -> onnxruntime.InferenceSession:
+    def _session(self, graph: str, one: OneList | None = None) -> Session:
         """Made on first use: few translations need them all."""
         key = graph, one.tags if one else None
         with self._making.setdefault(key, Lock()):  # several batches may ask at once
@@ -448,7 +466,7 @@ class OnnxEngine(Engine):
                 self._sessions[key] = self._new_session(graph, one)
         return self._sessions[key]
 
-    def _new_session(self, graph: str, one: OneList | None) -> onnxruntime.InferenceSession:
+    def _new_session(self, graph: str, one: OneList | None) -> Session:
         weights = dict(self._bundle.weights)
         if one is not None:
             weights |= of_one_list(weights, one.pieces, one.longest)
@@ -466,12 +484,14 @@ class OnnxEngine(Engine):
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         # A memory pattern would be kept for every new shape, and there are thousands.
         options.enable_mem_pattern = False
-        packed: dict[str, np.ndarray] | None = None
+        matrices = None
         if self._native:
             options.register_custom_ops_library(str(library.path()))
-            packed = {}
-        raw = self._graph(graph, weights, one, packed)
-        weights |= packed or {}
+            matrices = Matrices(self._packed)
+            if graph in (LISTED_STEP, COLUMNS):  # where ONNX Runtime multiplies
+                output = next(name for name in OUTPUT_MATRICES if name in weights)
+                weights |= signed({output: weights[output]})
+        raw = self._graph(graph, weights, one, matrices)
         # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
         # file would be.
         arrays = [np.ascontiguousarray(array) for array in weights.values()]
@@ -481,24 +501,27 @@ class OnnxEngine(Engine):
             [array.nbytes for array in arrays],
         )
         try:
-            return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
+        inputs = matrices.inputs if matrices else {}
+        to_value = onnxruntime.OrtValue.ortvalue_from_numpy
+        return Session(session, {name: to_value(array) for name, array in inputs.items()})
 
     def _graph(
         self,
         graph: str,
         weights: dict[str, np.ndarray],
         one: OneList | None,
-        packed: dict[str, np.ndarray] | None,
+        matrices: Matrices | None,
     ) -> bytes:
         config, ranges, greedy = self._config, self._bundle.ranges, self._greedy
         if one is not None:
-            return one_list_step_graph(config, weights, one.pieces, ranges, greedy, packed)
+            return one_list_step_graph(config, weights, one.pieces, ranges, greedy, matrices)
         make = {
-            ENCODER: lambda: encoder_graph(config, weights, ranges, greedy, packed),
-            STEP: lambda: step_graph(config, weights, self.target, ranges, greedy, packed),
-            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges, greedy, packed),
+            ENCODER: lambda: encoder_graph(config, weights, ranges, greedy, matrices),
+            STEP: lambda: step_graph(config, weights, self.target, ranges, greedy, matrices),
+            LISTED_STEP: lambda: listed_step_graph(config, weights, ranges, greedy, matrices),
             COLUMNS: lambda: columns_graph(config, weights),
         }
         return make[graph]()

@@ -19,7 +19,7 @@ from dragoman.engine import onnx_engine
 from dragoman.engine.onnx import kernels
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx.native import library
-from dragoman.engine.onnx.native.blocks import DOMAIN, NativeBlocks, takes
+from dragoman.engine.onnx.native.blocks import DOMAIN, Matrices, NativeBlocks, takes
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.model.weights import get_weights
@@ -53,7 +53,7 @@ def graph(
     **settings: object,
 ) -> NativeBlocks:
     config = small_config(**{**SIZES, **settings}).model
-    return NativeBlocks(config, weights or {}, ranges or {}, {})
+    return NativeBlocks(config, weights or {}, ranges or {}, Matrices())
 
 
 def run(g: NativeBlocks, threads: int = 1, **inputs: np.ndarray) -> list[np.ndarray]:
@@ -69,7 +69,7 @@ def run(g: NativeBlocks, threads: int = 1, **inputs: np.ndarray) -> list[np.ndar
     session = onnxruntime.InferenceSession(
         g.serialise("test"), options, providers=["CPUExecutionProvider"]
     )
-    return list(session.run(None, inputs))
+    return list(session.run(None, inputs | g._matrices.inputs))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

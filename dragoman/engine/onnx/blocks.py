@@ -61,7 +61,9 @@ class Blocks(Graph):
     def bias_out_of_attention(self, name: str) -> np.ndarray:
         matrix = f"{name}.project.to_out.weight"
         values = self.weights[f"{name}.project.to_qkv.bias"][2 * self.config.width :]
-        passed = self.weights[matrix] @ values * self.weights[matrix + SCALES]
+        unsigned = self.weights[matrix].dtype == np.uint8
+        rows = self.weights[matrix].astype(np.float32) - (ZERO if unsigned else 0)
+        passed = (rows @ values) * self.weights[matrix + SCALES]
         return np.asarray(self.weights[f"{name}.project.to_out.bias"] + passed)
 
     def note_range(self, x: str, name: str) -> None:
@@ -148,7 +150,9 @@ class Blocks(Graph):
         root = self.constant(math.sqrt(self.config.width))
         if words + SCALES in self.weights:
             scales = self.op("Mul", self.op("Gather", self.weight(words + SCALES), ids), root)
-            found = self.op("DequantizeLinear", found, scales, axis=0)
+            signed = self.weights[words].dtype == np.int8
+            zeros = "" if signed else self.of_each_row(ids, np.uint8(ZERO))
+            found = self.op("DequantizeLinear", found, scales, zeros, axis=0)
         else:
             found = self.op("Mul", found, root)
         return str(self.op("Add", found, positions))

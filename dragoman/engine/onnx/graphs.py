@@ -19,7 +19,7 @@ from dragoman.config import ModelConfig, beyond_plain
 from dragoman.engine.interface import alignment_layer
 from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
-from dragoman.engine.onnx.native.blocks import NativeBlocks
+from dragoman.engine.onnx.native.blocks import Matrices, NativeBlocks
 from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
 from dragoman.text.vocabulary import Vocabulary
 
@@ -45,14 +45,14 @@ def encoder_graph(
     weights: Weights,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
-    packed: dict[str, np.ndarray] | None = None,
+    matrices: Matrices | None = None,
 ) -> bytes:
     """Packed source tokens to the keys and values of each decoder layer.
 
-    `greedy`: as the steps of a greedy search want them. `packed`: of our own operators, whose
-    matrices are put in there (`native`).
+    `greedy`: as the steps of a greedy search want them. `matrices`: for our own operators
+    (`native`).
     """
-    g = _blocks(config, weights, ranges, packed)
+    g = _blocks(config, weights, ranges, matrices)
     width = config.width
     heads = config.heads
     ids = g.input("ids", INT64, ["N"])
@@ -136,14 +136,14 @@ def step_graph(
     target: Vocabulary,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
-    packed: dict[str, np.ndarray] | None = None,
+    matrices: Matrices | None = None,
 ) -> bytes:
     """Each row's last token to the log-probabilities of its next ones, the k best of them picked
     out.
 
     `greedy`: every sentence has one hypothesis, and nobody asks where it looks.
     """
-    g = _blocks(config, weights, ranges, packed)
+    g = _blocks(config, weights, ranges, matrices)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias)
     barred = np.zeros(len(target), dtype=np.float32)
@@ -157,7 +157,7 @@ def listed_step_graph(
     weights: Weights,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
-    packed: dict[str, np.ndarray] | None = None,
+    matrices: Matrices | None = None,
 ) -> bytes:
     """The same, each row with a list of pieces of its own, L at most; no other is computed or
     counts.
@@ -166,7 +166,7 @@ def listed_step_graph(
     out of them, and softmax sees these alone, in the order of the list: which others were computed
     changes no bit.
     """
-    g = _blocks(config, weights, ranges, packed)
+    g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
     quantised = matrix + SCALES in weights
@@ -200,14 +200,14 @@ def one_list_step_graph(
     pieces: np.ndarray,
     ranges: Ranges = UNKNOWN,
     greedy: bool = False,
-    packed: dict[str, np.ndarray] | None = None,
+    matrices: Matrices | None = None,
 ) -> bytes:
     """The same, all rows with the same list.
 
     Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
     them out for the product once, not at every step.
     """
-    g = _blocks(config, weights, ranges, packed)
+    g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
     matrix = LISTED + _first(weights, *OUTPUT_MATRICES)
     logits = g.linear(x, matrix, LISTED + OUTPUT_BIAS)
@@ -243,11 +243,12 @@ def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
 
 
 def _blocks(
-    config: ModelConfig, weights: Weights, ranges: Ranges, packed: dict[str, np.ndarray] | None
+    config: ModelConfig, weights: Weights, ranges: Ranges, matrices: Matrices | None
 ) -> Blocks:
-    if packed is None:
+    """Nodes of our own operators if there are matrices for them, else of ONNX Runtime's."""
+    if matrices is None:
         return Blocks(config, weights, ranges)
-    return NativeBlocks(config, weights, ranges, packed)
+    return NativeBlocks(config, weights, ranges, matrices)
 
 
 def _best(g: Blocks, logits: str, places: str, barred: str = "") -> None:

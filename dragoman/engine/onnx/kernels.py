@@ -33,7 +33,11 @@ class Factors(Enum):
 
     def of(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights as a bundle stores them, in such bytes."""
-        return signed(with_small_pairs(weights) if self is Factors.SMALL_PAIRS else weights)
+        return signed(self.small_enough(weights))
+
+    def small_enough(self, weights: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The same, around 128 as they are stored."""
+        return with_small_pairs(weights) if self is Factors.SMALL_PAIRS else weights
 
 
 @cache

@@ -3,15 +3,14 @@
 The plain twin of each is in `dragoman/engine/onnx/blocks.py` or, for attention, in `graphs.py`.
 """
 
-from collections import ChainMap
-
 import numpy as np
 
 from dragoman.bundle.int8 import SCALES, ZERO, all_in_bytes
 from dragoman.config import ModelConfig
 from dragoman.engine.onnx.blocks import Blocks, Ranges
 from dragoman.engine.onnx.graph import Rows, Weights
-from dragoman.engine.onnx.native.library import GROUP, LANES, PANEL, pack
+from dragoman.engine.onnx.native.library import GROUP, LANES, PANEL, Matrix
+from dragoman.engine.onnx.protobuf import INT8
 
 DOMAIN = "dragoman"
 
@@ -26,15 +25,28 @@ def takes(config: ModelConfig, weights: Weights) -> bool:
     )
 
 
+class Matrices:
+    """A model's matrices, each packed when a graph first wants it.
+
+    They are inputs of a graph, not constants in it, which ONNX Runtime would copy: so all graphs of
+    a process, and of those forked from it, share them.
+    """
+
+    def __init__(self, packed: dict[str, Matrix] | None = None):
+        self._packed = {} if packed is None else packed
+        self.inputs: dict[str, np.ndarray] = {}  # of the graph that is being made
+
+    def of(self, name: str, rows: np.ndarray) -> Matrix:
+        # What a list names is called the same in every list, and is another matrix.
+        if name not in self._packed or self._packed[name].rows is not rows:
+            self._packed[name] = Matrix.of(rows)
+        return self._packed[name]
+
+
 class NativeBlocks(Blocks):
-    def __init__(
-        self, config: ModelConfig, weights: Weights, ranges: Ranges, packed: dict[str, np.ndarray]
-    ):
-        """`packed` gets the matrices in the order in which the operators read them: whoever runs
-        the graph needs them."""
-        super().__init__(config, ChainMap(packed, dict(weights)), ranges)
-        self._packed = packed
-        self._sums: dict[str, np.ndarray] = {}  # of their rows
+    def __init__(self, config: ModelConfig, weights: Weights, ranges: Ranges, matrices: Matrices):
+        super().__init__(config, weights, ranges)
+        self._matrices = matrices
 
     def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
         return self._product(x, matrix, rows, self._part(bias, rows) if bias else None)
@@ -107,24 +119,20 @@ class NativeBlocks(Blocks):
     ) -> list[str]:
         """The five inputs that a matrix is to an operator, for activations whose bytes stand for
         multiples of `scale` around `zero`."""
-        packed = f"{name}.packed"
-        if name not in self._sums:
-            self._packed[packed], self._sums[name] = pack(self.weights[name])
-        sums, scales = self._sums[name], self._part(name + SCALES, rows)
+        _, packed, sums = self._matrices.of(name, self.weights[name])
+        scales, label = self._part(name + SCALES, rows), f"{name}.packed"
         if rows is not None:
-            sums = sums[slice(*rows)]
-        panels = None if rows is None else (rows[0] // PANEL, rows[1] // PANEL)
+            label += f"[{rows[0]}:{rows[1]}]"
+            sums, packed = sums[slice(*rows)], packed[rows[0] // PANEL : rows[1] // PANEL]
+        if label not in self._matrices.inputs:
+            self._matrices.inputs[label] = packed
+            self.input(label, INT8, packed.shape)
         # A sum of products holds `zero` once too often for each weight.
         terms = [-zero * sums, scales * np.float32(scale), *([] if bias is None else [bias])]
-        filled_up = [np.pad(term, (0, -len(sums) % PANEL)) for term in terms]
+        rest = np.zeros(-len(sums) % PANEL, np.float32)
+        filled_up = (np.append(term, rest.astype(term.dtype)) for term in terms)
         offsets, factors, *biases = map(self.constant, filled_up)
-        return [
-            self.weight(packed, panels),
-            offsets,
-            factors,
-            self.constant([len(sums)]),
-            *(biases or [""]),
-        ]
+        return [label, offsets, factors, self.constant([len(sums)]), *(biases or [""])]
 
     def _part(self, name: str, rows: Rows | None) -> np.ndarray:
         return self.weights[name] if rows is None else self.weights[name][slice(*rows)]

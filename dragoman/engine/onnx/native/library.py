@@ -4,6 +4,7 @@ import ctypes
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,20 +49,28 @@ def usable() -> bool:
     return kind() == "vnni" or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
 
 
-def pack(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of signed bytes (N, K) in the order in which the operators read them, and the sum of
-    each row.
+class Matrix(NamedTuple):
+    """Columns in the order in which the operators read them: panels of 64, filled up with zeros."""
 
-    Panels of 64 rows, filled up with zeros: (panels, K/4, 64, 4).
-    """
-    rows, columns = matrix.shape
-    matrix = np.ascontiguousarray(matrix)
-    packed = np.empty((-(-rows // PANEL), columns // GROUP, PANEL, GROUP), dtype=np.int8)
-    sums = np.empty(rows, dtype=np.int32)
-    _functions().dragoman_pack(
-        matrix.ctypes.data, rows, columns, packed.ctypes.data, sums.ctypes.data
-    )
-    return packed, sums
+    rows: np.ndarray  # as a bundle stores them (N, K), in bytes around 128, or signed ones
+    packed: np.ndarray  # (panels, K/4, 64, 4), signed
+    sums: np.ndarray  # (N,) of each column
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> "Matrix":
+        count, depth = rows.shape
+        assert rows.flags.c_contiguous
+        packed = np.empty((-(-count // PANEL), depth // GROUP, PANEL, GROUP), dtype=np.int8)
+        sums = np.empty(count, dtype=np.int32)
+        _functions().dragoman_pack(
+            rows.ctypes.data,
+            count,
+            depth,
+            rows.dtype == np.uint8,
+            packed.ctypes.data,
+            sums.ctypes.data,
+        )
+        return cls(rows, packed, sums)
 
 
 @cache
@@ -69,6 +78,6 @@ def _functions() -> ctypes.CDLL:
     functions = ctypes.CDLL(str(path()))
     functions.dragoman_use.argtypes = (ctypes.c_char_p,)
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    functions.dragoman_pack.argtypes = pointer, size, size, pointer, pointer
+    functions.dragoman_pack.argtypes = pointer, size, size, ctypes.c_int, pointer, pointer
     functions.dragoman_pack.restype = None
     return functions

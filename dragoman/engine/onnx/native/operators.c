@@ -509,22 +509,24 @@ int dragoman_has_amx(void) {
 }
 
 /* Rows of bytes (N, K) in the order of a Matrix: whole panels, zero where a row is missing; and what
-   the numbers of each row add up to. */
+   the numbers of each row add up to. `flip` makes bytes around 128 signed. */
 __attribute__((target("avx2"), optimize("O3"))) void dragoman_pack(const int8_t *rows, size_t n,
-                                                                   size_t k, int8_t *packed,
-                                                                   int32_t *sums) {
+                                                                   size_t k, int flip,
+                                                                   int8_t *packed, int32_t *sums) {
   memset(sums, 0, n * sizeof *sums);
   if (n % PANEL) memset(packed + n / PANEL * PANEL * k, 0, PANEL * k);
   for (size_t first = 0; first < n; first += PANEL, packed += PANEL * k)
     /* A line of the cache of each row, then the next one: whole rows would drive each other out. */
     for (size_t i = 0; i < k; i += LINE)
       for (size_t row = first; row < first + PANEL && row < n; row++) {
-        const int8_t *from = rows + row * k + i;
+        int8_t line[LINE];
         const size_t some = k - i < LINE ? k - i : LINE;
+        memcpy(line, rows + row * k + i, some);
+        for (size_t j = 0; j < LINE; j++) line[j] ^= (int8_t)(flip ? ZERO : 0);
         for (size_t j = 0; j < some; j += 4)
-          memcpy(packed + (i + j) * PANEL + (row - first) * 4, from + j, 4);
+          memcpy(packed + (i + j) * PANEL + (row - first) * 4, line + j, 4);
         int32_t sum = 0;
-        for (size_t j = 0; j < some; j++) sum += from[j];
+        for (size_t j = 0; j < some; j++) sum += line[j];
         sums[row] += sum;
       }
 }
