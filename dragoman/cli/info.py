@@ -186,6 +186,8 @@ def _installation() -> dict[str, Any]:
         facts[library] = metadata.version(library) if util.find_spec(library) else "not installed"
     if util.find_spec("onnxruntime"):
         from dragoman.engine.onnx.kernels import best_factors
+        from dragoman.engine.onnx.native.library import described
 
         facts["int8 kernels"] = best_factors().value
+        facts["native operators"] = described()
     return facts

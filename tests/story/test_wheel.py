@@ -10,6 +10,7 @@ import pytest
 
 from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.convert.to_onnx import to_onnx
+from dragoman.engine.onnx.native.library import described
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +53,9 @@ def run(program: Path, *arguments: object, cwd: Path) -> subprocess.CompletedPro
 @pytest.mark.slow
 def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
     assert run(installed / "dragoman", "--version", cwd=tmp_path).stdout.startswith("dragoman ")
-    assert "torch: not installed" in run(installed / "dragoman", "info", cwd=tmp_path).stdout
+    facts = run(installed / "dragoman", "info", cwd=tmp_path).stdout
+    assert "torch: not installed" in facts
+    assert f"native operators: {described()}" in facts
     (tmp_path / "a.de").write_text("Ja.\nNein.\n")
     (tmp_path / "a.en").write_text("Yes.\nNo.\n")
     assert run(installed / "dragoman", "check", "a.de", "a.en", cwd=tmp_path).stdout == "2 pairs\n"

@@ -2,7 +2,6 @@
 
 import ctypes
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +18,8 @@ KINDS = "vnni", "avx512", "avx2"  # of kernels, the best first
 @cache
 def path() -> Path | None:
     """Where the library is; None if this installation has none."""
-    folder = Path(__file__).parent
-    files = (folder / f"operators{suffix}" for suffix in EXTENSION_SUFFIXES)
-    return next((file for file in files if file.exists()), None)
+    file = Path(__file__).with_name("operators.ort.so")
+    return file if file.exists() else None
 
 
 @cache
@@ -47,6 +45,13 @@ def usable() -> bool:
     which there is no kernel here; then its weights are too large for that.
     """
     return kind() == "vnni" or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
+
+
+def described() -> str:
+    """Which operators run here, or why none do."""
+    if not path():
+        return "none: not compiled when dragoman was installed"
+    return f"for {kind()}" if usable() else "none for this CPU"
 
 
 class Matrix(NamedTuple):
