@@ -40,6 +40,7 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.storage.ahead import PRETRAINED as PRETRAINED
 from dragoman.storage.ahead import WEIGHTS, Content, read_before
 from dragoman.storage.files import storage_errors, write_atomically
+from dragoman.storage.tensors import tensors
 from dragoman.storage.untrusted import (
     leads_out,
     memory_bytes,
@@ -224,7 +225,7 @@ def read_bundle(folder: str | Path) -> Bundle:
         }
         config = _config(files[_CONFIG])
         codec = Codec.from_files(files, config.text.vocabulary)
-        weights = read_tensors(
+        weights = read_weights(
             _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
         _check_weights(config, codec, weights)
@@ -273,6 +274,14 @@ def read_card(folder: Path) -> dict[str, Any]:
         return _card(_verified(folder / CARD, facts, _LARGEST[CARD]) if facts else b"{}")
     except BundleError as error:
         raise BundleError(f"{folder}: {error}") from None
+
+
+def read_weights(raw: bytes) -> dict[str, np.ndarray]:
+    """The same as `read_tensors`, but where they lie: they cannot be written to."""
+    try:
+        return tensors(raw)
+    except ValueError as error:
+        raise BundleError(f"the tensors cannot be read ({error}).") from None
 
 
 def read_tensors(raw: bytes) -> dict[str, np.ndarray]:

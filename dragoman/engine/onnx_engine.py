@@ -144,7 +144,7 @@ class OnnxEngine(Engine):
         self._config = bundle.config.model
         self._native = library.usable() and takes(self._config, bundle.weights)
         if packed is None and any(a.dtype == np.uint8 for a in bundle.weights.values()):
-            factors = best_factors()
+            factors = library.factors() if self._native else best_factors()
             fitting = factors.small_enough if self._native else factors.of
             bundle = replace(bundle, weights=fitting(bundle.weights))
         self._bundle = bundle

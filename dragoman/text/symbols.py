@@ -41,7 +41,7 @@ _N = r"\d++(?:[.,\u00a0\u202f]\d++){0,9}+"
 _OPERAND = rf"(?:0x[0-9A-Fa-f]++|{_N}|[A-Za-z]\d*+|[A-Z][A-Z0-9_]{{1,20}}+)(?!\w)"
 _OPERATOR = r"(?:[!:+*/-]?=++>?|[<>]=?|[+*×÷≤≥≠≈→^|]|&&)"
 _UNIT = r"(?:[µμ]\w{1,3}|[cmkd]?m|[mk]?g|[kM]?[VAW]|[kMG]?Hz|dB|ms|s|h|ppm|°[CF]?|%)(?!\w)"
-_SPANS = re.compile(
+_SPANS = (
     rf"(?P<formula>(?<![\w.,]){_OPERAND}(?:\s?(?:{_OPERATOR}|[-/])\s?{_OPERAND}){{1,9}}+)"
     r"|(?<![\w&.-])\w[\w&.-]{0,40}+[™®℠]++"
     rf"|(?P<amount>(?:R\$|[€$£¥¢₹])\s?{_N}|[±≈~<>≤≥]\s?{_N}(?:\s?{_UNIT})?"
@@ -95,6 +95,12 @@ class SymbolSpan(NamedTuple):
     text: str
 
 
+@cache
+def _spans() -> re.Pattern[str]:
+    """Compiled for the first text that may hold one."""
+    return re.compile(_SPANS)
+
+
 def may_hold_symbols(text: str) -> bool:
     """Whether it is worth looking for any; most texts have none."""
     return bool(_MAYBE_FIRST.match(text) or _MAYBE.search(text))
@@ -108,7 +114,7 @@ def symbol_spans(text: str, language: str = "", to: str = "") -> list[SymbolSpan
     if "(" not in text:
         spans += [SymbolSpan(*match.span(), match[0]) for match in _ITEM.finditer(text)]
     taken = list(spans)
-    for match in _SPANS.finditer(text):
+    for match in _spans().finditer(text):
         start, end = match.span()
         if not _SYMBOL.search(match[0]):  # 1990-1995
             continue
@@ -169,7 +175,7 @@ def symbol_errors(source: str, translation: str) -> int:
         symbol = before or behind
         errors += present[symbol] == wanted[symbol]  # else it was counted above
     errors += len(_MARKED_WORD.findall(source)) > len(_MARKED_WORD.findall(translation))
-    for match in _SPANS.finditer(source):
+    for match in _spans().finditer(source):
         formula = match["formula"] or ""
         if _SYMBOL.search(formula) and re.search("[A-Za-z]", formula):
             errors += formula not in translation

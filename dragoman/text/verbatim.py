@@ -13,7 +13,7 @@ While a model translates, a word stands in for each of these that it would lose.
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 _CONVERSION = (
     r"%(?:\d++\$|\([^()\s]{1,99}\)|<[\w.]{1,99}>)?[-+#0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+"
@@ -75,11 +75,16 @@ _CALLED = re.compile(
     r"(?i:phone|tel[eé]f|tél\.|téléphone|rufnummer|\btel\b)[^\d\n@/]{1,40}?"
     r"(?P<number>\d{2,4}(?:[ \u00a0/-]\d{2,4}){2,4})(?!\w|[.,:]\d)"
 )
-_ANY = re.compile("|".join(PATTERNS.values()))
 # Each of them needs one of these. Most lines have none, and this tells so ten times as fast.
 _SIGN = re.compile(r"[@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
 _DIGIT = re.compile(r"\d")
 _SIGN_WITH_DIGIT = re.compile(r"\d[a-f]|[a-fvV]\d|\d[ \u00a0-]\d|\b0\d|\+\d|0x|97[89]\d|ISBN")
+
+
+@cache
+def _any() -> re.Pattern[str]:
+    """Compiled for the first text that has a sign of them: most have none."""
+    return re.compile("|".join(PATTERNS.values()))
 
 
 @lru_cache(maxsize=256)  # each promise asks about the same source
@@ -87,7 +92,7 @@ def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
     """From where to where something stands that must not change, in order."""
     if not _has_sign(text):
         return ()
-    spans = [match.span() for match in _ANY.finditer(text)]
+    spans = [match.span() for match in _any().finditer(text)]
     ends = [end for _, end in spans]
     called = []
     for match in _CALLED.finditer(text):

@@ -47,6 +47,11 @@ def usable() -> bool:
     return kind() == "vnni" or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
 
 
+def factors() -> Factors:
+    """What the kernels take, without asking ONNX Runtime's."""
+    return Factors.SIGNED if kind() == "vnni" else Factors.SMALL_PAIRS
+
+
 def described() -> str:
     """Which operators run here, or why none do."""
     if not path():
