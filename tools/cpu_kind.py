@@ -34,6 +34,7 @@ KINDS: dict[str, Mapping[str, int]] = {
 }
 NEEDED = {"avx512": "avx512vl", "avx2": "avx2"}  # of the machine itself
 TESTS = [
+    "tests/agree/test_native.py",
     "tests/agree/test_onnx.py",
     "tests/agree/test_listed.py",
     "tests/agree/test_ranges.py",
