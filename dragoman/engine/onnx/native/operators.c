@@ -1,6 +1,9 @@
 /* Operators for ONNX Runtime that do in one pass over memory what its own do in several, for x86
-   with AVX2 or AVX-512. `dragoman/engine/onnx/native.py` says what each computes; a test holds each
-   to ONNX Runtime's own. */
+   with AVX2 or AVX-512. `__init__.py` lists them; `tests/agree/test_native.py` holds each to a plain
+   computation, and the engine made of them to the one without.
+
+       R rows, N sentences' words end to end, D width, B sentences, H heads, K features of a head,
+       S places of the longest source, M room for positions */
 
 #if !defined(__x86_64__) || !defined(__GNUC__)
 int dragoman_use(const char *kind) { return (void)kind, 0; }
@@ -15,17 +18,17 @@ int dragoman_has_amx(void) { return 0; }
 
 #include "ort.h"
 
-#define PANEL 64     /* columns of a matrix that lie together */
-#define AHEAD 2048   /* bytes that weights are fetched ahead of their use */
-#define LINE 64      /* bytes of the cache */
-#define QUERIES 4    /* that share a pass over keys and values */
-#define TINY 1e-20f  /* the least number that a row is divided by */
-#define EPSILON 1e-5f
-#define ZERO 128      /* the byte that stands for 0 */
-#define MOST_LANES 16 /* of a vector */
-#define ROWS_AT_ONCE 48   /* of a feed-forward network: its inner layer stays in the cache */
-#define WORK_OF_A_TASK 131072 /* products: less is not worth a thread */
-#define MOST_TASKS 8
+#define PANEL 64              /* columns of a matrix that lie together */
+#define AHEAD 2048            /* bytes that weights are fetched ahead of their use */
+#define LINE 64               /* bytes of the cache */
+#define QUERIES 4             /* that share a pass over keys and values */
+#define TINY 1e-20f           /* the least number that a row is divided by */
+#define EPSILON 1e-5f         /* of a norm */
+#define ZERO 128              /* the byte that stands for 0 */
+#define MOST_LANES 16         /* of a vector */
+#define ROWS_AT_ONCE 48       /* of a feed-forward network: its inner layer stays in the cache */
+#define WORK_OF_A_TASK 131072 /* multiplications: fewer are not worth a thread */
+#define MOST_TASKS 8          /* more than there are threads, as some cores are slower */
 #define UNROLL _Pragma("GCC unroll 8")
 
 /* Columns of bytes: 4 numbers of each of PANEL columns, then the next 4 of each. */
@@ -401,7 +404,7 @@ static Status *run_best(Api api, Context *context) {
   TRY(matrix_output(api, context, 0, rows, count, &largest));
   TRY(matrix_output(api, context, 1, rows, count, &places));
   TRY(matrix_output(api, context, 2, rows, *(int64_t *)whole.data ? n : 0, &all));
-  if (count > n) return create_status(FAILED, "more are wanted than there are");
+  if (count < 1 || count > n) return create_status(FAILED, "k is none of the places");
   for (size_t r = 0; r < rows; r++) {
     const float *row = (float *)x.data + r * n;
     const float total = best->best(row, added.data, n, count, largest + r * count,
