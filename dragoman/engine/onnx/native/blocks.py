@@ -52,7 +52,6 @@ class NativeBlocks(Blocks):
         return self._product(x, matrix, rows, self._part(bias, rows) if bias else None)
 
     def out_of_attention(self, x: str, name: str) -> str:
-        self.note_range(x, name)
         bias = self.bias_out_of_attention(name)
         return self._product(x, f"{name}.project.to_out.weight", None, bias)
 
@@ -70,10 +69,18 @@ class NativeBlocks(Blocks):
         )
 
     def norm(self, x: str, name: str) -> str:
-        return self._sum_and_norm(x, "", name)[1]
+        return self.sum_and_norm(x, "", name)[1]
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
-        return self._sum_and_norm(x, y, name)
+        gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        total, normal, bytes_ = (f"{part}_{name}" for part in ("sum", "normal", "bytes"))
+        known = name in self._ranges
+        # Behind a pre-norm there are only products, and these read bytes.
+        in_bytes = known and self.config.norm == "pre"
+        wanted = [total if y else "", "" if in_bytes else normal, bytes_ if known else ""]
+        self.op("SumNorm", x, y, gain, bias, self._step(name), domain=DOMAIN, names=wanted)
+        self._note_bytes(normal, bytes_, name)
+        return total if y else x, normal
 
     def packed_attention(self, qkv: list[str], lengths: str, name: str) -> str:
         """Of sentences that lie end to end. (N, D)"""
@@ -136,17 +143,6 @@ class NativeBlocks(Blocks):
 
     def _part(self, name: str, rows: Rows | None) -> np.ndarray:
         return self.weights[name] if rows is None else self.weights[name][slice(*rows)]
-
-    def _sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
-        gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        total, normal, bytes_ = (f"{part}_{name}" for part in ("sum", "normal", "bytes"))
-        known = name in self._ranges
-        # Behind a pre-norm there are only products, and these read bytes.
-        in_bytes = known and self.config.norm == "pre"
-        wanted = [total if y else "", "" if in_bytes else normal, bytes_ if known else ""]
-        self.op("SumNorm", x, y, gain, bias, self._step(name), domain=DOMAIN, names=wanted)
-        self._note_bytes(normal, bytes_, name)
-        return total if y else x, normal
 
     def _attention(self, kind: str, inputs: list[str], name: str, more: list[str]) -> str:
         """In bytes where the range of this attention is known, else in float."""
