@@ -104,8 +104,9 @@ class Bundle:
         return replace(self, weights=weights, adapter=None, ranges={})  # of the model before
 
     def float_weights(self) -> dict[str, np.ndarray]:
-        """With an adapter, those of the adapted model."""
-        return dequantise(self.merged().weights)
+        """With an adapter, those of the adapted model. They may be written to, as PyTorch wants."""
+        floats = dequantise(self.merged().weights)
+        return {name: np.require(array, requirements="W") for name, array in floats.items()}
 
     def in_float(self) -> "Bundle":
         """The same, merged and without int8."""

@@ -85,10 +85,7 @@ class TorchEngine(Engine, Inspector):
     def from_bundle(cls, bundle: Bundle, device: str = "auto") -> "TorchEngine":
         codec = bundle.codec
         where = pick_device(device)
-        weights = {
-            name: torch.from_numpy(np.require(array, requirements="W"))
-            for name, array in bundle.float_weights().items()
-        }
+        weights = {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
         # no memory is taken before the shapes are known to fit
         with torch.device("meta"), _NothingDrawn():
             check_weights(

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +37,13 @@ def test_a_bundle_needs_nothing_else_and_survives_a_round_trip(bundle, tmp_path)
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (
         bundle / "model.safetensors"
     ).read_bytes()
+
+
+def test_float_weights_may_be_written_to(trained: Path) -> None:
+    """What a file holds is read where it lies, and may not."""
+    bundle = read_bundle(trained)
+    assert not any(array.flags.writeable for array in bundle.weights.values())
+    assert all(array.flags.writeable for array in bundle.float_weights().values())
 
 
 @pytest.mark.parametrize("name", FILES)

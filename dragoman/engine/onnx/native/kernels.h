@@ -178,7 +178,7 @@ static inline __attribute__((always_inline)) TARGET VF NAMED(exponential)(VF x) 
 #endif
 }
 
-/* softmax of the first `count` numbers of a row that has room for whole vectors; zero behind. */
+/* softmax of the first `count` numbers of a row that has room for whole vectors. */
 TARGET static void NAMED(softmax)(float *row, size_t count) {
   const size_t room = (count + LANES - 1) / LANES * LANES;
   for (size_t i = count; i < room; i++) row[i] = -INFINITY;
@@ -192,7 +192,6 @@ TARGET static void NAMED(softmax)(float *row, size_t count) {
     VF e = NAMED(exponential)(V(sub_ps)(V(loadu_ps)(row + i), V(set1_ps)(largest)));
     V(storeu_ps)(row + i, e);
   }
-  for (size_t i = count; i < room; i++) row[i] = 0;
   for (size_t i = 0; i < room; i += LANES) sums = V(add_ps)(sums, V(loadu_ps)(row + i));
   const VF share = V(set1_ps)(1 / NAMED(sum)(sums));
   for (size_t i = 0; i < room; i += LANES)
