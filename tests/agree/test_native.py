@@ -306,6 +306,18 @@ def test_exponentials_are_right_to_the_last_bits(kind: str) -> None:
     assert np.allclose(np.exp(log_probs.astype(np.float64)).sum(1), 1, atol=2e-6)
 
 
+def test_threads_that_pack_lists_of_the_same_name_get_their_own() -> None:
+    """Another list's matrix is put in the place of this one's as soon as this one's is there."""
+    draw = np.random.default_rng(0)
+    ours, theirs = draw.integers(0, 256, size=(2, 64, 64), dtype=np.uint8)
+
+    class Interrupted(dict[str, library.Matrix]):
+        def __setitem__(self, name: str, matrix: library.Matrix) -> None:
+            super().__setitem__(name, library.Matrix.of(theirs))
+
+    assert Matrices(Interrupted()).of("listed.words", ours).rows is ours
+
+
 # ---- the whole engine ----
 
 

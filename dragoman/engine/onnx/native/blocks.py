@@ -37,10 +37,12 @@ class Matrices:
         self.inputs: dict[str, np.ndarray] = {}  # of the graph that is being made
 
     def of(self, name: str, rows: np.ndarray) -> Matrix:
-        # What a list names is called the same in every list, and is another matrix.
-        if name not in self._packed or self._packed[name].rows is not rows:
-            self._packed[name] = Matrix.of(rows)
-        return self._packed[name]
+        # What a list names is called the same in every list, and is another matrix. Another thread
+        # may be packing that of its own list: so nothing is read back from the dictionary.
+        matrix = self._packed.get(name)
+        if matrix is None or matrix.rows is not rows:
+            matrix = self._packed[name] = Matrix.of(rows)
+        return matrix
 
 
 class NativeBlocks(Blocks):
