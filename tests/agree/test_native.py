@@ -43,7 +43,7 @@ def test_an_installation_with_a_compiler_has_them() -> None:
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     library.use(request.param)
     monkeypatch.setattr(library, "kind", lambda: request.param)
-    factors = Factors.SIGNED if request.param == "vnni" else Factors.SMALL_PAIRS
+    factors = Factors.SIGNED if request.param in library.EXACT else Factors.SMALL_PAIRS
     for module in (library, kernels, onnx_engine):
         monkeypatch.setattr(module, "best_factors", lambda: factors)
     yield request.param
@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def in_bytes(kind: str, matrix: np.ndarray) -> dict[str, np.ndarray]:
     stored = dict(zip(("w", "w.scales"), quantise_rows(matrix), strict=True))
-    return signed(stored if kind == "vnni" else with_small_pairs(stored))
+    return signed(stored if kind in library.EXACT else with_small_pairs(stored))
 
 
 def graph(
@@ -137,7 +137,7 @@ def test_a_feed_forward_network_is_two_products_with_relu_between(
         "a.outer.bias": draw.standard_normal(64, dtype=np.float32),
     }
     stored = quantise(matrices) | biases
-    g = graph(signed(stored if kind == "vnni" else with_small_pairs(stored)))
+    g = graph(signed(stored if kind in library.EXACT else with_small_pairs(stored)))
     x = g.input("x", FLOAT, ["R", 64])
     if known:
         g._scales[x] = 4 / 127

@@ -12,7 +12,8 @@ from dragoman.engine.onnx.kernels import Factors, best_factors
 PANEL = 64  # columns of a matrix that lie together
 GROUP = 4  # numbers of a column that do
 LANES = 16  # what an attention's features are a multiple of
-KINDS = "vnni", "avx512", "avx2"  # of kernels, the best first
+KINDS = "amx", "vnni", "avx512", "avx2"  # of kernels, the best first
+EXACT = "amx", "vnni"  # those that any weights are exact for
 
 
 @cache
@@ -24,11 +25,8 @@ def path() -> Path | None:
 
 @cache
 def kind() -> str:
-    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none.
-
-    None where ONNX Runtime multiplies by AMX, which is faster than what is here.
-    """
-    if not path() or _functions().dragoman_has_amx():
+    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none."""
+    if not path():
         return ""
     return next((kind for kind in KINDS if use(kind)), "")
 
@@ -44,12 +42,12 @@ def usable() -> bool:
     Those before VNNI add pairs of products in 16 bits. A CPU may have another instruction, for
     which there is no kernel here; then its weights are too large for that.
     """
-    return kind() == "vnni" or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
+    return kind() in EXACT or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
 
 
 def factors() -> Factors:
     """What the kernels take, without asking ONNX Runtime's."""
-    return Factors.SIGNED if kind() == "vnni" else Factors.SMALL_PAIRS
+    return Factors.SIGNED if kind() in EXACT else Factors.SMALL_PAIRS
 
 
 def described() -> str:

@@ -7,7 +7,6 @@
 
 #if !defined(__x86_64__) || !defined(__GNUC__)
 int dragoman_use(const char *kind) { return (void)kind, 0; }
-int dragoman_has_amx(void) { return 0; }
 #else
 
 #include <cpuid.h>
@@ -17,6 +16,13 @@ int dragoman_has_amx(void) { return 0; }
 #include <string.h>
 
 #include "ort.h"
+
+/* Where the system has to be asked for tiles, and the compiler knows them. */
+#define AMX (defined(__linux__) && (__GNUC__ >= 11 || (defined(__clang__) && __clang_major__ >= 12)))
+#if AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #define PANEL 64              /* columns of a matrix that lie together */
 #define AHEAD 2048            /* bytes that weights are fetched ahead of their use */
@@ -78,6 +84,10 @@ static inline size_t insert(float x, size_t place, size_t k, size_t have, float 
 #undef NAMED
 #undef TARGET
 
+#if AMX
+#include "tiles.h"
+#endif
+
 #define VNNI 0
 #define NAMED(name) name##_avx512
 #define TARGET __attribute__((target("avx512f,avx512bw")))
@@ -99,6 +109,9 @@ static const struct Kernels *of_this_cpu(const char *kind) {
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
   const int vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+#if AMX
+  if (!strcmp(kind, "amx")) return vnni && may_use_tiles() ? &kernels_amx : NULL;
+#endif
   if (!strcmp(kind, "vnni")) return vnni ? &kernels_vnni : NULL;
   if (!strcmp(kind, "avx512")) return avx512 ? &kernels_avx512 : NULL;
   if (!strcmp(kind, "avx2")) return avx2 ? &kernels_avx2 : NULL;
@@ -503,12 +516,6 @@ int dragoman_use(const char *kind) {
   const struct Kernels *kernels = of_this_cpu(kind);
   if (kernels) best = kernels;
   return kernels != NULL;
-}
-
-/* Whether ONNX Runtime's products use tiles of the CPU, which are faster than anything here. */
-int dragoman_has_amx(void) {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 25 & 1;
 }
 
 /* Rows of bytes (N, K) in the order of a Matrix: whole panels, zero where a row is missing; and what
