@@ -5,8 +5,8 @@ python tools/cpu_kind.py kinds
 python tools/cpu_kind.py run avx512 python -m dragoman info
 python tools/cpu_kind.py test           what depends on the CPU, on every kind that can be had
 
-Kinds: `own` (the machine as it is), `avx512` (Skylake-X: AVX-512 without VNNI), `avx2` (Haswell,
-and AMD's Zen before the fourth).
+Kinds: `own` (the machine as it is), `vnni` (Cascade Lake: without AMX), `avx512` (Skylake-X:
+AVX-512 without VNNI), `avx2` (Haswell, and AMD's Zen before the fourth).
 """
 
 import argparse
@@ -22,17 +22,22 @@ ROOT = Path(__file__).parent.parent
 SOURCE = Path(__file__).with_suffix(".c")
 LIBRARY = ROOT / "build" / "cpu_kind.so"
 # Bits of CPUID's leaf 7.
+AFTER_CASCADE_LAKE = {
+    "ECX": 1 << 1 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 14,
+    "EDX": 1 << 8 | 1 << 22 | 1 << 23 | 1 << 24 | 1 << 25,  # AMX: 22, 24, 25
+}
 AFTER_SKYLAKE = {
-    "ECX": 1 << 1 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 14,  # VNNI is 11
-    "EDX": 1 << 2 | 1 << 3 | 1 << 8 | 1 << 22 | 1 << 23 | 1 << 24 | 1 << 25,  # AMX among it
+    "ECX": AFTER_CASCADE_LAKE["ECX"] | 1 << 11,  # VNNI
+    "EDX": AFTER_CASCADE_LAKE["EDX"] | 1 << 2 | 1 << 3,
 }
 ALL_AVX512 = 1 << 16 | 1 << 17 | 1 << 21 | 1 << 26 | 1 << 27 | 1 << 28 | 1 << 30 | 1 << 31
 KINDS: dict[str, Mapping[str, int]] = {
     "own": {},
+    "vnni": AFTER_CASCADE_LAKE,
     "avx512": {**AFTER_SKYLAKE, "EBX": 1 << 21},
     "avx2": {**AFTER_SKYLAKE, "EBX": ALL_AVX512},
 }
-NEEDED = {"avx512": "avx512vl", "avx2": "avx2"}  # of the machine itself
+NEEDED = {"vnni": "amx_int8", "avx512": "avx512vl", "avx2": "avx2"}  # of the machine itself
 TESTS = [
     "tests/agree/test_native.py",
     "tests/agree/test_onnx.py",

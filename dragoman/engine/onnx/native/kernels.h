@@ -109,12 +109,13 @@ TARGET static void NAMED(product)(const struct Matrix *m, const uint8_t *x, size
 
 /* x / step, rounded, above `zero`; what does not fit a byte is cut off. */
 TARGET static void NAMED(bytes)(const float *x, size_t n, float step, int zero, uint8_t *bytes) {
-  const VF by = V(set1_ps)(step);
+  const float per_step = 1 / step; /* to divide takes several times as long as to multiply */
+  const VF by = V(set1_ps)(per_step);
   const VI above = V(set1_epi32)(zero), least = V(set1_epi32)(0), most = V(set1_epi32)(255);
   size_t i = 0;
   for (; i + LANES <= n; i += LANES) {
     /* far beyond a byte and yet an integer, so that nothing overflows */
-    VF q = V(min_ps)(V(div_ps)(V(loadu_ps)(x + i), by), V(set1_ps)(1e6f));
+    VF q = V(min_ps)(V(mul_ps)(V(loadu_ps)(x + i), by), V(set1_ps)(1e6f));
     VI z = V(add_epi32)(round_to_int(q), above);
     z = V(max_epi32)(V(min_epi32)(z, most), least);
 #if AVX512
@@ -125,7 +126,7 @@ TARGET static void NAMED(bytes)(const float *x, size_t n, float step, int zero, 
 #endif
   }
   for (; i < n; i++) {
-    float q = x[i] / step;
+    float q = x[i] * per_step;
     long z = lrintf(q < 1e6f ? (q > -1e6f ? q : -1e6f) : 1e6f) + zero;
     bytes[i] = (uint8_t)(z < 0 ? 0 : z > 255 ? 255 : z);
   }
