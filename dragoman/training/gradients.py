@@ -22,7 +22,7 @@ from dragoman.data.filling import FilledShape, fill
 from dragoman.data.packing import LENGTHS, Shape, pack
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
-from dragoman.model.kernels import usable
+from dragoman.model.kernels import copies_at_hand, usable, working_type
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import is_parted
 from dragoman.training.cost import training_flops
@@ -127,6 +127,15 @@ class RecordedGradients(Gradients):
         # record, and little filling.
         self._quantum = 64 * math.ceil(config.training.batch_tokens / ranks.size / 16 / 64)
         self._graphs: dict[Any, _Graph | None] = {}  # None: seen once
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        # Rounded together: one by one, more than a hundred small kernels would wait for each other.
+        with self.autocast():
+            types = [working_type(p) for p in self._parameters]
+        self._copies = {
+            p: torch.empty_like(p, dtype=dtype)
+            for p, dtype in zip(self._parameters, types, strict=True)
+            if p.dtype != dtype
+        }
 
     def _launch(self, shape: Any, array: np.ndarray, tokens: int) -> None:
         """Compute, record or replay."""
@@ -157,10 +166,20 @@ class RecordedGradients(Gradients):
 
     def _compute(self, shape: Any, ints: Tensor, share: Tensor) -> None:
         """Add the gradient of a batch, times `share`, and its losses."""
-        with self.autocast():
+        if self._copies:
+            with torch.no_grad():
+                torch._foreach_copy_([*self._copies.values()], [*self._copies])
+        with copies_at_hand(self._copies), self._seeds(), self.autocast():
             loss, nll = self._loss(*self._hidden(shape, ints))
-        (loss * share).backward()  # type: ignore[no-untyped-call]
+        made = torch.autograd.grad(loss * share, self._parameters, allow_unused=True)
+        # Products have added theirs already. The rest is added together, too.
+        pairs = [(p.grad, g) for p, g in zip(self._parameters, made, strict=True) if g is not None]
+        totals, parts = zip(*pairs, strict=True)
+        torch._foreach_add_(totals, parts)
         self.sums += torch.stack([loss.detach(), nll])
+
+    def _seeds(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def _hidden(self, shape: Any, ints: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states (N, D) and targets (N,), -1 where nothing is to be learned."""
@@ -185,6 +204,11 @@ class PackedGradients(RecordedGradients):
         else:
             packed = packed.twice() if self._consistency else packed
             self._launch(packed.shape, packed.ints, tokens)
+
+    def _seeds(self) -> AbstractContextManager[object]:
+        from dragoman.model.kernels.noise import seeds_at_hand
+
+        return seeds_at_hand(self._device)
 
     def _hidden(self, shape: Shape, ints: Tensor) -> tuple[Tensor, Tensor]:
         parts = torch.split(ints, shape.sizes)

@@ -1,6 +1,8 @@
 """Each kernel of ours against its plain twin, forward and backward; without a GPU in Triton's
 interpreter."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,10 +13,12 @@ pytest.importorskip("triton")
 from dragoman.data.batches import collate
 from dragoman.data.packing import pack
 from dragoman.model.attention import causal_mask, plain_attention
+from dragoman.model.kernels import copies_at_hand, near
 from dragoman.model.kernels import product as products
 from dragoman.model.kernels.attention import packed_attention
 from dragoman.model.kernels.cross_entropy import linear_cross_entropy
 from dragoman.model.kernels.linear import linear
+from dragoman.model.kernels.noise import draw_seed, seeds_at_hand
 from dragoman.model.kernels.product import LARGEST, TILES, Tile, product, product_by_accelerator
 from dragoman.model.kernels.residual import dropout_add, residual_norm
 from dragoman.training.gradients import Gradients, PackedGradients
@@ -224,6 +228,33 @@ def test_residual_norm_is_the_norm_of_the_sum(width: int) -> None:
     )
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_what_goes_through_a_sublayer_and_around_it_gets_both_gradients(dropout: float) -> None:
+    """Also if it is needed elsewhere, or one of the ways leads nowhere."""
+    width = 32
+    x, y, weight, bias = random(50, width), random(50, width), random(width), random(width)
+
+    def twice(norm: Callable[..., Tensor]) -> Tensor:
+        torch.manual_seed(1)
+        once = norm(x, y)
+        return norm(once, once * y) + norm(once, y) + once
+
+    kept = []
+    torch.manual_seed(1)
+    for _ in range(3 if dropout else 0):
+        kept.append(dropout_add(None, torch.ones_like(y), dropout))
+    shares = iter(kept)
+    assert_same(
+        twice(lambda x, y: residual_norm(x, y, weight, bias, 1e-5, dropout)),
+        twice(lambda x, y: F.layer_norm(x + y * next(shares, 1.0), (width,), weight, bias, 1e-5)),
+        [x, y, weight, bias],
+    )
+    around_alone = residual_norm(residual_norm(x, y, weight, bias, 1e-5), y, weight, bias, 1e-5)
+    once = F.layer_norm(x + y, (width,), weight, bias, 1e-5)
+    plain = F.layer_norm(once + y, (width,), weight, bias, 1e-5)
+    assert_same(around_alone, plain, [x, y, weight, bias])
+
+
 def test_dropout_keeps_the_right_share_and_backward_draws_the_same() -> None:
     x, y = random(300, 64), random(300, 64)
     torch.manual_seed(1)
@@ -238,6 +269,14 @@ def test_dropout_keeps_the_right_share_and_backward_draws_the_same() -> None:
     assert not torch.equal(kept, (dropout_add(None, y, 0.3) != 0))  # another seed, another choice
     neighbours = (kept[:, 1:] & kept[:, :-1]).float().mean().item()
     assert neighbours == pytest.approx(0.49, abs=0.02)  # independent of one another
+
+
+def test_seeds_at_hand_are_all_different_and_others_follow_when_they_are_used_up() -> None:
+    with seeds_at_hand(DEVICE):
+        seeds = [draw_seed(DEVICE) for _ in range(200)]
+    seeds.append(draw_seed(DEVICE))
+    assert all(seed.shape == (1,) for seed in seeds)
+    assert len({seed.item() for seed in seeds}) == 201
 
 
 def test_residual_norm_drops_out_before_the_sum() -> None:
@@ -260,6 +299,36 @@ def test_the_fused_loss_is_the_smoothed_cross_entropy_without_padding(words: int
     plain, plain_nll = smoothed_cross_entropy(hidden[real] @ weight.T, targets[real], 0.1)
     torch.testing.assert_close(nll, plain_nll)
     assert_same(loss, plain, [hidden, weight])
+
+
+def test_copies_at_hand_are_taken_for_their_own_parameters_in_their_own_type() -> None:
+    a, b = random(4, 4), random(4, 4)
+    copy = torch.zeros(4, 4, dtype=torch.bfloat16)
+    with copies_at_hand({a: copy}):
+        assert near(a, torch.bfloat16) is copy
+        assert near(a, torch.float32) is a
+        assert torch.equal(near(b, torch.bfloat16), b.bfloat16())
+    assert torch.equal(near(a, torch.bfloat16), a.bfloat16())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="elsewhere nothing is recorded")
+def test_a_recorded_step_reads_the_weights_as_they_are() -> None:
+    pieces = vocabulary(23)
+    config = small_config(training__batch_tokens=100, training__precision="bf16")
+    batch = collate([[5, 6, 7], [8, 3]], [[9, 10, 11, 12], [13]], pieces, pieces)
+    models = [small_model().train().to(DEVICE) for _ in range(2)]
+    recorded = PackedGradients(models[0], config, DEVICE)
+    for factor in (1.0, 1.0, 1.5):  # computed, recorded, replayed with other weights
+        with torch.no_grad():
+            for parameter in models[0].parameters():
+                parameter.mul_(factor)
+        recorded.clear()
+        recorded.add(batch, batch.tokens)
+    models[1].load_state_dict(models[0].state_dict())
+    computed = PackedGradients(models[1], config, DEVICE)
+    computed.add(batch, batch.tokens)
+    for replayed, parameter in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.equal(replayed.grad, parameter.grad)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

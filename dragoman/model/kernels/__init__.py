@@ -5,8 +5,11 @@ Each does in one pass over memory what plain code does in several. It has a plai
 Triton comes with torch's CUDA builds for Linux and is missing elsewhere.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,3 +29,23 @@ def working_type(x: Tensor) -> torch.dtype:
     """What autocast computes in here, else the type of x."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+_copies: Mapping[Any, Tensor] = {}
+
+
+@contextmanager
+def copies_at_hand(copies: Mapping[Any, Tensor]) -> Iterator[None]:
+    """Rounded copies of parameters, for as long as they are what the parameters are."""
+    global _copies
+    before, _copies = _copies, copies
+    try:
+        yield
+    finally:
+        _copies = before
+
+
+def near(parameter: Tensor, dtype: torch.dtype) -> Tensor:
+    """A parameter in this type: the copy that is at hand, else a new one."""
+    copy = _copies.get(parameter)
+    return parameter.to(dtype) if copy is None or copy.dtype != dtype else copy

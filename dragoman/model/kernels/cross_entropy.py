@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dragoman.model.kernels import working_type
+from dragoman.model.kernels import near, working_type
 from dragoman.model.kernels.linear import product_in_float32
 
 _LARGEST = 2**31  # bytes of logits at a time; more are computed in parts
@@ -70,13 +70,12 @@ def _loss_and_gradient(
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+        ctx: Any, hidden: Tensor, weight: Tensor, near: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         loss, nll = torch.empty(2, len(hidden), dtype=torch.float32, device=hidden.device)
         dhidden = torch.empty_like(hidden)
         dweight: Tensor | None = None
         words = len(weight)
-        near = weight.to(hidden.dtype)
         rows_at_once = max(1, _LARGEST // (words * hidden.element_size()))
         for part in (slice(i, i + rows_at_once) for i in range(0, len(hidden), rows_at_once)):
             logits = hidden[part] @ near.T  # (N, V), and soon their gradient
@@ -97,11 +96,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return loss.sum(), nll
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         dhidden, dweight = ctx.saved_tensors
         # In float32: a factor rounded to bf16 would change every gradient by up to 0.4%.
         scaled = (dhidden.float() * grad).to(dhidden.dtype)
-        return scaled, (dweight * grad).to(ctx.weight_type), None, None
+        return scaled, (dweight * grad).to(ctx.weight_type), None, None, None
 
 
 def linear_cross_entropy(
@@ -112,5 +111,7 @@ def linear_cross_entropy(
     (N, D), (V, D), (N,)
     """
     hidden = hidden.to(working_type(hidden)).contiguous()
-    loss, nll = _LinearCrossEntropy.apply(hidden, weight, targets, smoothing)
+    loss, nll = _LinearCrossEntropy.apply(
+        hidden, weight, near(weight, hidden.dtype), targets, smoothing
+    )
     return loss, nll

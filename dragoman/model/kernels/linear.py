@@ -6,8 +6,8 @@ The products are cuBLAS's, and so is the bias's gradient, the sum over positions
 ones reads faster than a reduction. The ReLU is part of the forward product (its epilogue); behind
 one, our kernel masks the gradient and sums it in one pass.
 
-Where parameters have gradients already, as in training, the products add to these in float32.
-Autograd would write them in bf16, turn them into float32 and add them: three passes instead of one.
+Where a weight has a gradient already, as in training, the product adds to it in float32. Autograd
+would write it in bf16, turn it into float32 and add it: three passes instead of one.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dragoman.model.kernels import working_type
+from dragoman.model.kernels import near, working_type
 from dragoman.model.kernels.product import product
 
 _ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
@@ -96,12 +96,13 @@ class _Linear(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         relu: bool,
+        near_weight: Tensor,
+        near_bias: Tensor,
         dweight: Tensor | None,
         dbias: Tensor | None,
     ) -> Tensor:
-        """`dweight`, `dbias`: float32 tensors that gradients are added to; None: return them."""
-        near_weight = weight.to(x.dtype)
-        near_bias = bias.to(x.dtype)
+        """`near_weight`, `near_bias`: in the type of x. `dweight`, `dbias`: float32 tensors that
+        gradients are added to; None: return them."""
         compute = torch._addmm_activation if relu else torch.addmm
         out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
         ctx.save_for_backward(x, near_weight, out if relu else None)
@@ -116,12 +117,15 @@ class _Linear(torch.autograd.Function):
         grad = grad.contiguous()
         grad, dbias = (grad, _sum(grad)) if out is None else _before_relu(grad, out)
         dx = grad @ weight
+        dweight, nothing = None, [None] * 5
         if weight_room is None:
-            dweight = product_in_float32(grad.T, x)
-            return dx, dweight.to(weight_type), dbias.to(bias_type), None, None, None
-        _add_product(weight_room, grad.T, x)
-        bias_room.add_(dbias)
-        return dx, None, None, None, None, None
+            dweight = product_in_float32(grad.T, x).to(weight_type)
+        else:
+            _add_product(weight_room, grad.T, x)
+        if bias_room is not None:
+            bias_room.add_(dbias)
+            return dx, dweight, None, *nothing
+        return dx, dweight, dbias.to(bias_type), *nothing
 
 
 def _gradient(parameter: Tensor | None) -> Tensor | None:
@@ -143,17 +147,22 @@ def linear(
     Without gradients it is the product whose rows do not depend on their neighbours.
     """
     flat = x.to(working_type(x)).flatten(0, -2)
-    dweight, dbias = _gradient(weight), _gradient(bias)
+    near_weight, dweight = near(weight, flat.dtype), _gradient(weight)
+    near_bias = None if bias is None else near(bias, flat.dtype)
+    # Sums for whole biases are returned, to be added together. For some outputs of a bias, autograd
+    # would fill up the rest with zeros.
+    dbias = None if rows is None else _gradient(bias)
     if rows is not None:
-        weight = weight[rows]
-        bias, dweight, dbias = (one if one is None else one[rows] for one in (bias, dweight, dbias))
+        weight, near_weight = weight[rows], near_weight[rows]
+        bias, near_bias, dweight, dbias = (
+            one if one is None else one[rows] for one in (bias, near_bias, dweight, dbias)
+        )
     out: Tensor
     if torch.is_grad_enabled() and bias is not None:
-        rooms = (None, None) if dweight is None or dbias is None else (dweight, dbias)
-        out = _Linear.apply(flat, weight, bias, relu, *rooms)
+        out = _Linear.apply(flat, weight, bias, relu, near_weight, near_bias, dweight, dbias)
     elif flat.dtype == torch.bfloat16 and not torch.is_grad_enabled():
-        out = product(flat, weight.to(flat.dtype), bias, relu)
+        out = product(flat, near_weight, bias, relu)
     else:
-        out = F.linear(flat, weight.to(flat.dtype), bias)
+        out = F.linear(flat, near_weight, bias)
         out = F.relu(out) if relu else out
     return out.view(*x.shape[:-1], -1)

@@ -7,10 +7,28 @@ function (the multipliers are Wellons' "lowbias32"), with one half of the seed a
 which is far less work than Philox.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+_AT_ONCE = 128
+_drawn: list[Tensor] = []
+
+
+@contextmanager
+def seeds_at_hand(device: torch.device) -> Iterator[None]:
+    """Draw those of a whole pass in one go: dozens of small kernels would wait for each other."""
+    global _drawn
+    # Two numbers each, of which one is used: kernels like what begins at a multiple of 16 bytes.
+    _drawn = [one[:1] for one in _random_bits(device, _AT_ONCE, 2)]
+    try:
+        yield
+    finally:
+        _drawn = []
 
 
 def draw_seed(device: torch.device) -> Tensor:
@@ -18,7 +36,11 @@ def draw_seed(device: torch.device) -> Tensor:
 
     A replayed CUDA graph draws a new one each time.
     """
-    return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
+    return _drawn.pop() if _drawn else _random_bits(device, 1)
+
+
+def _random_bits(device: torch.device, *shape: int) -> Tensor:
+    return torch.randint(-(2**63), 2**63 - 1, shape, device=device)
 
 
 @triton.jit

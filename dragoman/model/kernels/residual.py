@@ -20,7 +20,8 @@ from torch import Tensor
 from dragoman.model.kernels import working_type
 from dragoman.model.kernels.noise import draw_seed, keeps
 
-_PROGRAMS = 2112  # partial sums of the weights' gradients
+_PROGRAMS = 1056  # partial sums of the weights' gradients
+_ROWS = 2  # that a program of a norm's backward takes at a time
 _ELEMENTS = 1024  # that a program of dropout_add takes
 
 
@@ -53,34 +54,41 @@ def _norm_forward(
 
 @triton.jit
 def _norm_backward(
-    grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at, dbias_at,
-    dropout, rows, width,
-    block: tl.constexpr, drops: tl.constexpr,
+    grad_at, twin_grad_at, sum_at, mean_at, rstd_at, weight_at, seed_at, dx_at, dy_at, dweight_at,
+    dbias_at, dropout, rows, width,
+    block: tl.constexpr, rows_at_once: tl.constexpr, twin: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     column = tl.arange(0, block)
-    inside = column < width
-    weight = tl.load(weight_at + column, mask=inside, other=0.0).to(tl.float32)
-    dweight = tl.zeros([block], tl.float32)
-    dbias = tl.zeros([block], tl.float32)
-    # A fixed number of programs, each with the sums of its own rows: adding up a few thousand
+    weight = tl.load(weight_at + column, mask=column < width, other=0.0).to(tl.float32)
+    dweight = tl.zeros([rows_at_once, block], tl.float32)
+    dbias = tl.zeros([rows_at_once, block], tl.float32)
+    # A fixed number of programs, each with the sums of its own rows: adding up a few hundred
     # partial sums in one order gives equal runs equal bits.
-    for row in range(program, rows, tl.num_programs(0)):
-        place = (tl.zeros([block], tl.int64) + row) * width + column
+    for first in range(program * rows_at_once, rows, tl.num_programs(0) * rows_at_once):
+        row = first + tl.arange(0, rows_at_once)
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        place = row[:, None].to(tl.int64) * width + column[None, :]
         grad = tl.load(grad_at + place, mask=inside, other=0.0).to(tl.float32)
+        if twin:
+            grad += tl.load(twin_grad_at + place, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(sum_at + place, mask=inside, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_at + row)
-        normed = tl.where(inside, (x - tl.load(mean_at + row)) * rstd, 0.0)
+        mean = tl.load(mean_at + row, mask=row < rows, other=0.0)[:, None]
+        rstd = tl.load(rstd_at + row, mask=row < rows, other=0.0)[:, None]
+        normed = tl.where(inside, (x - mean) * rstd, 0.0)
         dweight += grad * normed
         dbias += grad
-        grad *= weight
-        dx = rstd * (grad - tl.sum(grad, 0) / width - normed * (tl.sum(grad * normed, 0) / width))
+        grad *= weight[None, :]
+        of_mean = tl.sum(grad, 1)[:, None] / width
+        of_variance = tl.sum(grad * normed, 1)[:, None] / width
+        dx = rstd * (grad - of_mean - normed * of_variance)
         tl.store(dx_at + place, dx, mask=inside)
         if drops:
             dy = tl.where(keeps(tl.load(seed_at), place, dropout), dx / (1 - dropout), 0.0)
             tl.store(dy_at + place, dy, mask=inside)
-    tl.store(dweight_at + program * width + column, dweight, mask=inside)
-    tl.store(dbias_at + program * width + column, dbias, mask=inside)
+    at = program * width + column
+    tl.store(dweight_at + at, tl.sum(dweight, 0), mask=column < width)
+    tl.store(dbias_at + at, tl.sum(dbias, 0), mask=column < width)
 
 
 @triton.jit
@@ -127,7 +135,7 @@ class _ResidualNorm(torch.autograd.Function):
         bias: Tensor,
         epsilon: float,
         dropout: float,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         width = x.shape[-1]
         rows = x.numel() // x.shape[-1]
         out = torch.empty_like(x, dtype=working_type(x))
@@ -142,24 +150,26 @@ class _ResidualNorm(torch.autograd.Function):
         ctx.save_for_backward(total, mean, rstd, weight, seed)
         ctx.dropout = dropout
         ctx.types = (x.dtype, y.dtype if y is not None else None)
-        return out
+        ctx.set_materialize_grads(False)
+        return out, out.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         total, mean, rstd, weight, seed = ctx.saved_tensors
         x_type, y_type = ctx.types
-        grad = grad.contiguous()
+        grad, *twin = (one.contiguous() for one in grads if one is not None)
         width = total.shape[-1]
         rows = len(mean)
-        programs = min(rows, _PROGRAMS)
+        programs = min(triton.cdiv(rows, _ROWS), _PROGRAMS)
         drops = ctx.dropout > 0
         dx = torch.empty_like(total, dtype=x_type)
         dy = torch.empty_like(total, dtype=y_type) if drops else None
         sums = torch.empty(2, programs, width, dtype=torch.float32, device=grad.device)
         block = triton.next_power_of_2(width)
         _norm_backward[(programs,)](
-            grad, total, mean, rstd, weight, seed, dx, dy, *sums, ctx.dropout, rows, width, block,
-            drops=drops, num_warps=_warps(block),
+            grad, twin[0] if twin else None, total, mean, rstd, weight, seed, dx, dy, *sums,
+            ctx.dropout, rows, width, block, _ROWS, twin=bool(twin), drops=drops,
+            num_warps=min(8, _ROWS * _warps(block)),
         )  # fmt: skip
         if y_type is not None and not drops:
             dy = dx.to(y_type)
@@ -191,9 +201,19 @@ class _DropoutAdd(torch.autograd.Function):
 def residual_norm(
     x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, dropout: float = 0.0
 ) -> Tensor:
-    """norm(x + dropout(y)), or norm(x)."""
+    """norm(x + dropout(y)), or norm(x).
+
+    What comes out usually goes two ways: into a sublayer, and around it into the next residual sum.
+    Autograd would add the two gradients in a pass of its own. So the result has a twin, its
+    `around`, which that sum takes: then backward here gets both gradients, and adds them as it
+    reads them.
+    """
     y = y.contiguous() if y is not None else None
-    out: Tensor = _apply(_ResidualNorm, x.contiguous(), y, weight, bias, epsilon, dropout)
+    x = getattr(x, "around", x).contiguous()
+    out: Tensor
+    out, around = _apply(_ResidualNorm, x, y, weight, bias, epsilon, dropout)
+    if torch.is_grad_enabled():
+        out.around = around  # type: ignore[attr-defined]
     return out
 
 
@@ -204,17 +224,16 @@ def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
     return out
 
 
-def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     """Without gradients autograd would only take its time."""
-    out: Tensor
     if torch.is_grad_enabled():
-        out = function.apply(*inputs)
-    else:
-        out = function.forward(_Nothing(), *inputs)
-    return out
+        return function.apply(*inputs)
+    return function.forward(_Nothing(), *inputs)
 
 
 class _Nothing:
     """Where a function without gradients leaves what it need not keep."""
 
     def save_for_backward(self, *tensors: Tensor | None) -> None: ...
+
+    def set_materialize_grads(self, wanted: bool) -> None: ...
