@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from dragoman.decode.asking import Asking
 from dragoman.decode.gathering import Gathering
@@ -92,7 +92,7 @@ class Forks:
         milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
         what they ask, in this process or, at each of these places, in one of its own."""
         self._workers: list[_Worker] = []
-        self._engines: list[BaseProcess] = []
+        self._engines: list[int] = []  # numbers of processes
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         self._fork = multiprocessing.get_context("fork")
         asks = searcher is not None
@@ -124,12 +124,14 @@ class Forks:
         for number, place in enumerate(places):
             asking = [ours for _, (ours, _) in pipes[number :: len(places)]]
             try:
-                process = self._forked(_search, searcher, place, asking, _others(pipes, asking))
+                engine = os.fork()
             except OSError:
                 self._kill()
                 _close(_others(pipes, ()))
                 raise
-            self._engines.append(process)
+            if not engine:
+                _search(searcher, place, asking, _others(pipes, asking))
+            self._engines.append(engine)
 
     def _fork_workers(
         self,
@@ -208,11 +210,16 @@ class Forks:
         _close(worker.connection for worker in self._workers)
 
     def _kill(self) -> None:
-        processes = [*(worker.process for worker in self._workers), *self._engines]
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
+        for engine in self._engines:
+            with suppress(ProcessLookupError):
+                os.kill(engine, signal.SIGKILL)
+            # Nobody waits: a driver takes a third of a second to free a GPU's memory. So engines
+            # are no processes of `multiprocessing`, which would wait for them at its end.
+            Thread(target=os.waitpid, args=(engine, 0), daemon=True).start()
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
 
 
 def _begin(of_others: Iterable[Connection]) -> None:
@@ -277,16 +284,20 @@ def _search(
     place: Place,
     connections: Sequence[Connection],
     of_others: Sequence[Connection],
-) -> None:
+) -> NoReturn:
     """What is asked for, until nobody is left who asks."""
-    _begin(of_others)
-    gc.disable()  # nothing of what is imported now is garbage
-    with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
-        searcher.settle(place)
-    gc.freeze()
-    gc.enable()
-    Gathering(searcher).serve(connections)
-    os._exit(0)
+    try:
+        _begin(of_others)
+        gc.disable()  # nothing of what is imported now is garbage
+        with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
+            searcher.settle(place)
+        gc.freeze()
+        gc.enable()
+        Gathering(searcher).serve(connections)
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def _cause(code: int | None) -> str:

@@ -93,6 +93,9 @@ class TorchEngine(Engine, Inspector):
             )
         with _NothingDrawn():
             model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
+        for parameter in model.parameters():
+            # Weights go where they belong at once; what is there is not worth being taken along.
+            parameter.data = torch.empty_like(parameter, device=where)
         set_weights(model, weights)
         for name, tensor in get_weights(model).items():
             if tensor.is_floating_point():

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -129,6 +130,19 @@ def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...
     return [answer[0].tokens for answer in ask(queries)]
 
 
+def assert_gone(pids: Iterable[int]) -> None:
+    """Soon: nobody waits for an engine."""
+    for pid in pids:
+        for _ in range(1000):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail(f"process {pid} lives on")
+
+
 def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
     places = [Place("3", 0.5), Place("5", 0.5)]
     with processes.Forks.started(_whereabouts, 4, [["1"]] * 4, FarEngine(), places) as forks:
@@ -142,6 +156,7 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
     assert not pids & {os.getpid(), *workers}
     assert {gpu for _, gpu in whereabouts} == {3, 5}
     assert multiprocessing.active_children() == []
+    assert_gone(pids)
 
 
 def test_there_are_no_more_engines_than_processes_that_ask() -> None:
@@ -149,7 +164,7 @@ def test_there_are_no_more_engines_than_processes_that_ask() -> None:
     with processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places) as forks:
         (((_, gpu),),) = [future.result() for future in forks.begun]
         assert gpu == 0
-        assert len(multiprocessing.active_children()) == 2
+        assert len(forks._engines) == 1
 
 
 @pytest.mark.parametrize("most", [1, 2])  # one engine of two; both, and nobody who asks
@@ -157,15 +172,20 @@ def test_engines_that_cannot_be_forked_leave_nothing_behind(most: int, monkeypat
     fork = os.fork
     allowed = iter(range(most))
 
+    forked = []
+
     def sometimes() -> int:
         if next(allowed, None) is None:
             raise OSError(errno.EAGAIN, "too many processes")
-        return fork()
+        forked.append(fork())
+        return forked[-1]
 
     monkeypatch.setattr(os, "fork", sometimes)
     with pytest.raises(OSError, match="too many processes"):
         processes.Forks(_whereabouts, 2, [["1"]], FarEngine(), [Place("0", 1)] * 2)
     assert multiprocessing.active_children() == []
+    assert len(forked) == most
+    assert_gone(forked)
 
 
 def test_the_death_of_an_engine_is_told() -> None:
