@@ -47,6 +47,7 @@ from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
 _AT_ONCE = 64  # sentences of a document
+_FEW_CHARACTERS = 1000  # of a text whose pieces are not counted beforehand
 _SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
 # Processes that read documents, and those for texts with markup, which never wait for documents. A
 # reader is held until its file is translated: mostly it waits for the engine.
@@ -485,7 +486,8 @@ class Service:
             sentences, gaps = split_sentences(text, request.source_language)
             # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
             # counting them does not.
-            self._check_work(total + translator.pipeline.least_work(sentences, request))
+            if len(text) > _FEW_CHARACTERS:
+                self._check_work(total + translator.pipeline.least_work(sentences, request))
             steps = Steps(translator.pipeline.translate(sentences, request))
             if not steps.is_done:
                 total += sum(map(translator.searcher.work, steps.wants))
