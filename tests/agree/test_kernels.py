@@ -131,14 +131,21 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
     )
 
 
-@pytest.mark.parametrize("relu", [False, True])
-def test_our_linear_layer_is_the_linear_layer(relu: bool, monkeypatch) -> None:
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes long for each, also for those that have nothing to do."""
     monkeypatch.setattr("dragoman.model.kernels.linear._PROGRAMS", 8)
+
+
+@pytest.mark.usefixtures("few_programs")
+@pytest.mark.parametrize("relu", [False, True])
+def test_our_linear_layer_is_the_linear_layer(relu: bool) -> None:
     x, weight, bias = random(7, 90, 24), random(140, 24), random(140)
     plain = F.linear(x, weight, bias)
     assert_same(linear(x, weight, bias, relu), F.relu(plain) if relu else plain, [x, weight, bias])
 
 
+@pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("rows", [None, slice(10, 60)])
 @pytest.mark.parametrize("relu", [False, True])
 def test_our_linear_layer_adds_to_gradients_that_are_there(relu: bool, rows: slice | None) -> None:
@@ -232,7 +239,7 @@ def test_residual_norm_is_the_norm_of_the_sum(width: int) -> None:
 def test_what_goes_through_a_sublayer_and_around_it_gets_both_gradients(dropout: float) -> None:
     """Also if it is needed elsewhere, or one of the ways leads nowhere."""
     width = 32
-    x, y, weight, bias = random(50, width), random(50, width), random(width), random(width)
+    x, y, weight, bias = random(5, width), random(5, width), random(width), random(width)
 
     def twice(norm: Callable[..., Tensor]) -> Tensor:
         torch.manual_seed(1)
