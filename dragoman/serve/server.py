@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from types import FrameType
 
 import uvicorn
@@ -35,6 +35,7 @@ _LAST_S = 1.5  # of the grace period, for whatever it takes to end
 _LOG_EVERY_S = 60.0  # an attack must not fill the log as well
 
 
+@lru_cache(1024)
 def client_of(host: str) -> str:
     """Who counts as one client: an address, or in IPv6 the network that one household gets.
 

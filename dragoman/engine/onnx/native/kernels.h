@@ -132,15 +132,22 @@ TARGET static void NAMED(bytes)(const float *x, size_t n, float step, int zero, 
   }
 }
 
+static inline __attribute__((always_inline)) TARGET float NAMED(largest)(VF x) {
+#if AVX512
+  return _mm512_reduce_max_ps(x);
+#else
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+#endif
+}
+
 /* What is above zero of a row, in bytes whose step is a 255th of its largest number; the step. */
 TARGET static float NAMED(positive_bytes)(const float *x, size_t n, uint8_t *bytes) {
-  float largest = TINY;
   VF most = V(set1_ps)(TINY);
   size_t i = 0;
   for (; i + LANES <= n; i += LANES) most = V(max_ps)(most, V(loadu_ps)(x + i));
-  float each[LANES];
-  V(storeu_ps)(each, most);
-  for (int j = 0; j < LANES; j++) largest = each[j] > largest ? each[j] : largest;
+  float largest = NAMED(largest)(most);
   for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
   const float step = largest * (1.0f / 255);
   NAMED(bytes)(x, n, step, 0, bytes);
@@ -155,6 +162,20 @@ static inline __attribute__((always_inline)) TARGET float NAMED(sum)(VF x) {
   four = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 #endif
+}
+
+/* The sums of four vectors, in half the time of four sums. */
+static inline __attribute__((always_inline)) TARGET __m128 NAMED(four_sums)(VF a, VF b, VF c, VF d) {
+  const VF ab = V(add_ps)(V(unpacklo_ps)(a, b), V(unpackhi_ps)(a, b));
+  const VF cd = V(add_ps)(V(unpacklo_ps)(c, d), V(unpackhi_ps)(c, d));
+  const VF sums = V(add_ps)(V(shuffle_ps)(ab, cd, 0x44), V(shuffle_ps)(ab, cd, 0xee));
+#if AVX512
+  const __m256d upper = _mm512_extractf64x4_pd(_mm512_castps_pd(sums), 1);
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(sums), _mm256_castpd_ps(upper));
+#else
+  const __m256 half = sums;
+#endif
+  return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
 /* e to the power of x, for x up to 0: 2 to a whole number, times a polynomial of what is left. */
@@ -179,24 +200,21 @@ static inline __attribute__((always_inline)) TARGET VF NAMED(exponential)(VF x) 
 #endif
 }
 
-/* softmax of the first `count` numbers of a row that has room for whole vectors. */
-TARGET static void NAMED(softmax)(float *row, size_t count) {
+/* The exponentials of the first `count` numbers of a row that has room for whole vectors, each
+   divided by that of the largest; what makes them a softmax when they are multiplied by it. */
+TARGET static float NAMED(exponentials)(float *row, size_t count) {
   const size_t room = (count + LANES - 1) / LANES * LANES;
   for (size_t i = count; i < room; i++) row[i] = -INFINITY;
   VF most = V(loadu_ps)(row);
   for (size_t i = LANES; i < room; i += LANES) most = V(max_ps)(most, V(loadu_ps)(row + i));
-  float each[LANES], largest = -INFINITY;
-  V(storeu_ps)(each, most);
-  for (int j = 0; j < LANES; j++) largest = each[j] > largest ? each[j] : largest;
+  const VF largest = V(set1_ps)(NAMED(largest)(most));
   VF sums = V(set1_ps)(0);
   for (size_t i = 0; i < room; i += LANES) {
-    VF e = NAMED(exponential)(V(sub_ps)(V(loadu_ps)(row + i), V(set1_ps)(largest)));
+    const VF e = NAMED(exponential)(V(sub_ps)(V(loadu_ps)(row + i), largest));
     V(storeu_ps)(row + i, e);
+    sums = V(add_ps)(sums, e);
   }
-  for (size_t i = 0; i < room; i += LANES) sums = V(add_ps)(sums, V(loadu_ps)(row + i));
-  const VF share = V(set1_ps)(1 / NAMED(sum)(sums));
-  for (size_t i = 0; i < room; i += LANES)
-    V(storeu_ps)(row + i, V(mul_ps)(V(loadu_ps)(row + i), share));
+  return 1 / NAMED(sum)(sums);
 }
 
 /* One head of one sentence: `length` queries, keys, values of `features` numbers, their rows
@@ -227,7 +245,9 @@ TARGET static void NAMED(attention)(const float *q, const float *k, const float 
       }
       UNROLL for (int r = 0; r < QUERIES; r++) V(storeu_ps)(scores + r * room + j, sums[r]);
     }
-    for (size_t r = 0; r < some; r++) NAMED(softmax)(scores + r * room, length);
+    VF share[QUERIES];
+    for (size_t r = 0; r < some; r++)
+      share[r] = V(set1_ps)(NAMED(exponentials)(scores + r * room, length));
     for (size_t c = 0; c < features; c += LANES) {
       VF sums[QUERIES];
       UNROLL for (int r = 0; r < QUERIES; r++) sums[r] = V(set1_ps)(0);
@@ -236,7 +256,8 @@ TARGET static void NAMED(attention)(const float *q, const float *k, const float 
         UNROLL for (int r = 0; r < QUERIES; r++)
           sums[r] = V(fmadd_ps)(V(set1_ps)(scores[r * room + j]), value, sums[r]);
       }
-      for (size_t r = 0; r < some; r++) V(storeu_ps)(y + (i + r) * stride + c, sums[r]);
+      for (size_t r = 0; r < some; r++)
+        V(storeu_ps)(y + (i + r) * stride + c, V(mul_ps)(sums[r], share[r]));
     }
   }
 }
@@ -271,14 +292,24 @@ TARGET static void NAMED(attend)(const float *q, size_t rows, size_t stride, con
                                  float *scores, float *seen) {
   const float root = 1 / sqrtf((float)features);
   for (size_t r = 0; r < rows; r++, q += stride, y += stride) {
-    for (size_t j = 0; j < length; j++) {
-      VF sums = V(mul_ps)(V(loadu_ps)(q), V(loadu_ps)(keys + j * features));
-      for (size_t c = LANES; c < features; c += LANES)
-        sums = V(fmadd_ps)(V(loadu_ps)(q + c), V(loadu_ps)(keys + j * features + c), sums);
-      scores[j] = NAMED(sum)(sums) * root;
+    for (size_t j = 0; j < length; j += 4) {
+      /* Beyond the last key, the last one again: what it gets there is overwritten. */
+      const float *key[4];
+      VF sums[4];
+      UNROLL for (int i = 0; i < 4; i++) {
+        key[i] = keys + (j + i < length ? j + i : length - 1) * features;
+        sums[i] = V(set1_ps)(0);
+      }
+      for (size_t c = 0; c < features; c += LANES) {
+        const VF part = V(loadu_ps)(q + c);
+        UNROLL for (int i = 0; i < 4; i++)
+          sums[i] = V(fmadd_ps)(part, V(loadu_ps)(key[i] + c), sums[i]);
+      }
+      const __m128 four = NAMED(four_sums)(sums[0], sums[1], sums[2], sums[3]);
+      _mm_storeu_ps(scores + j, _mm_mul_ps(four, _mm_set1_ps(root)));
     }
-    NAMED(softmax)(scores, length);
-    for (size_t j = 0; seen && j < length; j++) seen[r * length + j] += scores[j];
+    const float share = NAMED(exponentials)(scores, length);
+    for (size_t j = 0; seen && j < length; j++) seen[r * length + j] += scores[j] * share;
     size_t c = 0;
     for (; c + 4 * LANES <= features; c += 4 * LANES) {
       VF sums[4];
@@ -288,13 +319,14 @@ TARGET static void NAMED(attend)(const float *q, size_t rows, size_t stride, con
         UNROLL for (int i = 0; i < 4; i++) sums[i] = V(fmadd_ps)(
             weight, V(loadu_ps)(values + j * features + c + i * LANES), sums[i]);
       }
-      UNROLL for (int i = 0; i < 4; i++) V(storeu_ps)(y + c + i * LANES, sums[i]);
+      UNROLL for (int i = 0; i < 4; i++)
+        V(storeu_ps)(y + c + i * LANES, V(mul_ps)(sums[i], V(set1_ps)(share)));
     }
     for (; c < features; c += LANES) {
       VF sums = V(set1_ps)(0);
       for (size_t j = 0; j < length; j++)
         sums = V(fmadd_ps)(V(set1_ps)(scores[j]), V(loadu_ps)(values + j * features + c), sums);
-      V(storeu_ps)(y + c, sums);
+      V(storeu_ps)(y + c, V(mul_ps)(sums, V(set1_ps)(share)));
     }
   }
 }
@@ -320,9 +352,8 @@ TARGET static float NAMED(best)(const float *x, const float *added, size_t n, si
     top = x[i] > top ? x[i] : top;
     have = insert(added ? x[i] + added[i] : x[i], i, k, have, largest, places);
   }
-  float each[LANES];
-  V(storeu_ps)(each, most);
-  for (size_t j = 0; j < LANES; j++) top = each[j] > top ? each[j] : top;
+  const float largest_of_vectors = NAMED(largest)(most);
+  top = largest_of_vectors > top ? largest_of_vectors : top;
   VF sums = V(set1_ps)(0);
   for (i = 0; i + LANES <= n; i += LANES)
     sums = V(add_ps)(sums, NAMED(exponential)(V(sub_ps)(V(loadu_ps)(x + i), V(set1_ps)(top))));
