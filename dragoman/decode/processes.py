@@ -74,6 +74,9 @@ class _Worker(NamedTuple):
     connection: Connection
 
 
+_ending: list[Thread] = []  # each waits for an engine to be gone
+
+
 class Forks:
     """Copies of this process, each of which translates a chunk at a time.
 
@@ -91,6 +94,9 @@ class Forks:
         """So many processes, which begin with these chunks: to start the next one takes some
         milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
         what they ask, in this process or, at each of these places, in one of its own."""
+        # Engines of before may hold memory, and a process that has threads should not fork.
+        while _ending:
+            _ending.pop().join()
         self._workers: list[_Worker] = []
         self._engines: list[int] = []  # numbers of processes
         self._free: SimpleQueue[_Worker] = SimpleQueue()
@@ -215,7 +221,8 @@ class Forks:
                 os.kill(engine, signal.SIGKILL)
             # Nobody waits: a driver takes a third of a second to free a GPU's memory. So engines
             # are no processes of `multiprocessing`, which would wait for them at its end.
-            Thread(target=os.waitpid, args=(engine, 0), daemon=True).start()
+            _ending.append(Thread(target=os.waitpid, args=(engine, 0), daemon=True))
+            _ending[-1].start()
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:

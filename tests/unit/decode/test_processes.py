@@ -159,6 +159,32 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
     assert_gone(pids)
 
 
+def test_engines_of_before_are_gone_when_others_begin(monkeypatch) -> None:
+    """Nobody waits at the end of a file, but the next one needs their memory."""
+    places = [Place("0", 1)]
+    waitpid = os.waitpid
+
+    def slowly(process: int, options: int) -> tuple[int, int]:
+        if process in before:
+            time.sleep(0.2)
+        return waitpid(process, options)
+
+    monkeypatch.setattr(os, "waitpid", slowly)
+    with processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places) as forks:
+        before = forks._engines
+    assert_lives(before)
+    with (
+        processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places),
+        pytest.raises(ProcessLookupError),
+    ):
+        assert_lives(before)
+
+
+def assert_lives(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.kill(pid, 0)
+
+
 def test_there_are_no_more_engines_than_processes_that_ask() -> None:
     places = [Place(str(number), 1) for number in range(3)]
     with processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places) as forks:
