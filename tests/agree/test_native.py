@@ -1,8 +1,8 @@
 """Our own operators for ONNX Runtime: each beside a plain computation, the engine beside the one
 that does without them.
 
-Every kind of kernels that this CPU has is tried, and AMX's on one with VNNI, with its tiles in
-plain C.
+Every kind of kernels that this CPU has is tried, and those of newer CPUs as far as one with VNNI
+can pass for them (`newer_cpus.c`).
 """
 
 import shutil
@@ -35,8 +35,8 @@ pytestmark = pytest.mark.skipif(
 
 SIZES = {"model__width": 64, "model__heads": 2, "model__feed_forward_width": 132}
 KINDS = [name for name in library.KINDS if library.path() and library.use(name)]
-PLAIN_TILES = "amx in plain C"
-WITH_TILES = [*KINDS, *([PLAIN_TILES] if "vnni" in KINDS else [])]
+NEWER = ["newer amx", "newer avxvnni"] if "vnni" in KINDS else []
+ALL_KINDS = [*KINDS, *NEWER]
 
 
 def test_an_installation_with_a_compiler_has_them() -> None:
@@ -45,10 +45,10 @@ def test_an_installation_with_a_compiler_has_them() -> None:
 
 
 @pytest.fixture(scope="session")
-def plain_tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library for AMX, with its tiles in plain C."""
-    source = Path(__file__).with_name("tiles.c")
-    compiled = tmp_path_factory.mktemp("tiles") / "operators.ort.so"
+def newer_cpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library as newer CPUs have it, for this one."""
+    source = Path(__file__).with_name("newer_cpus.c")
+    compiled = tmp_path_factory.mktemp("native") / "operators.ort.so"
     flags = ["-shared", "-fPIC", "-O1", "-ffp-contract=off"]
     subprocess.run(["cc", *flags, "-o", compiled, source, "-lm"], check=True)
     return compiled
@@ -56,9 +56,9 @@ def plain_tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    name = request.param
-    if name == PLAIN_TILES:
-        name, compiled = "amx", request.getfixturevalue("plain_tiles")
+    name = request.param.removeprefix("newer ")
+    if request.param in NEWER:
+        compiled = request.getfixturevalue("newer_cpus")
         monkeypatch.setattr(library, "path", lambda: compiled)
         library._functions.cache_clear()
     assert library.use(name)
@@ -68,7 +68,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setattr(module, "best_factors", lambda: factors)
     yield name
     monkeypatch.undo()
-    if request.param == PLAIN_TILES:
+    if request.param in NEWER:
         library._functions.cache_clear()
     library.use(KINDS[0])
 
@@ -103,7 +103,7 @@ def run(g: NativeBlocks, threads: int = 1, **inputs: np.ndarray) -> list[np.ndar
     return list(session.run(None, inputs | g._matrices.inputs))
 
 
-@pytest.mark.parametrize("kind", WITH_TILES, indirect=True)
+@pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("columns", "depth"), [(64, 4), (200, 64), (1000, 320), (512, 512)])
 def test_a_product_is_exact_for_any_number_of_rows(
@@ -135,7 +135,7 @@ def test_a_product_is_exact_for_any_number_of_rows(
         assert np.array_equal(by_row, sums * weights["w.scales"] * of_rows[:, None] + bias)
 
 
-@pytest.mark.parametrize("kind", WITH_TILES, indirect=True)
+@pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 def test_a_part_of_a_matrix_is_multiplied_as_in_the_whole(kind: str) -> None:
     draw = np.random.default_rng(0)
     g = graph(in_bytes(kind, draw.standard_normal((192, 64), dtype=np.float32)))
@@ -391,7 +391,7 @@ def test_the_engine_scores_as_without_them(
     assert np.sqrt(np.mean(errors**2)) < 0.02
 
 
-@pytest.mark.parametrize("kind", WITH_TILES, indirect=True)
+@pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("settings", [VARIANTS[1], VARIANTS[2], VARIANTS[5]], ids=str)
 def test_a_hypothesis_is_the_same_bits_alone_and_among_others(

@@ -12,7 +12,6 @@
 #define VF __m512
 #define VI __m512i
 #define V(name) _mm512_##name
-#define TILE_ROWS 6 /* of 4 vectors each: 24 of 32 registers are sums */
 #define load_bytes(p) _mm512_loadu_si512(p)
 #define any_int(p) _mm512_loadu_si512(p)
 #define four_bytes(p) _mm512_set1_epi32(*(const int32_t *)(p))
@@ -23,26 +22,32 @@
 #define VF __m256
 #define VI __m256i
 #define V(name) _mm256_##name
-#define TILE_ROWS 3 /* of 4 vectors each: 12 of 16 registers are sums */
 #define load_bytes(p) _mm256_loadu_si256((const __m256i *)(p))
 #define any_int(p) _mm256_loadu_si256((const __m256i *)(p))
 #define four_bytes(p) _mm256_set1_epi32(*(const int32_t *)(p))
 #define round_to_int _mm256_cvtps_epi32
 #define any_greater(a, b) _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ))
 #endif
-#define TILE_VECTORS 4
+
+/* 24 of 32 registers are sums, or 12 of 16. */
+#if AVX512 || VNNI
+#define TILE_ROWS 6
+#else
+#define TILE_ROWS 3
+#endif
+#define TILE_VECTORS (AVX512 || !VNNI ? 4 : 2)
 
 /* sums += four products of neighbouring bytes each, unsigned by signed */
 #if VNNI
 /* As an instruction of its own: with the intrinsic, GCC 12 copies each sum at every step. */
-#define DOT(sums, a, b) __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b))
+#define DOT(sums, a, b) __asm__(VPDPBUSD " %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b))
 #else
 /* Pairs are added in 16 bits: weights whose neighbours add up to 128 at most cannot overflow. */
 #define DOT(sums, a, b) \
   sums = V(add_epi32)(sums, V(madd_epi16)(V(maddubs_epi16)(a, b), V(set1_epi16)(1)))
 #endif
 
-/* A tile of `rows` by 4 vectors of sums. `rows` is a constant wherever this is inlined. */
+/* A tile of `rows` by TILE_VECTORS vectors of sums. `rows` is a constant wherever this is inlined. */
 static inline __attribute__((always_inline)) TARGET void NAMED(tile)(
     const int rows, const uint8_t *x, size_t k, const int8_t *w, const int32_t *offsets,
     const float *scales, const float *bias, const float *steps, float *y, size_t stride) {
@@ -94,7 +99,7 @@ TARGET static void NAMED(product)(const struct Matrix *m, const uint8_t *x, size
         TILE(1);
         TILE(2);
         TILE(3);
-#if AVX512
+#if TILE_ROWS == 6
         TILE(4);
         TILE(5);
         TILE(6);

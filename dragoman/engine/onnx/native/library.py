@@ -12,8 +12,8 @@ from dragoman.engine.onnx.kernels import Factors, best_factors
 PANEL = 64  # columns of a matrix that lie together
 GROUP = 4  # numbers of a column that do
 LANES = 16  # what an attention's features are a multiple of
-KINDS = "amx", "vnni", "avx512", "avx2"  # of kernels, the best first
-EXACT = "amx", "vnni"  # those that any weights are exact for
+KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2"  # of kernels, the best first
+EXACT = "amx", "vnni", "avxvnni"  # those that any weights are exact for
 
 
 @cache

@@ -17,8 +17,11 @@ int dragoman_use(const char *kind) { return (void)kind, 0; }
 
 #include "ort.h"
 
-/* Where the system has to be asked for tiles, and the compiler knows them. */
-#if defined(__linux__) && (__GNUC__ >= 11 || __clang_major__ >= 12)
+/* Of compilers that know AMX and AVX-VNNI. */
+#define IS_NEW (__GNUC__ >= 11 || __clang_major__ >= 12)
+
+/* Where the system has to be asked for tiles. */
+#if defined(__linux__) && IS_NEW
 #define AMX 1
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,10 +80,12 @@ static inline size_t insert(float x, size_t place, size_t k, size_t have, float 
 
 #define AVX512 1
 #define VNNI 1
+#define VPDPBUSD "vpdpbusd"
 #define NAMED(name) name##_vnni
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vnni")))
 #include "kernels.h"
 #undef VNNI
+#undef VPDPBUSD
 #undef NAMED
 #undef TARGET
 
@@ -100,6 +105,24 @@ static inline size_t insert(float x, size_t place, size_t k, size_t have, float 
 #define NAMED(name) name##_avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #include "kernels.h"
+#undef VNNI
+#undef NAMED
+
+/* Laptops' CPUs have VNNI without AVX-512, where its instruction is encoded as those of AVX2. */
+#if IS_NEW
+#define VNNI 1
+#ifndef ENCODING
+#define ENCODING "%{vex%} "
+#endif
+#define VPDPBUSD ENCODING "vpdpbusd"
+#define NAMED(name) name##_avxvnni
+#include "kernels.h"
+
+static int has_avx_vnni(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#endif
 
 /* Those in use; NULL: none. */
 static const struct Kernels *best;
@@ -113,6 +136,9 @@ static const struct Kernels *of_this_cpu(const char *kind) {
   if (!strcmp(kind, "amx")) return vnni && may_use_tiles() ? &kernels_amx : NULL;
 #endif
   if (!strcmp(kind, "vnni")) return vnni ? &kernels_vnni : NULL;
+#if IS_NEW
+  if (!strcmp(kind, "avxvnni")) return avx2 && has_avx_vnni() ? &kernels_avxvnni : NULL;
+#endif
   if (!strcmp(kind, "avx512")) return avx512 ? &kernels_avx512 : NULL;
   if (!strcmp(kind, "avx2")) return avx2 ? &kernels_avx2 : NULL;
   return NULL;

@@ -1,4 +1,5 @@
-/* The operators for a CPU with VNNI as they are for one with AMX: its tiles, in plain C. */
+/* The operators of newer CPUs for one with AVX-512 and VNNI: AMX with its tiles in plain C, AVX-VNNI
+   with the same instruction as AVX-512 encodes it. */
 
 #include <assert.h>
 #include <cpuid.h>
@@ -7,8 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The system is asked for tiles, and grants them. */
-#define __get_cpuid_count(leaf, part, a, b, c, d) (*(a) = *(b) = *(c) = 0, *(d) = 3u << 24, 1)
+#define ENCODING "%{evex%} "
+
+/* The CPU says that it has both, and the system grants tiles. */
+#define __get_cpuid_count(leaf, part, a, b, c, d) \
+  (*(a) = 1u << 4, *(b) = *(c) = 0, *(d) = 3u << 24, 1)
 #define syscall(...) 0
 
 #undef _tile_loadconfig
