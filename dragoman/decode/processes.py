@@ -95,8 +95,9 @@ class Forks:
         milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
         what they ask, in this process or, at each of these places, in one of its own."""
         # Engines of before may hold memory, and a process that has threads should not fork.
-        while _ending:
-            _ending.pop().join()
+        with suppress(IndexError):  # when there is none left, perhaps since another thread took it
+            while True:
+                _ending.pop().join()
         self._workers: list[_Worker] = []
         self._engines: list[int] = []  # numbers of processes
         self._free: SimpleQueue[_Worker] = SimpleQueue()
