@@ -37,7 +37,7 @@ def assumed(default: float, text: str) -> float:
 @dataclass(frozen=True)
 class Assumptions:
     base_speed: float = assumed(
-        936e3, "target tokens/s of bare steps, base, one H200 (`benchmarks/gpu.py train`)"
+        993e3, "target tokens/s of bare steps, base, one H200 (`benchmarks/gpu.py train`)"
     )
     base_pieces: float = assumed(32_000, "pieces of the vocabulary in that measurement")
     big_speed: float = assumed(
