@@ -1,4 +1,5 @@
-"""Operators of our own for ONNX Runtime, in C, for x86 with AVX2 or AVX-512.
+"""Operators of our own for ONNX Runtime, in C, for x86 with AVX2 or AVX-512 and for Arm with dot
+products.
 
 They do in one pass over memory what ONNX Runtime's do in several, and their products are faster.
 `library` loads them and lays weights out for them, `blocks` makes nodes of them. They are compiled

@@ -9,7 +9,7 @@ from dragoman.bundle.int8 import SCALES, ZERO, all_in_bytes
 from dragoman.config import ModelConfig
 from dragoman.engine.onnx.blocks import Blocks, Ranges
 from dragoman.engine.onnx.graph import Rows, Weights
-from dragoman.engine.onnx.native.library import GROUP, LANES, PANEL, Matrix
+from dragoman.engine.onnx.native.library import GROUP, LANES, PANEL, Matrix, middle
 from dragoman.engine.onnx.protobuf import INT8
 
 DOMAIN = "dragoman"
@@ -136,8 +136,9 @@ class NativeBlocks(Blocks):
         if label not in self._matrices.inputs:
             self._matrices.inputs[label] = packed
             self.input(label, INT8, packed.shape)
-        # A sum of products holds `zero` once too often for each weight.
-        terms = [-zero * sums, scales * np.float32(scale), *([] if bias is None else [bias])]
+        # A sum of products holds `zero` once too often for each weight, and perhaps lacks `middle`.
+        lacking = (middle() - zero) * sums
+        terms = [lacking, scales * np.float32(scale), *([] if bias is None else [bias])]
         rest = np.zeros(-len(sums) % PANEL, np.float32)
         filled_up = (np.append(term, rest.astype(term.dtype)) for term in terms)
         offsets, factors, *biases = map(self.constant, filled_up)

@@ -1,5 +1,5 @@
-/* The kernels, for one kind of CPU: included once for each, with NAMED, TARGET, AVX512, VNNI set.
-   They are written with names for what vector instructions do to 16 or to 8 numbers.
+/* The kernels, for one kind of CPU: included once for each, with NAMED, TARGET and ARM or AVX512 and
+   VNNI set. They are written with names for what vector instructions do to 16, 8 or 4 numbers.
 
        R rows of the input, K its columns, N columns of the result.
 
@@ -7,7 +7,9 @@
    bits in every batch. Multiplication and addition are fused only where it says so.
 */
 
-#if AVX512
+#if ARM
+#include "neon.h"
+#elif AVX512
 #define LANES 16
 #define VF __m512
 #define VI __m512i
@@ -17,6 +19,8 @@
 #define four_bytes(p) _mm512_set1_epi32(*(const int32_t *)(p))
 #define round_to_int _mm512_cvtps_epi32
 #define any_greater(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
+#define as_floats _mm512_castsi512_ps
+#define store_bytes(p, z) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8(z))
 #else
 #define LANES 8
 #define VF __m256
@@ -27,18 +31,37 @@
 #define four_bytes(p) _mm256_set1_epi32(*(const int32_t *)(p))
 #define round_to_int _mm256_cvtps_epi32
 #define any_greater(a, b) _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ))
+#define as_floats _mm256_castsi256_ps
+#define store_bytes(p, z)                                                                        \
+  _mm_storel_epi64((__m128i *)(p),                                                               \
+                   _mm_packus_epi16(_mm_packus_epi32(_mm256_castsi256_si128(z),                  \
+                                                     _mm256_extracti128_si256(z, 1)),            \
+                                    _mm_setzero_si128()))
+#endif
+#if !ARM
+#define VALUES 4 /* vectors that an attention sums at a time */
+#define FOUR __m128
+#define store_four _mm_storeu_ps
+#define times_four(a, b) _mm_mul_ps(a, _mm_set1_ps(b))
 #endif
 
-/* 24 of 32 registers are sums, or 12 of 16. */
-#if AVX512 || VNNI
-#define TILE_ROWS 6
+/* 24 of 32 registers are sums, or 12 of 16. Arm's hold four columns of four rows as well. */
+#if ARM
+#define TILE_ROWS 4
+#define TILE_VECTORS 4
+#elif AVX512 || !VNNI
+#define TILE_ROWS (AVX512 ? 6 : 3)
+#define TILE_VECTORS 4
 #else
-#define TILE_ROWS 3
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
 #endif
-#define TILE_VECTORS (AVX512 || !VNNI ? 4 : 2)
 
 /* sums += four products of neighbouring bytes each, unsigned by signed */
-#if VNNI
+#if ARM
+#define DOT(sums, a, b) \
+  sums = vdotq_s32(sums, vreinterpretq_s8_s32(b), vreinterpretq_s8_s32(a))
+#elif VNNI
 /* As an instruction of its own: with the intrinsic, GCC 12 copies each sum at every step. */
 #define DOT(sums, a, b) __asm__(VPDPBUSD " %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b))
 #else
@@ -54,7 +77,18 @@ static inline __attribute__((always_inline)) TARGET void NAMED(tile)(
   VI sums[TILE_ROWS][TILE_VECTORS];
   UNROLL for (int r = 0; r < rows; r++)
     UNROLL for (int j = 0; j < TILE_VECTORS; j++) sums[r][j] = any_int(offsets + j * LANES);
-  for (size_t i = 0; i < k; i += 4, w += 4 * PANEL) {
+  size_t i = 0;
+#if ARM
+  for (; i + 16 <= k; i += 16, w += 16 * PANEL) {
+    int8x16_t a[TILE_ROWS];
+    UNROLL for (int r = 0; r < rows; r++) a[r] = around_zero(vld1q_u8(x + r * k + i));
+    FOUR_COLUMNS(0);
+    FOUR_COLUMNS(1);
+    FOUR_COLUMNS(2);
+    FOUR_COLUMNS(3);
+  }
+#endif
+  for (; i < k; i += 4, w += 4 * PANEL) {
     VI b[TILE_VECTORS];
     UNROLL for (int j = 0; j < TILE_VECTORS; j++) {
       b[j] = load_bytes(w + j * 4 * LANES);
@@ -99,8 +133,10 @@ TARGET static void NAMED(product)(const struct Matrix *m, const uint8_t *x, size
         TILE(1);
         TILE(2);
         TILE(3);
-#if TILE_ROWS == 6
+#if TILE_ROWS > 3
         TILE(4);
+#endif
+#if TILE_ROWS > 4
         TILE(5);
         TILE(6);
 #endif
@@ -123,12 +159,7 @@ TARGET static void NAMED(bytes)(const float *x, size_t n, float step, int zero, 
     VF q = V(min_ps)(V(mul_ps)(V(loadu_ps)(x + i), by), V(set1_ps)(1e6f));
     VI z = V(add_epi32)(round_to_int(q), above);
     z = V(max_epi32)(V(min_epi32)(z, most), least);
-#if AVX512
-    _mm_storeu_si128((__m128i *)(bytes + i), _mm512_cvtepi32_epi8(z));
-#else
-    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(z), _mm256_extracti128_si256(z, 1));
-    _mm_storel_epi64((__m128i *)(bytes + i), _mm_packus_epi16(words, words));
-#endif
+    store_bytes(bytes + i, z);
   }
   for (; i < n; i++) {
     float q = x[i] * per_step;
@@ -138,7 +169,9 @@ TARGET static void NAMED(bytes)(const float *x, size_t n, float step, int zero, 
 }
 
 static inline __attribute__((always_inline)) TARGET float NAMED(largest)(VF x) {
-#if AVX512
+#if ARM
+  return vmaxnmvq_f32(x);
+#elif AVX512
   return _mm512_reduce_max_ps(x);
 #else
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -160,7 +193,9 @@ TARGET static float NAMED(positive_bytes)(const float *x, size_t n, uint8_t *byt
 }
 
 static inline __attribute__((always_inline)) TARGET float NAMED(sum)(VF x) {
-#if AVX512
+#if ARM
+  return vaddvq_f32(x);
+#elif AVX512
   return _mm512_reduce_add_ps(x);
 #else
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -170,7 +205,10 @@ static inline __attribute__((always_inline)) TARGET float NAMED(sum)(VF x) {
 }
 
 /* The sums of four vectors, in half the time of four sums. */
-static inline __attribute__((always_inline)) TARGET __m128 NAMED(four_sums)(VF a, VF b, VF c, VF d) {
+static inline __attribute__((always_inline)) TARGET FOUR NAMED(four_sums)(VF a, VF b, VF c, VF d) {
+#if ARM
+  return vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d));
+#else
   const VF ab = V(add_ps)(V(unpacklo_ps)(a, b), V(unpackhi_ps)(a, b));
   const VF cd = V(add_ps)(V(unpacklo_ps)(c, d), V(unpackhi_ps)(c, d));
   const VF sums = V(add_ps)(V(shuffle_ps)(ab, cd, 0x44), V(shuffle_ps)(ab, cd, 0xee));
@@ -181,6 +219,7 @@ static inline __attribute__((always_inline)) TARGET __m128 NAMED(four_sums)(VF a
   const __m256 half = sums;
 #endif
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+#endif
 }
 
 /* e to the power of x, for x up to 0: 2 to a whole number, times a polynomial of what is left. */
@@ -198,11 +237,7 @@ static inline __attribute__((always_inline)) TARGET VF NAMED(exponential)(VF x) 
   p = V(fmadd_ps)(p, rest, V(set1_ps)(1.0f));
   p = V(fmadd_ps)(p, rest, V(set1_ps)(1.0f));
   const VI power = V(slli_epi32)(V(add_epi32)(whole, V(set1_epi32)(127)), 23);
-#if AVX512
-  return V(mul_ps)(p, _mm512_castsi512_ps(power));
-#else
-  return V(mul_ps)(p, _mm256_castsi256_ps(power));
-#endif
+  return V(mul_ps)(p, as_floats(power));
 }
 
 /* The exponentials of the first `count` numbers of a row that has room for whole vectors, each
@@ -310,21 +345,21 @@ TARGET static void NAMED(attend)(const float *q, size_t rows, size_t stride, con
         UNROLL for (int i = 0; i < 4; i++)
           sums[i] = V(fmadd_ps)(part, V(loadu_ps)(key[i] + c), sums[i]);
       }
-      const __m128 four = NAMED(four_sums)(sums[0], sums[1], sums[2], sums[3]);
-      _mm_storeu_ps(scores + j, _mm_mul_ps(four, _mm_set1_ps(root)));
+      const FOUR four = NAMED(four_sums)(sums[0], sums[1], sums[2], sums[3]);
+      store_four(scores + j, times_four(four, root));
     }
     const float share = NAMED(exponentials)(scores, length);
     for (size_t j = 0; seen && j < length; j++) seen[r * length + j] += scores[j] * share;
     size_t c = 0;
-    for (; c + 4 * LANES <= features; c += 4 * LANES) {
-      VF sums[4];
-      UNROLL for (int i = 0; i < 4; i++) sums[i] = V(set1_ps)(0);
+    for (; c + VALUES * LANES <= features; c += VALUES * LANES) {
+      VF sums[VALUES];
+      UNROLL for (int i = 0; i < VALUES; i++) sums[i] = V(set1_ps)(0);
       for (size_t j = 0; j < length; j++) {
         const VF weight = V(set1_ps)(scores[j]);
-        UNROLL for (int i = 0; i < 4; i++) sums[i] = V(fmadd_ps)(
+        UNROLL for (int i = 0; i < VALUES; i++) sums[i] = V(fmadd_ps)(
             weight, V(loadu_ps)(values + j * features + c + i * LANES), sums[i]);
       }
-      UNROLL for (int i = 0; i < 4; i++)
+      UNROLL for (int i = 0; i < VALUES; i++)
         V(storeu_ps)(y + c + i * LANES, V(mul_ps)(sums[i], V(set1_ps)(share)));
     }
     for (; c < features; c += LANES) {
@@ -382,4 +417,10 @@ static const struct Kernels NAMED(kernels) = {NAMED(product), NAMED(bytes), NAME
 #undef four_bytes
 #undef round_to_int
 #undef any_greater
+#undef as_floats
+#undef store_bytes
+#undef VALUES
+#undef FOUR
+#undef store_four
+#undef times_four
 #undef DOT

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dragoman.bundle.int8 import ZERO
 from dragoman.engine.onnx.kernels import Factors, best_factors
 
 PANEL = 64  # columns of a matrix that lie together
 GROUP = 4  # numbers of a column that do
 LANES = 16  # what an attention's features are a multiple of
-KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2"  # of kernels, the best first
-EXACT = "amx", "vnni", "avxvnni"  # those that any weights are exact for
+KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2", "dotprod"  # of kernels, the best first
+EXACT = "amx", "vnni", "avxvnni", "dotprod"  # those that any weights are exact for
 
 
 @cache
@@ -48,6 +49,12 @@ def usable() -> bool:
 def factors() -> Factors:
     """What the kernels take, without asking ONNX Runtime's."""
     return Factors.SIGNED if kind() in EXACT else Factors.SMALL_PAIRS
+
+
+def middle() -> int:
+    """What the kernels take from the bytes of activations before they multiply: Arm's dot products
+    want both factors with a sign."""
+    return ZERO if kind() == "dotprod" else 0
 
 
 def described() -> str:

@@ -1,16 +1,27 @@
 /* Operators for ONNX Runtime that do in one pass over memory what its own do in several, for x86
-   with AVX2 or AVX-512. `__init__.py` lists them; `tests/agree/test_native.py` holds each to a plain
+   with AVX2 or AVX-512 and for Arm with dot products. `__init__.py` lists them; `tests/agree/test_native.py` holds each to a plain
    computation, and the engine made of them to the one without.
 
        R rows, N sentences' words end to end, D width, B sentences, H heads, K features of a head,
        S places of the longest source, M room for positions */
 
-#if !defined(__x86_64__) || !defined(__GNUC__)
+#if !defined(__GNUC__) || !(defined(__x86_64__) || defined(__aarch64__))
 int dragoman_use(const char *kind) { return (void)kind, 0; }
 #else
 
+#if defined(__aarch64__)
+#define ARM 1
+#define QUERIES 8 /* that share a pass over keys and values */
+#include <arm_neon.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#else
+#define ARM 0
+#define QUERIES 4
 #include <cpuid.h>
 #include <immintrin.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +32,7 @@ int dragoman_use(const char *kind) { return (void)kind, 0; }
 #define IS_NEW (__GNUC__ >= 11 || __clang_major__ >= 12)
 
 /* Where the system has to be asked for tiles. */
-#if defined(__linux__) && IS_NEW
+#if defined(__linux__) && IS_NEW && !ARM
 #define AMX 1
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,7 +41,6 @@ int dragoman_use(const char *kind) { return (void)kind, 0; }
 #define PANEL 64              /* columns of a matrix that lie together */
 #define AHEAD 2048            /* bytes that weights are fetched ahead of their use */
 #define LINE 64               /* bytes of the cache */
-#define QUERIES 4             /* that share a pass over keys and values */
 #define TINY 1e-20f           /* the least number that a row is divided by */
 #define EPSILON 1e-5f         /* of a norm */
 #define ZERO 128              /* the byte that stands for 0 */
@@ -78,6 +88,15 @@ static inline size_t insert(float x, size_t place, size_t k, size_t have, float 
   return have;
 }
 
+#if ARM
+#define NAMED(name) name##_dotprod
+#if defined(__ARM_FEATURE_DOTPROD) /* everywhere, as on macOS */
+#define TARGET
+#else
+#define TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+#include "kernels.h"
+#else
 #define AVX512 1
 #define VNNI 1
 #define VPDPBUSD "vpdpbusd"
@@ -123,11 +142,20 @@ static int has_avx_vnni(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 #endif
+#endif
 
 /* Those in use; NULL: none. */
 static const struct Kernels *best;
 
 static const struct Kernels *of_this_cpu(const char *kind) {
+#if ARM
+#if defined(__linux__)
+  const int has_dotprod = getauxval(AT_HWCAP) >> 20 & 1;
+#else
+  const int has_dotprod = 1; /* macOS: all of Apple's have */
+#endif
+  if (!strcmp(kind, "dotprod")) return has_dotprod ? &kernels_dotprod : NULL;
+#else
   __builtin_cpu_init();
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
@@ -141,6 +169,7 @@ static const struct Kernels *of_this_cpu(const char *kind) {
 #endif
   if (!strcmp(kind, "avx512")) return avx512 ? &kernels_avx512 : NULL;
   if (!strcmp(kind, "avx2")) return avx2 ? &kernels_avx2 : NULL;
+#endif
   return NULL;
 }
 
@@ -546,9 +575,11 @@ int dragoman_use(const char *kind) {
 
 /* Rows of bytes (N, K) in the order of a Matrix: whole panels, zero where a row is missing; and what
    the numbers of each row add up to. `flip` makes bytes around 128 signed. */
-__attribute__((target("avx2"), optimize("O3"))) void dragoman_pack(const int8_t *rows, size_t n,
-                                                                   size_t k, int flip,
-                                                                   int8_t *packed, int32_t *sums) {
+#if !ARM
+__attribute__((target("avx2")))
+#endif
+__attribute__((optimize("O3"))) void dragoman_pack(const int8_t *rows, size_t n, size_t k, int flip,
+                                                   int8_t *packed, int32_t *sums) {
   memset(sums, 0, n * sizeof *sums);
   if (n % PANEL) memset(packed + n / PANEL * PANEL * k, 0, PANEL * k);
   for (size_t first = 0; first < n; first += PANEL, packed += PANEL * k)
