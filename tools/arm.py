@@ -1,5 +1,6 @@
 """Runs Python as an Arm processor would, by qemu-user, with this tree and its operators compiled
-for Arm: for whoever has none. It is some thirty times slower, and tells nothing of speed.
+for Arm: for whoever has none. It is some thirty times slower, and tells nothing of speed. What
+starts Python anew fails: only the first process is emulated.
 
 python tools/arm.py make
 python tools/arm.py run python -m pytest -c /dev/null --rootdir . tests/agree/test_native.py

@@ -45,7 +45,7 @@
 #define times_four(a, b) _mm_mul_ps(a, _mm_set1_ps(b))
 #endif
 
-/* 24 of 32 registers are sums, or 12 of 16. Arm's hold four columns of four rows as well. */
+/* 24 of 32 registers are sums, or 12 of 16. On Arm 16, since some hold columns of four rows. */
 #if ARM
 #define TILE_ROWS 4
 #define TILE_VECTORS 4

@@ -32,7 +32,7 @@
     UNROLL for (int r = 0; r < rows; r++)                                                   \
       UNROLL for (int j = 0; j < TILE_VECTORS; j++)                                         \
         sums[r][j] = vdotq_laneq_s32(sums[r][j], b[j], a[r], which);                        \
-    __asm__("" ::: "memory"); /* else GCC loads all that come next, and has no room for sums */ \
+    __asm__("" ::: "memory"); /* else GCC loads the weights of all columns: no room for sums */ \
   } while (0)
 
 #define V(name) neon_##name

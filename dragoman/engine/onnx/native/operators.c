@@ -1,6 +1,7 @@
 /* Operators for ONNX Runtime that do in one pass over memory what its own do in several, for x86
-   with AVX2 or AVX-512 and for Arm with dot products. `__init__.py` lists them; `tests/agree/test_native.py` holds each to a plain
-   computation, and the engine made of them to the one without.
+   with AVX2 or AVX-512 and for Arm with dot products. `__init__.py` lists them;
+   `tests/agree/test_native.py` holds each to a plain computation, and the engine made of them to
+   the one without.
 
        R rows, N sentences' words end to end, D width, B sentences, H heads, K features of a head,
        S places of the longest source, M room for positions */
