@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
@@ -162,17 +163,18 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
 def test_engines_of_before_are_gone_when_others_begin(monkeypatch) -> None:
     """Nobody waits at the end of a file, but the next one needs their memory."""
     places = [Place("0", 1)]
-    waitpid = os.waitpid
+    waitpid, freed = os.waitpid, threading.Event()
 
     def slowly(process: int, options: int) -> tuple[int, int]:
         if process in before:
-            time.sleep(0.2)
+            freed.wait(_LONGEST_S)
         return waitpid(process, options)
 
     monkeypatch.setattr(os, "waitpid", slowly)
     with processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places) as forks:
         before = forks._engines
     assert_lives(before)
+    threading.Timer(0.2, freed.set).start()
     with (
         processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places),
         pytest.raises(ProcessLookupError),
