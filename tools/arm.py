@@ -81,6 +81,7 @@ def run(arguments: list[str]) -> int:
         "PYTHONHOME": str(ROOT / "usr"),
         "LD_LIBRARY_PATH": ":".join(libraries),
         "OMP_NUM_THREADS": "1",
+        "DRAGOMAN_KERNELS": "dotprod",
     }
     settings = [part for name, value in variables.items() for part in ("-E", f"{name}={value}")]
     python = str(ROOT / "usr" / "bin" / "python3.11")

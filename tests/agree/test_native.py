@@ -431,6 +431,22 @@ def test_weights_in_float_do_without() -> None:
     assert not takes(b.config.model, weights_of())
 
 
+def test_kernels_that_were_not_timed_are_for_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = library.kind.__wrapped__
+    monkeypatch.delenv("DRAGOMAN_KERNELS", raising=False)
+    monkeypatch.setattr(library, "path", lambda: Path("there"))
+    monkeypatch.setattr(library, "use", lambda kind: kind == "dotprod")
+    assert choose() == ""
+    monkeypatch.setenv("DRAGOMAN_KERNELS", "dotprod")
+    assert choose() == "dotprod"
+    monkeypatch.setattr(library, "use", lambda kind: kind in ("vnni", "avx2"))
+    assert choose() == ""
+    monkeypatch.setenv("DRAGOMAN_KERNELS", "avx2")
+    assert choose() == "avx2"
+    monkeypatch.delenv("DRAGOMAN_KERNELS")
+    assert choose() == "vnni"
+
+
 def test_kernels_that_could_overflow_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An AVX2 machine with an instruction of its own for bytes keeps its large weights."""
     monkeypatch.setattr(library, "kind", lambda: "avx2")

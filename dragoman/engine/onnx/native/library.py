@@ -1,6 +1,7 @@
 """The compiled operators: whether there are any, and for what kind of CPU they are."""
 
 import ctypes
+import os
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ GROUP = 4  # numbers of a column that do
 LANES = 16  # what an attention's features are a multiple of
 KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2", "dotprod"  # of kernels, the best first
 EXACT = "amx", "vnni", "avxvnni", "dotprod"  # those that any weights are exact for
+UNTIMED = ("dotprod",)  # only tried in an emulator: for whoever asks
 
 
 @cache
@@ -26,10 +28,13 @@ def path() -> Path | None:
 
 @cache
 def kind() -> str:
-    """Which kernels this CPU gets, the first of `KINDS` that it has; empty: none."""
+    """Which kernels this CPU gets, those that the environment asks for or the first of `KINDS` that
+    it has; empty: none."""
     if not path():
         return ""
-    return next((kind for kind in KINDS if use(kind)), "")
+    asked = os.environ.get("DRAGOMAN_KERNELS")
+    kinds = (asked,) if asked else [kind for kind in KINDS if kind not in UNTIMED]
+    return next((kind for kind in kinds if use(kind)), "")
 
 
 def use(kind: str) -> bool:
