@@ -87,6 +87,16 @@ def search_without_end() -> None:
     Searcher.__call__ = search
 
 
+def search_once_and_then_without_end() -> None:
+    search = Searcher.__call__
+
+    def once(self, queries, on_step, at_once):
+        search_without_end()
+        return search(self, queries, on_step, at_once=at_once)
+
+    Searcher.__call__ = once
+
+
 def search_that_is_stuck() -> None:
     Searcher.__call__ = lambda self, queries, on_step, at_once: time.sleep(1000)
 

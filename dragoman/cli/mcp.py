@@ -5,11 +5,15 @@ A tool reads and writes files only in folders that the command line names. Whate
 back as the text of an error, which the model reads.
 """
 
+import json
+import re
+import sys
 from functools import wraps
 from inspect import getdoc
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -28,9 +32,13 @@ from dragoman.storage.files import write_atomically
 from dragoman.text.detect import detect
 from dragoman.text.languages import AUTO, ModelChoice, choose_model, known_languages, pairs_of
 from dragoman.text.segments import split_sentences
+from dragoman.text.strings import unwritable_in
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # escaped: half of a pair, or a lone one
 
 
 class Tools:
@@ -129,6 +137,8 @@ def make_server(tools: Tools) -> "MCPServer[Any]":
     def add(tool: Any) -> None:
         @wraps(tool)
         def told(*arguments: Any, **named: Any) -> Any:
+            if found := unwritable_in([arguments, named]):
+                raise ToolError(f"an argument has {found}: remove it.")
             try:
                 with one_at_a_time:
                     return tool(*arguments, **named)
@@ -142,6 +152,35 @@ def make_server(tools: Tools) -> "MCPServer[Any]":
     if tools.folders:
         add(tools.translate_file)
     return server
+
+
+class _Repaired(RawIOBase):
+    """Lines of JSON that the protocol's library can read, so that it answers each of them."""
+
+    def __init__(self, lines: BinaryIO):
+        self._lines, self._left = lines, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._left:
+            self._left = _repaired(self._lines.readline())
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
+def _repaired(line: bytes) -> bytes:
+    """The library throws away what has lone surrogates. U+0000 takes their places, which no tool
+    accepts."""
+    if not _SURROGATE.search(line):
+        return line
+    try:
+        message = json.dumps(json.loads(line), ensure_ascii=False)
+    except (ValueError, RecursionError):  # no JSON: the library says so
+        return line
+    return re.sub("[\ud800-\udfff]", r"\\u0000", message).encode() + b"\n"
 
 
 def command(
@@ -172,4 +211,6 @@ def command(
     terms = Glossary.parse(Path(glossary).read_text("utf-8"), glossary) if glossary else NO_TERMS
     load = InspectableTranslator.load
     translators = [load(name, device, engine) for name in model or bundled_models()]
-    make_server(Tools(translators, folders, terms)).run("stdio")
+    server = make_server(Tools(translators, folders, terms))
+    sys.stdin = TextIOWrapper(BufferedReader(_Repaired(sys.stdin.buffer)))
+    server.run("stdio")

@@ -21,7 +21,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig, ModelConfig
 from dragoman.decode.request import Request
-from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, OnStep
 from dragoman.errors import TranslationError
 from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
 from dragoman.inspect.panel import statement
@@ -108,9 +108,9 @@ def explain(
             settings = request.decoding or config.decoding
             most = int(settings.max_length_ratio * len(source) + settings.max_length_extra)
             first = [*start, *_ids(codec, change.say)]
-            target = said_anew(engine, source, first, change, most)
+            target = said_anew(engine, source, first, change, most, request.on_step)
         seen = engine.trace(source, target)
-        touched = _touched(engine, seen, source, target, change, config.model)
+        touched = _touched(engine, seen, source, target, change, config.model, request.on_step)
     said = [*target, codec.target.eos]
     anew = codec.decode_target(target) if change and translation is None else found.text
     return {
@@ -146,6 +146,7 @@ def _touched(
     target: list[int],
     change: Change,
     config: ModelConfig,
+    on_step: OnStep | None,
 ) -> dict[str, Any]:
     """What was changed; what each layer would say; what one step of learning does."""
     if config.architecture != "transformer":
@@ -155,9 +156,9 @@ def _touched(
         "lens": logit_lens(engine, seen, [*target, engine.target.eos]),
     }
     if change.study:
-        shown["learning"] = learn_once(engine, source, target, LEARNING_RATE)
+        shown["learning"] = learn_once(engine, source, target, LEARNING_RATE, on_step)
         if config.attention.projections:
-            shown["worth"] = worth(engine, source, target)
+            shown["worth"] = worth(engine, source, target, on_step)
     return shown
 
 

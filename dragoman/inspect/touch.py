@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dragoman.decode.search.hypotheses import OnStep
 from dragoman.errors import TranslationError
 from dragoman.inspect.words import Axis, piece_label
 
@@ -51,9 +52,15 @@ class Change:
         return replace(self, study=False) != Change()
 
 
-def own_copy(engine: "TorchEngine") -> "TorchEngine":
-    """An engine whose model can be changed while others use theirs."""
-    model = copy.deepcopy(engine.model)
+def own_copy(engine: "TorchEngine", on_step: OnStep | None = None) -> "TorchEngine":
+    """An engine whose model can be changed while others use theirs.
+
+    It calls `on_step` before each layer, and what that raises ends the work.
+    """
+    model: Any = copy.deepcopy(engine.model)
+    if on_step is not None:
+        for layer in (*getattr(model, "encoder", ()), *getattr(model, "decoder", ())):
+            layer.register_forward_pre_hook(lambda *_: on_step())
     return type(engine)(model, engine.source, engine.target, engine.device)
 
 
@@ -169,11 +176,17 @@ def swapped(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -
 
 
 def said_anew(
-    engine: "TorchEngine", source: Sequence[int], start: Sequence[int], change: Change, most: int
+    engine: "TorchEngine",
+    source: Sequence[int],
+    start: Sequence[int],
+    change: Change,
+    most: int,
+    on_step: OnStep | None = None,
 ) -> list[int]:
     """What the engine says after `start`, one piece at a time: the likeliest, or drawn.
 
-    Without the end; at most so many pieces.
+    Without the end; at most so many pieces. `on_step` is called before each, and what it raises
+    ends the work.
     """
     draw = np.random.default_rng(change.seed)
     vocabulary = engine.target
@@ -181,6 +194,8 @@ def said_anew(
     said: list[int] = []
     rows, token = np.zeros(1, np.int64), vocabulary.bos
     while len(said) < most:
+        if on_step is not None:
+            on_step()
         step = engine.step(state, rows, np.array([token]), None)
         state = step.state
         token = (
@@ -230,14 +245,17 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
 
 
 def worth(
-    engine: "TorchEngine", source: Sequence[int], target: Sequence[int]
+    engine: "TorchEngine",
+    source: Sequence[int],
+    target: Sequence[int],
+    on_step: OnStep | None = None,
 ) -> dict[str, list[list[float]]]:
     """What each head is worth to this translation: the log-probability that is lost without it.
 
     By kind: for each layer, a number for each head. The heads of a layer are a batch, in which
     each row does without one of them.
     """
-    engine = own_copy(engine)
+    engine = own_copy(engine, on_step)
     model: Any = engine.model
     whole = float(engine.score([source], [target])[0].sum())
     lost: dict[str, list[list[float]]] = {}
@@ -256,7 +274,11 @@ def worth(
 
 
 def learn_once(
-    engine: "TorchEngine", source: Sequence[int], target: Sequence[int], rate: float
+    engine: "TorchEngine",
+    source: Sequence[int],
+    target: Sequence[int],
+    rate: float,
+    on_step: OnStep | None = None,
 ) -> dict[str, Any]:
     """One step of learning this pair: θ ← θ - rate·∇, on a copy.
 
@@ -268,7 +290,7 @@ def learn_once(
 
     from dragoman.data.batches import collate
 
-    model: Any = own_copy(engine).model.requires_grad_(True)
+    model: Any = own_copy(engine, on_step).model.requires_grad_(True)
     batch = collate([source], [target], engine.source, engine.target)
     ids, shifted, wanted = (
         torch.from_numpy(array).to(engine.device)

@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
-from fastapi.responses import JSONResponse
 
 from dragoman.decode.promises.glossary import Glossary
 from dragoman.inspect.touch import Change
 from dragoman.serve import openai, schemas
+from dragoman.serve.door import Route, costs, paying, read_json
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     REFUSALS,
     body_of,
-    client_address,
-    read_json,
     refusals,
-    require_key,
     service_of,
     written,
 )
 
-router = APIRouter(tags=["dragoman"])
+router = APIRouter(tags=["dragoman"], route_class=Route)
 _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 
 
@@ -31,11 +28,10 @@ _KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
     "/v1/translate",
     response_model=schemas.TranslateResponse,
     responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.TranslateRequest),
+    openapi_extra=costs("work") | body_of(schemas.TranslateRequest),
 )
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
-    key = require_key(request)
     body = await read_json(request, schemas.TranslateRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
     glossary = schemas.glossary_of(body.glossary)
@@ -48,8 +44,7 @@ async def translate(request: Request) -> Response:
         alignments=body.alignments,
         confidence=body.confidence,
         glossary=glossary,
-        client=client_address(request),
-        max_characters=service_of(request).keys.limit_of(key),
+        client=paying(request),
     )
     if glossary.terms:
         await asyncio.to_thread(_add_uses, glossary, texts, found)
@@ -69,44 +64,46 @@ def _add_uses(
     "/v1/attention",
     response_model=schemas.Attention,
     responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.AttentionRequest),
+    openapi_extra=costs("work") | body_of(schemas.AttentionRequest),
 )
 async def attention(request: Request) -> Response:
     """Every layer and head for one text, its beam and its positions, as the page's viewer takes
     them."""
-    require_key(request)
     body = await read_json(request, schemas.AttentionRequest)
     found = await service_of(request).attention(
-        body.text, body.source, body.target or "", body.translation, client_address(request)
+        body.text, body.source, body.target or "", body.translation, paying(request)
     )
-    return JSONResponse(found)
+    return Response(found, media_type="application/json")
 
 
 @router.post(
     "/v1/explain",
     response_model=schemas.Explanation,
     responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.ExplanationRequest),
+    openapi_extra=costs("work") | body_of(schemas.ExplanationRequest),
 )
 async def explain(request: Request) -> Response:
     """One text on its way through the model, step by step, as the page's last tab takes it."""
-    require_key(request)
     body = await read_json(request, schemas.ExplanationRequest)
     found = await service_of(request).explain(
         body.text,
         body.source,
         body.target or "",
         body.translation,
-        client_address(request),
+        paying(request),
         body.change.made() if body.change else Change(),
     )
-    return JSONResponse(found)
+    return Response(found, media_type="application/json")
 
 
-@router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)
+@router.get(
+    "/v1/models",
+    response_model=schemas.ModelList,
+    responses=_KEY,
+    openapi_extra=costs("request"),
+)
 async def models(request: Request) -> Response:
     """The models and their languages, as this service and as OpenAI's clients know them."""
-    require_key(request)
     there = service_of(request).models.models
     names = openai.names_of(service_of(request).models)
     shown = [
@@ -132,13 +129,18 @@ async def models(request: Request) -> Response:
     )
 
 
-@router.get("/healthz", response_model=schemas.Health)
+@router.get("/healthz", response_model=schemas.Health, openapi_extra=costs("nothing"))
 async def health() -> Response:
     """Whether the process is alive; it answers even while the engine is stuck."""
     return written(schemas.Health(status="ok"))
 
 
-@router.get("/readyz", response_model=schemas.Health, responses={503: REFUSALS[503]})
+@router.get(
+    "/readyz",
+    response_model=schemas.Health,
+    responses={503: REFUSALS[503]},
+    openapi_extra=costs("nothing"),
+)
 async def readiness(request: Request) -> Response:
     """Whether requests should be sent here: 503 while the engine is stuck or the service is
     stopping."""
@@ -147,10 +149,9 @@ async def readiness(request: Request) -> Response:
     return written(schemas.Health(status="ok"))
 
 
-@router.get("/metrics", response_class=Response, responses=_KEY)
+@router.get("/metrics", response_class=Response, responses=_KEY, openapi_extra=costs("request"))
 async def metrics(request: Request) -> Response:
     """Figures in Prometheus' text format."""
-    require_key(request)
     service = service_of(request)
     gauges = {
         "queue_lines": service.batcher.waiting,

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from dragoman.serve import api, deepl, documents, errors, libre, openai, pages
+from dragoman.serve.door import Cost
 from dragoman.serve.guard import Guard
 from dragoman.serve.memory import keep_small
 from dragoman.serve.requests import BODIES
@@ -98,7 +99,7 @@ def _describe(app: FastAPI, keys: bool) -> None:
         }
         for operations in document["paths"].values():
             for operation in operations.values():
-                if {"401", "403"} & operation["responses"].keys():
+                if operation["x-cost"] != Cost.NOTHING:
                     operation["security"] = [{"bearer": []}, {"header": []}]
         return document
 

@@ -13,6 +13,10 @@ their clients have left, or the service stops.
 A search of a client that has had more than others waits for them: where there are several workers,
 it stops at its next step, one of theirs takes its place, and it goes on when they have caught up.
 
+A look into a model (`run`) takes seconds and changes the model, so there is one at a time. The
+others wait in a queue of their own, where they hold no worker. Like a search, a look is charged to
+its client, and it ends or makes room at its next step; it makes room even for an only worker.
+
 An engine with one worker always has the same thread, where its model should be loaded too: torch
 keeps a pool of workers for each thread that ever computed, and an idle pool slows the other one
 down (by 7% on two cores).
@@ -93,6 +97,15 @@ class _Job:
 @dataclass(eq=False)
 class _Call(_Job):
     function: Callable[[OnStep], Any]
+    turn: "_Turn"
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A look into a model that may begin once `come` is done."""
+
+    work: int
+    come: "asyncio.Future[None]"
 
 
 @dataclass(eq=False)
@@ -122,11 +135,9 @@ class _Worker:
 
     @property
     def only_client(self) -> str | None:
-        """Whose search it is, if it can wait for others: those of several clients do not, nor does
-        what holds more than its own memory."""
+        """Whose slice it is, if it can wait for others: those of several clients do not."""
         clients = {job.round.client for job in self.jobs}
-        is_search = all(isinstance(job, _Search) for job in self.jobs)
-        return clients.pop() if len(clients) == 1 and is_search else None
+        return clients.pop() if len(clients) == 1 else None
 
 
 class Batcher:
@@ -142,6 +153,8 @@ class Batcher:
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work
         self.batches = self.lines = self.abandoned = 0
         self._queue: FairQueue[_Job] = FairQueue(credit=slice_work)
+        self._looks: FairQueue[_Turn] = FairQueue()  # those that wait for the one under way
+        self._look: _Turn | None = None
         self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
         self._jobs: set[_Job] = set()  # likewise
         self._requests = 0
@@ -164,6 +177,9 @@ class Batcher:
         for job in self._jobs:
             if not job.done.done():
                 job.done.set_exception(StoppingError())
+        while self._looks:
+            if not (turn := self._looks.pop()).come.done():
+                turn.come.set_exception(StoppingError())
         for worker in self._busy:
             worker.may_go_on.set()
 
@@ -207,14 +223,36 @@ class Batcher:
         return await self._do(jobs, batch, admitted)
 
     async def run(self, function: Callable[[OnStep], T], work: int, client: str = "") -> T:
-        """Something else for the engine, in its turn.
+        """A look into a model, in its turn.
 
         The function is handed a hook, which it should call often.
         """
-        batch = _Round(client)
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        (answer,) = await self._do([_Call(batch, work, done, function)], batch)
-        return answer  # type: ignore[no-any-return]
+        batch, future = _Round(client), asyncio.get_running_loop().create_future
+        turn = _Turn(work, future())
+        call = _Call(batch, work, future(), function, turn)
+        self._looks.push(client, batch, turn)
+        self._next_look()
+        try:
+            await turn.come
+            (answer,) = await self._do([call], batch)
+            return answer  # type: ignore[no-any-return]
+        finally:
+            self._looks.discard(client, batch)
+            # Else its worker says so: it may be in the model until its next step.
+            if not any(call in worker.jobs for worker in self._busy):
+                self._end_look(turn)
+
+    def _next_look(self) -> None:
+        while self._look is None and self._looks:
+            turn = self._looks.pop()
+            if not turn.come.done():  # else its client has just left
+                self._look = turn
+                turn.come.set_result(None)
+
+    def _end_look(self, turn: _Turn) -> None:
+        if self._look is turn:
+            self._look = None
+            self._next_look()
 
     async def _do(self, jobs: Sequence[_Job], batch: _Round, admitted: bool = False) -> list[Any]:
         if self._stopped:
@@ -290,19 +328,22 @@ class Batcher:
         if self._at_work < self.workers:
             return True
         # As many as there are workers may wait: each keeps the memory of its search.
-        if not self._queue or len(self._busy) >= 2 * self.workers or self.workers == 1:
+        if not self._queue or len(self._busy) >= 2 * self.workers:
             return False
-        ahead = [
-            worker
-            for worker in self._busy
-            if not worker.paused and min(self._lead(worker), worker.work) > _PAUSED_FOR
-        ]
+        ahead = [worker for worker in self._busy if not worker.paused and self._may_wait(worker)]
         if not ahead:
             return False
         furthest = max(ahead, key=self._lead)
         furthest.paused = True
         furthest.may_go_on.clear()
         return True
+
+    def _may_wait(self, worker: _Worker) -> bool:
+        """Whether it is worth it that a slice makes room: always for a look, which takes longer
+        than its work says."""
+        if any(isinstance(job, _Call) for job in worker.jobs):
+            return self._lead(worker) > 0
+        return self.workers > 1 and min(self._lead(worker), worker.work) > _PAUSED_FOR
 
     def _next_paused(self) -> _Worker | None:
         """Who waits for others, if none of them has to come first any more."""
@@ -326,7 +367,10 @@ class Batcher:
             batches = _batches(slice_)
             while batches:
                 worker.jobs = [job for batch in batches for job in batch]
-                await self._search(worker, batches.pop(0), at_once)
+                batch = batches.pop(0)
+                await self._search(worker, batch, at_once)
+                if isinstance(batch[0], _Call):
+                    self._end_look(batch[0].turn)
         finally:
             self._busy.discard(worker)
             self._arrived.set()
@@ -356,7 +400,12 @@ class Batcher:
         while self._queue and (
             not jobs or (self._queue.clock <= last and self._cost(self._queue.peek()) <= most)
         ):
+            # A look has a slice of its own: so it can make room without keeping others waiting.
+            if isinstance(self._queue.peek(), _Call) and jobs:
+                break
             jobs.append(self._queue.pop())
+            if isinstance(jobs[-1], _Call):
+                break
             most -= self._cost(jobs[-1])
         return jobs
 

@@ -36,9 +36,13 @@ class _Head:
 
 
 class Connection(HttpToolsProtocol):
-    def __init__(self, limits: ConnectionLimits, closed: Callable[[], None], **given: Any):
+    def __init__(
+        self, limits: ConnectionLimits, client: str, closed: Callable[[], None], **given: Any
+    ):
         super().__init__(**given)
         self._limits, self._closed = limits, closed
+        self.client_name = client
+        self.heard_at = 0.0  # when something last came, on the loop's clock
         self._head: _Head | None = None
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
@@ -50,6 +54,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.heard_at = self.loop.time()
         # Without a buffer we are told of every byte that the client does not take, and `send_s`
         # runs.
         transport.set_write_buffer_limits(high=0)
@@ -63,11 +68,17 @@ class Connection(HttpToolsProtocol):
             cycle.message_event.set()
         self._closed()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it only waits for its client to send something."""
+        return self._receiving is not None or self.timeout_keep_alive_task is not None
+
     # What the client sends
 
     def data_received(self, data: bytes) -> None:
         if self._refused:  # what is left of a connection that closes after its last answer
             return
+        self.heard_at = self.loop.time()
         if self._head is None and not self._in_body:
             self._begin_head()
         head = self._head

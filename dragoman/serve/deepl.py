@@ -13,39 +13,34 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from json import JSONDecodeError
 from typing import Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
-from dragoman.serve.documents import Job, as_file, jobs_of, read_upload
+from dragoman.serve.documents import Job, as_file, jobs_of
+from dragoman.serve.door import (
+    FORMS,
+    JSON,
+    DeeplRoute,
+    costs,
+    paying,
+    read_fields,
+    read_upload,
+)
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     A_FILE,
-    FORMS,
-    admit,
     body_of,
-    characters_allowed,
-    client_address,
-    key_of,
-    owner_of,
     refusals,
     service_of,
 )
 from dragoman.text.languages import AUTO
 
-
-async def _require_key(request: Request) -> None:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    own = scheme.lower() == "deepl-auth-key"
-    admit(request, key.encode("latin-1") if own else key_of(request), 403)
-
-
-router = APIRouter(prefix="/v2", tags=["DeepL"], dependencies=[Depends(_require_key)])
+router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000  # of a key
 MOST_GLOSSARY_BYTES = 2**24  # of a key
@@ -54,7 +49,8 @@ _READY = 8  # glossaries that are kept as they are used, many times as large as 
 _ACCEPTED = frozenset(
     ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
 )
-_BODIES = ("application/json", *FORMS)
+_BODIES = (JSON, *FORMS)
+_REQUEST = costs("request")
 _REFUSALS = refusals(400, 403, schema=schemas.DeeplError)
 _NOT_FOUND = refusals(400, 403, 404, schema=schemas.DeeplError)
 _FULL: dict[int | str, dict[str, Any]] = {
@@ -140,21 +136,6 @@ class Glossaries:
             self._ready.popitem(last=False)
 
 
-async def _fields(request: Request) -> dict[str, Any]:
-    """A body of JSON or a form; a field that comes several times is a list."""
-    if request.headers.get("content-type", "").startswith("application/json"):
-        try:
-            body = await request.json()
-        except (JSONDecodeError, UnicodeDecodeError, RecursionError):
-            raise HTTPException(400, "the body is not JSON.") from None
-        if not isinstance(body, dict):
-            raise HTTPException(400, "the body is no JSON object.")
-        return body
-    form = await request.form(max_files=0, max_fields=200)
-    fields = {name: form.getlist(name) for name in form}
-    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
-
-
 def _text(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = fields.get(name, default)
     if value is None:
@@ -187,7 +168,7 @@ def _glossaries(request: Request) -> Glossaries:
 
 
 def _kept(request: Request, key: str) -> _Kept:
-    return _glossaries(request).get(key, owner_of(request))
+    return _glossaries(request).get(key, paying(request).key)
 
 
 async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
@@ -199,12 +180,12 @@ async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     "/translate",
     response_model=schemas.DeeplResponse,
     responses=_NOT_FOUND,
-    openapi_extra=body_of(schemas.DeeplRequest, _BODIES),
+    openapi_extra=costs("work") | body_of(schemas.DeeplRequest, _BODIES),
 )
 async def translate(request: Request) -> Response:
     """Translate texts; with tag_handling they are HTML or XML. Preferences and the like change
     nothing, and `ignored` in the answer names them."""
-    fields = await _fields(request)
+    fields = await read_fields(request)
     texts = fields.get("text")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -216,8 +197,7 @@ async def translate(request: Request) -> Response:
         raise HTTPException(400, "'formality' is not supported for given 'target_lang'.")
     source = _code(_text(fields, "source_lang", "")) or AUTO
     target = _code(_text(fields, "target_lang"))
-    glossary, client = await _glossary(request, fields), client_address(request)
-    allowed = characters_allowed(request)
+    glossary, client = await _glossary(request, fields), paying(request)
     service = service_of(request)
     if handling := _text(fields, "tag_handling", ""):
         format_ = BY_NAME["html"] if handling == "html" else TAGGED
@@ -228,14 +208,11 @@ async def translate(request: Request) -> Response:
             target,
             glossary=glossary,
             client=client,
-            max_characters=allowed,
             ignored=tuple(_names(fields, "ignore_tags")),
         )
         answers = [(text, route.source) for text, route in marked]
     else:
-        found = await service.translate(
-            texts, source, target, glossary=glossary, client=client, max_characters=allowed
-        )
+        found = await service.translate(texts, source, target, glossary=glossary, client=client)
         answers = [(entry.text, entry.source) for entry in found]
     shown = [
         {"detected_source_language": s.upper(), "text": t, "billed_characters": len(text)}
@@ -258,11 +235,11 @@ _KIND = {
     "/languages",
     response_model=list[schemas.DeeplLanguage],
     responses=_REFUSALS,
-    openapi_extra={"parameters": [_KIND]},
+    openapi_extra=_REQUEST | {"parameters": [_KIND]},
 )
 async def languages(request: Request) -> Response:
     """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
-    kind = request.query_params.get("type") or _text(await _fields(request), "type", "source")
+    kind = request.query_params.get("type") or _text(await read_fields(request), "type", "source")
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
     if kind == "target":
@@ -280,12 +257,14 @@ async def languages(request: Request) -> Response:
     )
 
 
-@router.get("/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS)
+@router.get(
+    "/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS, openapi_extra=_REQUEST
+)
 async def usage(request: Request) -> Response:
     """Characters with this key since the service began; there is no limit to all of them."""
     return JSONResponse(
         {
-            "character_count": service_of(request).metrics.characters_of[owner_of(request)],
+            "character_count": service_of(request).metrics.characters_of[paying(request).key],
             "character_limit": 10**12,
         }
     )
@@ -296,11 +275,11 @@ async def usage(request: Request) -> Response:
     status_code=201,
     response_model=schemas.DeeplGlossary,
     responses=_REFUSALS | _FULL,
-    openapi_extra=body_of(schemas.DeeplGlossaryRequest, _BODIES),
+    openapi_extra=_REQUEST | body_of(schemas.DeeplGlossaryRequest, _BODIES),
 )
 async def create_glossary(request: Request) -> Response:
     """Kept as long as the service runs."""
-    fields = await _fields(request)
+    fields = await read_fields(request)
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":
         try:
@@ -317,20 +296,30 @@ async def create_glossary(request: Request) -> Response:
         entries,
         datetime.now(UTC).isoformat(),
         len(glossary.terms),
-        owner_of(request),
+        paying(request).key,
     )
     _glossaries(request).add(kept, glossary)
     return JSONResponse(kept.shown(), 201)
 
 
-@router.get("/glossaries", response_model=schemas.DeeplGlossaries, responses=_REFUSALS)
+@router.get(
+    "/glossaries",
+    response_model=schemas.DeeplGlossaries,
+    responses=_REFUSALS,
+    openapi_extra=_REQUEST,
+)
 async def list_glossaries(request: Request) -> Response:
     return JSONResponse(
-        {"glossaries": [kept.shown() for kept in _glossaries(request).of(owner_of(request))]}
+        {"glossaries": [kept.shown() for kept in _glossaries(request).of(paying(request).key)]}
     )
 
 
-@router.get("/glossary-language-pairs", response_model=schemas.DeeplPairs, responses=_REFUSALS)
+@router.get(
+    "/glossary-language-pairs",
+    response_model=schemas.DeeplPairs,
+    responses=_REFUSALS,
+    openapi_extra=_REQUEST,
+)
 async def glossary_pairs(request: Request) -> Response:
     pairs = service_of(request).models.languages
     return JSONResponse(
@@ -344,17 +333,27 @@ async def glossary_pairs(request: Request) -> Response:
     )
 
 
-@router.get("/glossaries/{key}", response_model=schemas.DeeplGlossary, responses=_NOT_FOUND)
+@router.get(
+    "/glossaries/{key}",
+    response_model=schemas.DeeplGlossary,
+    responses=_NOT_FOUND,
+    openapi_extra=_REQUEST,
+)
 async def get_glossary(request: Request, key: str) -> Response:
     return JSONResponse(_kept(request, key).shown())
 
 
-@router.get("/glossaries/{key}/entries", response_class=Response, responses=_ENTRIES | _NOT_FOUND)
+@router.get(
+    "/glossaries/{key}/entries",
+    response_class=Response,
+    responses=_ENTRIES | _NOT_FOUND,
+    openapi_extra=_REQUEST,
+)
 async def glossary_entries(request: Request, key: str) -> Response:
     return Response(_kept(request, key).entries, media_type="text/tab-separated-values")
 
 
-@router.delete("/glossaries/{key}", status_code=204, responses=_NOT_FOUND)
+@router.delete("/glossaries/{key}", status_code=204, responses=_NOT_FOUND, openapi_extra=_REQUEST)
 async def delete_glossary(request: Request, key: str) -> Response:
     _glossaries(request).remove(_kept(request, key))
     return Response(status_code=204)
@@ -364,7 +363,7 @@ async def delete_glossary(request: Request, key: str) -> Response:
     "/document",
     response_model=schemas.DeeplDocument,
     responses=_NOT_FOUND,
-    openapi_extra=body_of(schemas.DeeplUpload, FORMS[1:]),
+    openapi_extra=costs("file") | body_of(schemas.DeeplUpload, FORMS[1:]),
 )
 async def upload(request: Request) -> Response:
     sent = await read_upload(request)
@@ -374,16 +373,14 @@ async def upload(request: Request) -> Response:
         _code(_text(sent.fields, "source_lang", "")) or AUTO,
         _code(_text(sent.fields, "target_lang")),
         await _glossary(request, sent.fields),
-        client_address(request),
-        characters_allowed(request),
-        owner=owner_of(request),
+        paying(request),
     )
     return JSONResponse({"document_id": job.key, "document_key": job.key})
 
 
 async def _asked(request: Request, key: str) -> Job:
-    fields = await _fields(request)
-    job = jobs_of(request).of(key, owner_of(request))
+    fields = await read_fields(request)
+    job = jobs_of(request).of(key, paying(request).key)
     if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):
         raise HTTPException(404, "there is no such document, or not any more.")
     return job
@@ -393,7 +390,7 @@ async def _asked(request: Request, key: str) -> Job:
     "/document/{key}",
     response_model=schemas.DeeplStatus,
     responses=_NOT_FOUND,
-    openapi_extra=body_of(schemas.DeeplKey, _BODIES),
+    openapi_extra=_REQUEST | body_of(schemas.DeeplKey, _BODIES),
 )
 async def document_status(request: Request, key: str) -> Response:
     job = await _asked(request, key)
@@ -409,7 +406,7 @@ async def document_status(request: Request, key: str) -> Response:
     "/document/{key}/result",
     response_class=Response,
     responses=A_FILE | _NOT_FOUND,
-    openapi_extra=body_of(schemas.DeeplKey, _BODIES),
+    openapi_extra=_REQUEST | body_of(schemas.DeeplKey, _BODIES),
 )
 async def document_result(request: Request, key: str) -> Response:
     return as_file(await _asked(request, key))

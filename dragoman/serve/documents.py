@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
-from starlette.datastructures import UploadFile
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.document import DocumentError, Options
@@ -22,22 +21,18 @@ from dragoman.documents.report import Report
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
+from dragoman.serve.door import FORMS, Route, costs, paying, read_upload
+from dragoman.serve.keys import Client
 from dragoman.serve.requests import (
     A_FILE,
-    FORMS,
     body_of,
-    characters_allowed,
-    client_address,
-    owner_of,
     refusals,
-    require_key,
     written,
 )
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 
-router = APIRouter(tags=["documents"])
-_FIELDS = 20
+router = APIRouter(tags=["documents"], route_class=Route)
 
 
 @dataclass(eq=False)
@@ -46,8 +41,7 @@ class Job:
 
     key: str
     format: Format
-    client: str = ""
-    owner: str = ""  # the name of a key, if there are keys
+    client: Client
     size: int = 0  # of the file
     state: str = "waiting"
     done: int = 0
@@ -102,36 +96,31 @@ class Jobs:
         source: str,
         target: str,
         glossary: Glossary = NO_TERMS,
-        client: str = "",
-        max_characters: int = 0,
+        client: Client = Client(),
         format_: str = "",
         prefer: str = "",
-        owner: str = "",
     ) -> Job:
         """Take a file; what is wrong with it is told by its job.
 
-        `max_characters`: the client's own limit, if it has one. `prefer`: the target of a file that
-        is in another language.
+        `prefer`: the target of a file that is in another language.
         """
         self._make_room(client, len(raw))
         if format_ and format_ not in BY_NAME:
             raise DocumentError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
         kind = BY_NAME[format_] if format_ else format_of(name)
-        job = Job(secrets.token_hex(16), kind, client, owner, len(raw))
+        job = Job(secrets.token_hex(16), kind, client, len(raw))
         self._jobs[job.key] = job
         job.task = asyncio.create_task(
-            self._translate(
-                job, name, raw, source, target, glossary, client, max_characters, prefer
-            )
+            self._translate(job, name, raw, source, target, glossary, prefer)
         )
         job.task.add_done_callback(lambda task: self._finished(job))
         return job
 
-    def _make_room(self, client: str, size: int) -> None:
+    def _make_room(self, client: Client, size: int) -> None:
         """For a file of a client, by forgetting documents of this client that are done."""
         limits = self._service.limits
         while True:
-            own = [job for job in self._jobs.values() if job.client == client]
+            own = [job for job in self._jobs.values() if job.client.name == client.name]
             full = len(own) >= limits.documents_of_client or len(self._jobs) >= limits.documents
             full |= sum(job.held for job in own) + size > limits.document_bytes // 4
             everything = sum(job.held for job in self._jobs.values())
@@ -164,7 +153,7 @@ class Jobs:
 
     def of(self, key: str, owner: str) -> Job:
         """A document of this owner; another's is not there."""
-        if self[key].owner != owner:
+        if self[key].client.key != owner:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self[key]
 
@@ -187,16 +176,14 @@ class Jobs:
         source: str,
         target: str,
         glossary: Glossary,
-        client: str,
-        max_characters: int,
         prefer: str,
     ) -> None:
         try:
             service = self._service
             most = service.limits.max_file_characters
-            most = min(most, max_characters or most)
+            most = min(most, job.client.max_characters or most)
             readers = service.readers
-            async with readers.reader(client) as reader:
+            async with readers.reader(job.client.name) as reader:
                 options = Options(to=target)
                 outline = await readers.run(
                     reader.open, name, raw, job.format.name, options, readers.limits, most
@@ -210,7 +197,7 @@ class Jobs:
                         reader.open, name, raw, job.format.name, options, readers.limits, most
                     )
                 job.characters = outline.characters
-                service.metrics.count_characters(outline.characters, job.owner)
+                service.metrics.count_characters(outline.characters, job.client.key)
                 job.source, job.target = route.source, route.target
                 job.state, job.total = "translating", outline.segments
 
@@ -218,7 +205,7 @@ class Jobs:
                     job.done = done
 
                 job.result = await service.translate_document(
-                    reader, route, glossary, client, advance
+                    reader, route, glossary, job.client.name, advance
                 )
                 job.report = reader.report
                 if glossary.terms:
@@ -246,27 +233,6 @@ def jobs_of(request: Request) -> Jobs:
     return jobs
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A form with a file."""
-
-    name: str
-    raw: bytes
-    fields: dict[str, str]
-
-
-async def read_upload(request: Request) -> Upload:
-    try:
-        form = await request.form(max_files=1, max_fields=_FIELDS)
-    except OSError as error:  # a large file is kept on disk while it arrives
-        raise HTTPException(507, f"no room for the file ({error.strerror}).") from None
-    file = form.get("file")
-    fields = {name: value for name, value in form.items() if isinstance(value, str)}
-    if isinstance(file, UploadFile):
-        return Upload(file.filename or "file", await file.read(), fields)
-    raise HTTPException(400, "file: a form with a file is wanted.")
-
-
 def as_file(job: Job) -> Response:
     """What a browser saves and never shows: it may be HTML of somebody else."""
     if job.state != "done":
@@ -283,11 +249,10 @@ def as_file(job: Job) -> Response:
     "/v1/documents",
     response_model=schemas.DocumentStatus,
     responses=refusals(400, 401),
-    openapi_extra=body_of(schemas.DocumentRequest, FORMS[1:]),
+    openapi_extra=costs("file") | body_of(schemas.DocumentRequest, FORMS[1:]),
 )
 async def upload(request: Request) -> Response:
     """Translate a file; its format is told by the end of its name."""
-    require_key(request)
     sent = await read_upload(request)
     glossary = await asyncio.to_thread(Glossary.parse, sent.fields.get("glossary", ""))
     job = jobs_of(request).begin(
@@ -296,37 +261,53 @@ async def upload(request: Request) -> Response:
         sent.fields.get("source", AUTO),
         sent.fields.get("target", ""),
         glossary,
-        client_address(request),
-        characters_allowed(request),
+        paying(request),
         prefer=sent.fields.get("prefer", ""),
-        owner=owner_of(request),
     )
     return written(job.status())
 
 
 @router.get(
-    "/v1/documents/{key}", response_model=schemas.DocumentStatus, responses=refusals(401, 404)
+    "/v1/documents/{key}",
+    response_model=schemas.DocumentStatus,
+    responses=refusals(401, 404),
+    openapi_extra=costs("request"),
 )
 async def status(request: Request, key: str) -> Response:
     """How far a document is."""
-    return written(jobs_of(request).of(key, require_key(request)).status())
+    return written(jobs_of(request).of(key, paying(request).key).status())
 
 
-@router.delete("/v1/documents/{key}", status_code=204, responses=refusals(401, 404))
+@router.delete(
+    "/v1/documents/{key}",
+    status_code=204,
+    responses=refusals(401, 404),
+    openapi_extra=costs("request"),
+)
 async def delete(request: Request, key: str) -> Response:
     """Give a document up, or forget its translation."""
     jobs = jobs_of(request)
-    jobs.cancel(jobs.of(key, require_key(request)))
+    jobs.cancel(jobs.of(key, paying(request).key))
     return Response(status_code=204)
 
 
-@router.get("/v1/documents/{key}/file", response_class=Response, responses=A_FILE | refusals(404))
+@router.get(
+    "/v1/documents/{key}/file",
+    response_class=Response,
+    responses=A_FILE | refusals(404),
+    openapi_extra=costs("nothing"),
+)
 async def download(request: Request, key: str) -> Response:
     """The translated file. Its name is its key: a link to it works without another."""
     return as_file(jobs_of(request)[key])
 
 
-@router.get("/v1/documents/{key}/report", response_class=Response, responses=A_FILE | refusals(404))
+@router.get(
+    "/v1/documents/{key}/report",
+    response_class=Response,
+    responses=A_FILE | refusals(404),
+    openapi_extra=costs("nothing"),
+)
 async def report(request: Request, key: str) -> Response:
     """A page with the document's texts beside their translations, doubtful ones first."""
     job = jobs_of(request)[key]

@@ -22,9 +22,13 @@ def _answer(
     if "/v2/" in request.url.path:  # where DeepL's clients look for it
         said["message"] = message
     if request.url.path.endswith("/chat/completions"):  # and OpenAI's
-        said["error"] = {"message": message, "type": "invalid_request_error", "code": status}
+        said["error"] = openai_error(message, status)
     # ASCII: a message may quote what cannot be written in UTF-8
     return _AsciiJson(said, status, headers)
+
+
+def openai_error(message: str, status: int) -> dict[str, Any]:
+    return {"message": message, "type": "invalid_request_error", "code": status}
 
 
 class _AsciiJson(JSONResponse):

@@ -5,6 +5,7 @@ import ipaddress
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime
 
@@ -13,6 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.metrics import Metrics
+from dragoman.serve.server import client_of
 
 # Of whatever is no page of ours: nothing in it is run, shown in a frame, or sent anywhere.
 _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
@@ -23,6 +25,7 @@ _HEADERS = [
 ]
 # so much of a body too large is read and thrown away, so that its client hears the answer
 _DRAINED_BYTES = 8 * 2**20
+_UNKEYED_BYTES = 64 * 2**20  # of all bodies whose clients have shown no key; of one a quarter
 _CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
 
 
@@ -45,6 +48,7 @@ class Guard:
         hosts: Collection[str] = ("*",),
         origins: Collection[str] = (),
     ):
+        self._unkeyed: Counter[str] = Counter()
         self.hosts, self.origins = {host.lower() for host in hosts}, set(origins)
         self.app, self.metrics, self.access_log = app, metrics, access_log
         self.root_path = root_path
@@ -67,6 +71,7 @@ class Guard:
         takes_file |= scope["path"].removeprefix(self.root_path) in self.files
         most = self.max_file_bytes if takes_file else self.max_body_bytes
         status = 0
+        is_complete = False  # whether all of the answer is written
         size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
         watching: asyncio.Task[None] | None = None
@@ -78,6 +83,7 @@ class Guard:
                 status = _CLIENT_LEFT
                 raise HTTPException(400, "the client disconnected before the request was complete.")
             size += len(message.get("body", b""))
+            unkeyed.take(len(message.get("body", b"")))
             if size > most:
                 while message.get("more_body") and size <= most + _DRAINED_BYTES:
                     message = await receive()
@@ -92,13 +98,15 @@ class Guard:
             nonlocal status
             while (await receive())["type"] != "http.disconnect":
                 pass
-            if not status:
+            if not is_complete:
                 status = _CLIENT_LEFT
                 time_limit.reschedule(asyncio.get_running_loop().time())
 
         async def watched_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
+            nonlocal status, is_complete
+            if message["type"] == "http.response.body":
+                is_complete = not message.get("more_body")
+            elif message["type"] == "http.response.start":
                 status = status or message["status"]
                 headers = [*message.get("headers", []), *_HEADERS]
                 if _POLICY[0] not in (name.lower() for name, _ in headers):
@@ -106,7 +114,10 @@ class Guard:
                 message["headers"] = headers
             await send(message)
 
-        scope.setdefault("state", {})["host_checked"] = "*" not in self.hosts
+        state = scope.setdefault("state", {})
+        state["host_checked"] = "*" not in self.hosts
+        address, _ = scope.get("client") or ("", 0)
+        unkeyed = state["unkeyed"] = _Unkeyed(self._unkeyed, client_of(address))
         try:
             if refusal := self._refusal(scope):
                 await JSONResponse({"error": refusal[1]}, refusal[0])(scope, receive, watched_send)
@@ -120,6 +131,7 @@ class Guard:
                 )
                 await answer(scope, receive, watched_send)
         finally:
+            unkeyed.release()
             if watching is not None:
                 watching.cancel()
             seconds = time.monotonic() - started
@@ -155,6 +167,34 @@ class Guard:
         except ValueError:
             return name == "localhost"
         return True
+
+
+class _Unkeyed:
+    """What a body takes until its client has shown a key, which may be a field of this body.
+
+    `held` counts the bytes of all such bodies, by client.
+    """
+
+    def __init__(self, held: Counter[str], client: str):
+        self._held, self._client, self._taken = held, client, 0
+        self._is_admitted = False
+
+    def take(self, size: int) -> None:
+        if self._is_admitted:
+            return
+        self._held[self._client] += size
+        self._taken += size
+        if self._held[self._client] > _UNKEYED_BYTES // 4 or self._held.total() > _UNKEYED_BYTES:
+            message = "too much is being sent without a key: send the key in a header."
+            raise HTTPException(429, message, {"Retry-After": "10"})
+
+    def release(self) -> None:
+        """The client is admitted, or the request is over."""
+        self._is_admitted = True
+        self._held[self._client] -= self._taken
+        self._taken = 0
+        if not self._held[self._client]:
+            del self._held[self._client]
 
 
 def _name(host: str) -> str:

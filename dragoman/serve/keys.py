@@ -28,6 +28,15 @@ class Key:
     )
 
 
+@dataclass(frozen=True)
+class Client:
+    """Who pays for a request."""
+
+    name: str = ""  # for the fair queue: the key's, or an address where there are no keys
+    key: str = ""  # the name of the key; "" if the service has none
+    max_characters: int = 0  # the key's own limit for a request; 0: that of the service
+
+
 def _digest(secret: bytes) -> bytes:
     return hashlib.sha256(secret).digest()
 

@@ -11,24 +11,24 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
 
 from dragoman.documents.formats import BY_ENDING, BY_NAME
 from dragoman.serve import schemas
-from dragoman.serve.documents import as_file, jobs_of, read_upload
+from dragoman.serve.documents import as_file, jobs_of
+from dragoman.serve.door import (
+    FORMS,
+    JSON,
+    LibreRoute,
+    costs,
+    paying,
+    read_fields,
+    read_upload,
+    valid,
+)
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
     A_FILE,
-    FORMS,
-    admit,
     body_of,
-    characters_allowed,
-    client_address,
-    first_mistake,
-    key_of,
-    owner_of,
-    read_form,
-    read_json,
     refusals,
     root_of,
     service_of,
@@ -37,9 +37,10 @@ from dragoman.serve.requests import (
 from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
-router = APIRouter(tags=["LibreTranslate"])
-_BODIES = ("application/json", *FORMS)
+router = APIRouter(tags=["LibreTranslate"], route_class=LibreRoute)
+_BODIES = (JSON, *FORMS)
 _REFUSALS = refusals(400, 403)
+_OPEN = costs("nothing")
 _APERTIUM_QUERY = [
     {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
     for name in ("q", "langpair")
@@ -47,19 +48,14 @@ _APERTIUM_QUERY = [
 
 
 async def _read(request: Request, schema: type[K]) -> K:
-    """A body of either form, its key checked."""
-    is_form = request.headers.get("content-type", "").startswith(FORMS)
-    in_query = request.scope["query_string"] and not await request.body()
-    body = await (read_form if is_form or in_query else read_json)(request, schema, 400)
-    admit(request, body.api_key.encode() or key_of(request), 403)
-    return body
+    return valid(schema, await read_fields(request), 400)
 
 
 @router.post(
     "/translate",
     response_model=schemas.LibreResponse | schemas.LibreResponses,
     responses=_REFUSALS,
-    openapi_extra=body_of(schemas.LibreRequest, _BODIES),
+    openapi_extra=costs("work") | body_of(schemas.LibreRequest, _BODIES),
 )
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
@@ -72,8 +68,7 @@ async def translate(request: Request) -> Response:
         body.source,
         body.target,
         nbest=1 + body.alternatives,
-        client=client_address(request),
-        max_characters=characters_allowed(request),
+        client=paying(request),
     )
     answers = [
         schemas.LibreResponse(
@@ -104,31 +99,26 @@ async def translate(request: Request) -> Response:
     "/translate",
     response_model=schemas.ApertiumResponse,
     responses=_REFUSALS,
-    openapi_extra={"parameters": _APERTIUM_QUERY},
+    openapi_extra=costs("work") | {"parameters": _APERTIUM_QUERY},
 )
 async def apertium_translate(request: Request) -> Response:
     """Translate as Apertium does: `?q=…&langpair=en|de`, and `&key=…` if a key is needed."""
     query = request.query_params
-    admit(request, query.get("key", "").encode() or key_of(request), 403)
     source, bar, target = query.get("langpair", "").partition("|")
     if not bar:
         raise HTTPException(400, "langpair: two languages are wanted, such as en|de.")
     fields = {"q": query.get("q", ""), "source": source or AUTO, "target": target}
-    try:
-        body = schemas.LibreRequest.model_validate(fields)
-    except ValidationError as error:
-        raise HTTPException(400, first_mistake(error)) from None
+    body = valid(schemas.LibreRequest, fields, 400)
     (answer,) = await service_of(request).translate(
         [str(body.q)],
         body.source,
         body.target,
-        client=client_address(request),
-        max_characters=characters_allowed(request),
+        client=paying(request),
     )
     return _apertium({"translatedText": answer.text})
 
 
-@router.get("/listPairs", response_model=schemas.ApertiumPairs)
+@router.get("/listPairs", response_model=schemas.ApertiumPairs, openapi_extra=_OPEN)
 async def apertium_pairs(request: Request) -> Response:
     """The pairs of languages, as Apertium lists them."""
     pairs = service_of(request).models.languages
@@ -152,8 +142,7 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
         BY_NAME["html"],
         body.source,
         body.target,
-        client=client_address(request),
-        max_characters=characters_allowed(request),
+        client=paying(request),
     )
     detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
     if isinstance(body.q, str):
@@ -177,20 +166,17 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
     "/translate_file",
     response_model=schemas.LibreFile,
     responses=_REFUSALS,
-    openapi_extra=body_of(schemas.LibreFileRequest, FORMS[1:]),
+    openapi_extra=costs("file") | body_of(schemas.LibreFileRequest, FORMS[1:]),
 )
 async def translate_file(request: Request) -> Response:
     """Translate a file and answer where its translation can be fetched."""
     sent = await read_upload(request)
-    admit(request, sent.fields.get("api_key", "").encode() or key_of(request), 403)
     job = jobs_of(request).begin(
         sent.name,
         sent.raw,
         sent.fields.get("source", AUTO),
         sent.fields.get("target", ""),
-        client=client_address(request),
-        max_characters=characters_allowed(request),
-        owner=owner_of(request),
+        client=paying(request),
     )
     try:
         await job.finished()
@@ -204,7 +190,12 @@ async def translate_file(request: Request) -> Response:
     )
 
 
-@router.get("/download_file/{key}", response_class=Response, responses=A_FILE | refusals(404))
+@router.get(
+    "/download_file/{key}",
+    response_class=Response,
+    responses=A_FILE | refusals(404),
+    openapi_extra=_OPEN,
+)
 async def download_file(request: Request, key: str) -> Response:
     """The file whose address /translate_file has told."""
     return as_file(jobs_of(request)[key])
@@ -214,12 +205,12 @@ async def download_file(request: Request, key: str) -> Response:
     "/suggest",
     response_model=schemas.LibreSuggested,
     responses=_REFUSALS,
-    openapi_extra=body_of(schemas.LibreSuggestRequest, _BODIES),
+    openapi_extra=costs("characters") | body_of(schemas.LibreSuggestRequest, _BODIES),
 )
 async def suggest(request: Request) -> Response:
     """A better translation, kept in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)
-    service_of(request).suggest(body.q, body.s, body.source, body.target, owner_of(request))
+    service_of(request).suggest(body.q, body.s, body.source, body.target, paying(request))
     return JSONResponse({"success": True})
 
 
@@ -227,15 +218,16 @@ async def suggest(request: Request) -> Response:
     "/detect",
     response_model=list[schemas.DetectedLanguage],
     responses=_REFUSALS,
-    openapi_extra=body_of(schemas.LibreDetectRequest, _BODIES),
+    openapi_extra=costs("characters") | body_of(schemas.LibreDetectRequest, _BODIES),
 )
 async def detect(request: Request) -> Response:
     """Which of the models' languages a text is written in, most likely first."""
     body = await _read(request, schemas.LibreDetectRequest)
+    service_of(request).charge([body.q], paying(request))
     return JSONResponse([entry._asdict() for entry in service_of(request).models.detect(body.q)])
 
 
-@router.get("/languages", response_model=list[schemas.LibreLanguage])
+@router.get("/languages", response_model=list[schemas.LibreLanguage], openapi_extra=_OPEN)
 async def languages(request: Request) -> Response:
     """The languages, and what each can be translated into."""
     pairs = service_of(request).models.languages
@@ -247,19 +239,19 @@ async def languages(request: Request) -> Response:
     )
 
 
-@router.get("/health", response_model=schemas.Health)
+@router.get("/health", response_model=schemas.Health, openapi_extra=_OPEN)
 async def health() -> Response:
     """The same as /healthz."""
     return written(schemas.Health(status="ok"))
 
 
-@router.get("/spec", include_in_schema=False)
+@router.get("/spec", include_in_schema=False, openapi_extra=_OPEN)
 async def spec(request: Request) -> Response:
     """The same as /openapi.json."""
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/frontend/settings", response_model=schemas.LibreSettings)
+@router.get("/frontend/settings", response_model=schemas.LibreSettings, openapi_extra=_OPEN)
 async def frontend_settings(request: Request) -> dict[str, Any]:
     """What LibreTranslate tells its own page, which some clients read."""
     service = service_of(request)

@@ -41,6 +41,13 @@ def explanation(
     return explanation_payload(explain(translator, text, translation, request, change))
 
 
+def stay_on_one_core() -> None:
+    """Leave the other cores to the other workers; PyTorch would take them all."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def check(look: Look, model: ModelConfig, read: int, said: int) -> None:
     """Refuse what would show too many numbers of so many source and target pieces."""
     weights = model.heads * (

@@ -5,32 +5,35 @@ is detected. The last message of the user is translated. Nothing else is read as
 a text that says "translate into French" is a text.
 """
 
+import asyncio
 import json
 import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dragoman.errors import DragomanError
 from dragoman.serve import schemas
+from dragoman.serve.batcher import BusyError, StoppingError
+from dragoman.serve.door import Route, costs, paying, read_json
+from dragoman.serve.errors import openai_error
 from dragoman.serve.models import Models
 from dragoman.serve.requests import (
     body_of,
-    characters_allowed,
-    client_address,
-    read_json,
     refusals,
-    require_key,
     service_of,
     written,
 )
+from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO, known_code
 
-router = APIRouter(tags=["OpenAI"])
+router = APIRouter(tags=["OpenAI"], route_class=Route)
 _NAME = "dragoman"
 # Clients that send several texts in one message put such a line between them ("==PART==").
 _SEPARATOR = re.compile(r"((?:(?<!\n)|(?<=[= ]\n))\n++ *+==[A-Z][A-Z_]{0,40}+== *+\n)")
@@ -43,14 +46,38 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {}},
     }
 }
+_LAST_EVENT_S = 0.5
 _Translate = Callable[[list[str]], Awaitable[list[schemas.Translated]]]
 
 
 class _Stream(StreamingResponse):
-    """Starlette's own would also watch for clients that leave, and the guard does that."""
+    """Events; if they end early, the last one says why.
+
+    Starlette's own would also watch for clients that leave, and the guard does that: it cancels
+    this.
+    """
+
+    def __init__(self, events: AsyncIterator[str], service: Service):
+        super().__init__(events, media_type="text/event-stream")
+        self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.stream_response(send)
+        # The first piece is translated before the answer begins, so nothing fails before its head.
+        try:
+            async with self._service.until_stopping():
+                await self.stream_response(send)
+        except (BusyError, DragomanError, HTTPException, StoppingError) as error:
+            await _end(send, str(getattr(error, "detail", error)))
+        except asyncio.CancelledError:  # to a client that left, nothing is sent
+            await _end(send, "this took too long.")
+            raise
+
+
+async def _end(send: Send, message: str) -> None:
+    event = f"data: {json.dumps({'error': openai_error(message, 503)})}\n\n"
+    with suppress(TimeoutError):  # a client that does not read must not keep the service up
+        async with asyncio.timeout(_LAST_EVENT_S):
+            await send({"type": "http.response.body", "body": event.encode(), "more_body": False})
 
 
 def names_of(models: Models) -> list[str]:
@@ -84,10 +111,14 @@ def _languages(name: str, models: Models) -> tuple[str, str]:
     )
 
 
-@router.get("/v1/models/{name}", response_model=schemas.OpenaiModel, responses=refusals(401, 404))
+@router.get(
+    "/v1/models/{name}",
+    response_model=schemas.OpenaiModel,
+    responses=refusals(401, 404),
+    openapi_extra=costs("request"),
+)
 async def model(request: Request, name: str) -> Response:
     """One of the names that /v1/models lists, or another way to write it."""
-    require_key(request)
     _languages(name, service_of(request).models)
     return written(described(name))
 
@@ -96,13 +127,12 @@ async def model(request: Request, name: str) -> Response:
     "/v1/chat/completions",
     response_model=schemas.Completion,
     responses=_STREAM | refusals(400, 401, 404, 422, schema=schemas.OpenaiError),
-    openapi_extra=body_of(schemas.ChatRequest),
+    openapi_extra=costs("work") | body_of(schemas.ChatRequest),
 )
 async def complete(request: Request) -> Response:
     """Translate the user's last message. The languages stand in the model's name."""
-    require_key(request)
     body = await read_json(request, schemas.ChatRequest)
-    service = service_of(request)
+    service, client = service_of(request), paying(request)
     source, target = _languages(body.model, service.models)
 
     async def translated(texts: list[str]) -> list[schemas.Translated]:
@@ -112,8 +142,7 @@ async def complete(request: Request) -> Response:
             target,
             nbest=body.n,
             glossary=schemas.glossary_of(body.glossary),
-            client=client_address(request),
-            max_characters=characters_allowed(request),
+            client=client,
         )
 
     whole = body.text()
@@ -122,17 +151,14 @@ async def complete(request: Request) -> Response:
     if body.stream:
         if body.n > 1:
             raise HTTPException(400, "n: a stream has one choice.")
-        most = service.limits.max_characters
-        most = min(most, characters_allowed(request) or most)
-        if len(whole) > most:  # of all pieces together
-            raise HTTPException(413, f"{len(whole):,} characters are too many: {most:,} may come.")
+        service.check_size([whole], client)
         route = service.models.route(whole, source, target)
         if not route.note:  # a line alone tells less of its language than the whole
             source, target = route.source, route.target
         pieces = _pieces(_LINE.split(whole), translated)
         # The first piece is translated before the answer begins: an error still has a status.
         events = _events(await anext(pieces), pieces, head)
-        return _Stream(events, media_type="text/event-stream")
+        return _Stream(events, service)
     parts = _SEPARATOR.split(whole)
     answers = await translated(parts[::2])
     choices = []

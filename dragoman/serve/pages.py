@@ -6,6 +6,7 @@ from importlib import resources
 from fastapi import APIRouter, HTTPException, Response
 
 from dragoman.inspect.page import FILES as VIEWER
+from dragoman.serve.door import Route, costs
 
 PAGE = resources.files("dragoman.serve") / "page"
 POLICY = (
@@ -26,7 +27,8 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=Route)
+_OPEN = costs("nothing")
 
 
 def _file(name: str) -> Response:
@@ -36,17 +38,17 @@ def _file(name: str) -> Response:
     return Response(_FILES[name], media_type=kind, headers=headers)
 
 
-@router.get("/")
+@router.get("/", openapi_extra=_OPEN)
 async def index() -> Response:
     return _file("index.html")
 
 
-@router.get("/docs")
+@router.get("/docs", openapi_extra=_OPEN)
 async def docs() -> Response:
     return _file("docs.html")
 
 
-@router.get("/static/{name}")
+@router.get("/static/{name}", openapi_extra=_OPEN)
 async def static(name: str) -> Response:
     if name not in _FILES:
         raise HTTPException(404, "there is no such file.")

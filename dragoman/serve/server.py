@@ -93,13 +93,6 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
-            self._closed.clear()
-            if self._connected.total() >= self.limits.connections:
-                self._log(
-                    "full", f"all {self.limits.connections} connections are taken: new ones wait."
-                )
-                await self._closed.wait()
-                continue
             try:
                 connection, (host, *_) = await loop.sock_accept(listener)
             except OSError as error:
@@ -109,24 +102,50 @@ class Server(uvicorn.Server):
                     )
                     await asyncio.sleep(0.1)
                 continue  # else the client left before it was accepted
-            await self._take(connection, client_of(host))
+            client = client_of(host)
+            if self._connected[client] >= self.limits.per_client:
+                self._refuse(connection, client)
+                continue
+            try:
+                await self._room()
+            except asyncio.CancelledError:  # the service stops
+                connection.close()
+                raise
+            await self._take(connection, client)
+
+    async def _room(self) -> None:
+        """Wait for room for one more connection. Connections that only wait for their clients make
+        room: of the client who has most of them, the one that has been silent longest."""
+        while self._connected.total() >= self.limits.connections:
+            self._closed.clear()
+            waiting = [
+                connection
+                for connection in self.server_state.connections
+                if isinstance(connection, Connection) and connection.is_waiting
+            ]
+            if waiting:
+                held = Counter(connection.client_name for connection in waiting)
+                silent = min(waiting, key=lambda one: (-held[one.client_name], one.heard_at))
+                silent.refuse(503, "all connections are taken: try again.")
+            else:
+                self._log(
+                    "full", f"all {self.limits.connections} connections are taken: new ones wait."
+                )
+            await self._closed.wait()
+
+    def _refuse(self, connection: socket.socket, client: str) -> None:
+        most = self.limits.per_client
+        self._log("client", f"{client} has {most} connections: more are refused.")
+        with connection, suppress(OSError):
+            message = f"you have {most} connections open: close one."
+            connection.send(bare_answer(429, message))
 
     async def _take(self, connection: socket.socket, client: str) -> None:
-        if self._connected[client] >= self.limits.per_client:
-            self._log(
-                "client", f"{client} has {self.limits.per_client} connections: more are refused."
-            )
-            with connection, suppress(OSError):
-                connection.send(
-                    bare_answer(
-                        429, f"you have {self.limits.per_client} connections open: close one."
-                    )
-                )
-            return
         self._connected[client] += 1
         make = partial(
             Connection,
             self.limits,
+            client,
             partial(self._release, client),
             config=self.config,
             server_state=self.server_state,
@@ -186,7 +205,7 @@ class Server(uvicorn.Server):
 
         When the grace period nears its end, tell the rest so, then hang up.
         """
-        self.service.stopping = True
+        self.service.stop()
         _notify("STOPPING=1")
         for task in self._accepting:
             task.cancel()

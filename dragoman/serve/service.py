@@ -2,16 +2,17 @@
 
 import asyncio
 import gc
+import json
 import os
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from fastapi import HTTPException
@@ -38,8 +39,8 @@ from dragoman.documents.formats import Format
 from dragoman.inspect.touch import Change
 from dragoman.serve import looking, schemas
 from dragoman.serve.answers import translated
-from dragoman.serve.batcher import Batcher, BusyError
-from dragoman.serve.keys import Key, Keys
+from dragoman.serve.batcher import Batcher, BusyError, StoppingError
+from dragoman.serve.keys import Client, Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
 from dragoman.serve.readers import Readers
@@ -137,23 +138,24 @@ class Service:
         workers = min(model.translator.searcher.at_once for model in self.models.models)
         self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
-        # A change is made to the model itself, which another worker must not look into meanwhile.
-        self._looking = Lock()
+        self._streams: set[asyncio.Timeout] = set()
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self.readers = Readers(_READERS)
         self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
         self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
         self.suggestions = suggestions
 
-    def suggest(self, text: str, better: str, source: str, target: str, key: str = "") -> None:
+    def suggest(
+        self, text: str, better: str, source: str, target: str, client: Client = Client()
+    ) -> None:
         """Keep a translation that a client likes better, as a pair that `dragoman train` takes. If
         there are keys, each has a folder of its own."""
         if self.suggestions is None:
             raise HTTPException(403, "this service takes no suggestions.")
-        self._check_size([text, better])
+        self.charge([text + better], client)
         # The codes of the models, not the client's way to write them: they name a file.
         route = self.models.route(text, source, target)
-        folder = self.suggestions / quote(key, safe="") if key else self.suggestions
+        folder = self.suggestions / quote(client.key, safe="") if client.key else self.suggestions
         folder.mkdir(exist_ok=True)
         file = folder / f"suggestions.{route.source}-{route.target}.tsv"
         size = file.stat().st_size if file.exists() else 0
@@ -193,8 +195,30 @@ class Service:
     def _read_keys(self) -> Keys:
         return Keys({**self._fixed_keys, **Keys.read(self._key_files)})
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Take no more work for long, and end streams: a stream has said what it could."""
         self.stopping = True
+        for limit in self._streams:
+            if not limit.expired():
+                limit.reschedule(0)
+
+    @asynccontextmanager
+    async def until_stopping(self) -> AsyncIterator[None]:
+        """For a stream: `StoppingError` ends it as soon as the service stops."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._streams.add(limit)
+                if self.stopping:
+                    limit.reschedule(0)
+                yield
+        except TimeoutError:
+            raise StoppingError from None
+        finally:
+            self._streams.discard(limit)
+
+    async def close(self) -> None:
+        self.stop()
         await self.batcher.close()
         self.readers.close()
         self.markup_readers.close()
@@ -211,20 +235,17 @@ class Service:
         alignments: bool = False,
         confidence: bool = False,
         glossary: Glossary = NO_TERMS,
-        client: str = "",
-        max_characters: int = 0,
+        client: Client = Client(),
     ) -> list[schemas.Translated]:
         """Each text as it is in the cache, or translated; the size of all is checked first."""
-        self._check_size(texts, max_characters)
-        owner = client if self.keys else ""
-        self.metrics.count(texts, owner)
+        self.charge(texts, client)
         options = (source, target, beam, nbest, alignments, confidence, glossary)
         # A key does not learn from the time of an answer what another one has asked.
-        asker = (owner, self._reloads)
+        asker = (client.key, self._reloads)
         answers = {text: self._remembered((text, asker, *options)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
         if missing:
-            made = await self._translate(missing, *options, client)
+            made = await self._translate(missing, *options, client.name)
             answers.update(zip(missing, made, strict=True))
         for text, answer in answers.items():
             self._remember((text, asker, *options), answer)
@@ -350,17 +371,15 @@ class Service:
         target: str,
         *,
         glossary: Glossary = NO_TERMS,
-        client: str = "",
-        max_characters: int = 0,
+        client: Client = Client(),
         ignored: tuple[str, ...] = (),
     ) -> list[tuple[str, Route]]:
         """Each text as a document of a format, and how it was translated."""
-        self._check_size(texts, max_characters)
-        self.metrics.count(texts, client if self.keys else "")
+        self.charge(texts, client)
         answers = []
         readers = self.markup_readers
         options = Options(to=target, ignored=ignored)
-        async with readers.reader(client) as reader:
+        async with readers.reader(client.name) as reader:
             for text in texts:
                 name, raw = format_.name, text.encode()
                 outline = await readers.run(
@@ -368,7 +387,7 @@ class Service:
                 )
                 route = self.route_document(outline, source, target)
                 translated = await self.translate_document(
-                    reader, route, glossary, client, readers=readers
+                    reader, route, glossary, client.name, readers=readers
                 )
                 answers.append((translated.decode(), route))
         return answers
@@ -402,8 +421,13 @@ class Service:
         return await self._drive(steps, route, None, client, readers.run)
 
     async def attention(
-        self, text: str, source: str, target: str, translation: str | None, client: str = ""
-    ) -> dict[str, Any]:
+        self,
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
+        client: Client = Client(),
+    ) -> bytes:
         """What the page's viewer takes."""
         return await self._look_inside(looking.attention, text, source, target, translation, client)
 
@@ -413,9 +437,9 @@ class Service:
         source: str,
         target: str,
         translation: str | None,
-        client: str = "",
+        client: Client = Client(),
         change: Change = Change(),
-    ) -> dict[str, Any]:
+    ) -> bytes:
         """What the viewer's last tab takes, perhaps with something changed."""
         return await self._look_inside(
             looking.explanation, text, source, target, translation, client, change
@@ -428,11 +452,11 @@ class Service:
         source: str,
         target: str,
         translation: str | None,
-        client: str,
+        client: Client,
         change: Change = Change(),
-    ) -> dict[str, Any]:
-        self._check_size([text, translation or ""])
-        self.metrics.count([text], client if self.keys else "")
+    ) -> bytes:
+        self.charge([text + (translation or "")], client)
+        self.batcher.admit(client.name, 1)
         check = partial(self._check_inside, look, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
         if change.study:  # a pass without each head, and some for the step of learning
@@ -440,12 +464,18 @@ class Service:
             work *= 4 + model.heads * (model.encoder_layers + 2 * model.decoder_layers)
             self._check_work(work)
 
-        def looked(on_step: OnStep) -> dict[str, Any]:
-            watched = replace(request, on_step=on_step)
-            with self._looking:
-                return look(route.model.translator, text, translation, watched, change)
+        alone = self.batcher.workers == 1
 
-        return await self.batcher.run(looked, work, client)
+        def looked(on_step: OnStep) -> bytes:
+            if not alone:
+                looking.stay_on_one_core()
+            watched = replace(request, on_step=on_step)
+            found = look(route.model.translator, text, translation, watched, change)
+            on_step()
+            # Here: megabytes of JSON would hold up the event loop.
+            return json.dumps(found, separators=(",", ":")).encode()
+
+        return await self.batcher.run(looked, work, client.name)
 
     async def _aside(
         self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
@@ -512,10 +542,15 @@ class Service:
         looking.check(look, translator.config.model, read, said)
         return route, request, translator.searcher.work(query) + read + said
 
-    def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:
-        """`allowed`: the client's own limit of characters, if it has one."""
+    def charge(self, texts: Sequence[str], client: Client) -> None:
+        """Count the characters of a request, unless they are too many."""
+        self.check_size(texts, client)
+        self.metrics.count(texts, client.key)
+
+    def check_size(self, texts: Sequence[str], client: Client) -> None:
         characters = sum(map(len, texts))
-        most = min(self.limits.max_characters, allowed or self.limits.max_characters)
+        most = self.limits.max_characters
+        most = min(most, client.max_characters or most)
         if characters > most:
             raise HTTPException(
                 413,

@@ -28,6 +28,7 @@ from dragoman.decode.searcher import Searcher
 from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app
+from dragoman.serve.batcher import BusyError
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Limits, Service
@@ -37,6 +38,7 @@ from tests.serving import (
     have_too_few_files,
     process,
     running,
+    search_once_and_then_without_end,
     search_that_is_stuck,
     search_without_end,
 )
@@ -262,6 +264,108 @@ def test_a_client_that_leaves_with_several_requests_is_not_worked_for_either(
     assert capfd.readouterr().err == ""
 
 
+STREAM = {
+    "model": "dragoman-de-en",
+    "stream": True,
+    "messages": [{"role": "user", "content": "\n".join([*NUMBERS] * 5)}],
+}
+
+
+@pytest.fixture
+def stream(service, monkeypatch) -> Iterator[tuple[str, socket.socket]]:
+    """A service, and the connection of a stream whose first piece has come, and no other will."""
+    search, endless = service.models.models[0].translator.searcher, Endless()
+
+    def first_only(queries, on_step, at_once):
+        monkeypatch.setattr(service.models.models[0].translator, "searcher", endless)
+        return search(queries, on_step, at_once=at_once)
+
+    first_only.work, first_only.batched = search.work, search.batched
+    monkeypatch.setattr(service.models.models[0].translator, "searcher", first_only)
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(post("/v1/chat/completions", STREAM))
+        said = b""
+        while b"zero" not in said:
+            said += connection.recv(65_536)
+        wait_until(lambda: endless.steps)
+        yield address, connection
+
+
+def test_a_stream_whose_client_left_ends(service, stream, capfd) -> None:
+    _, connection = stream
+    connection.close()
+    wait_until(lambda: service.batcher.abandoned == 1)
+    wait_until(lambda: ("/v1/chat/completions", 499) in service.metrics.requests)
+    assert service.batcher.waiting == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_signal_ends_streams_and_they_say_so(trained, tmp_path) -> None:
+    """Long before the grace period does."""
+    first = search_once_and_then_without_end
+    with (
+        process(tmp_path, trained, "--grace", "86400", "--time-limit", "86400", first=first) as (
+            started,
+            address,
+        ),
+        connect(address) as connection,
+    ):
+        connection.sendall(post("/v1/chat/completions", STREAM))
+        said = b""
+        while b"zero" not in said:
+            said += connection.recv(65_536)
+        started.send(signal.SIGTERM)
+        said = heard(connection)
+        assert b"the service is stopping" in said
+        assert b"[DONE]" not in said
+        answer = started.answer()
+        assert answer.code == 0
+        assert answer.err.count("\n") == 1  # where it served, and nothing else
+
+
+def test_a_stream_that_takes_too_long_says_so(trained, capfd) -> None:
+    service = Service([str(trained)], Limits(time_limit_s=3.0), device="cpu")
+    translator = service.models.models[0].translator
+    translator("eins")
+    search, endless = translator.searcher, Endless()
+
+    def first_only(queries, on_step, at_once):
+        translator.searcher = endless
+        return search(queries, on_step, at_once=at_once)
+
+    first_only.work, first_only.batched = search.work, search.batched
+    translator.searcher = first_only
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(post("/v1/chat/completions", STREAM))
+        assert b"this took too long" in heard_to_the_end_of_a_stream(connection)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_stream_that_fails_under_way_says_why(service, monkeypatch, capfd) -> None:
+    refusing = itertools.count()
+    admit = service.batcher.admit
+
+    def full(client, lines):
+        if next(refusing) > 1:
+            raise BusyError(7)
+        admit(client, lines)
+
+    monkeypatch.setattr(service.batcher, "admit", full)
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(post("/v1/chat/completions", STREAM))
+        assert b"try again in 7 s" in heard_to_the_end_of_a_stream(connection)
+    assert capfd.readouterr().err == ""
+
+
+def heard_to_the_end_of_a_stream(connection: socket.socket) -> bytes:
+    said = b""
+    while b"\r\n0\r\n\r\n" not in said:
+        more = connection.recv(65_536)
+        assert more, said
+        said += more
+    return said
+
+
 def test_attention_is_ended_inside_the_search_too(service, monkeypatch) -> None:
     steps = []
 
@@ -474,12 +578,14 @@ def test_one_client_cannot_take_all_connections(service) -> None:
             connection.close()
 
 
-def test_when_all_connections_are_taken_new_ones_wait_for_one_to_close(service, capfd) -> None:
+def test_when_all_connections_are_taken_new_ones_wait_for_one_to_close(
+    service, endless, capfd
+) -> None:
     with running(service, ConnectionLimits(connections=2)) as address:
         held = [connect(address, source) for source in ("127.0.0.2", "127.0.0.3")]
         for connection in held:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+            connection.sendall(post("/v1/translate", {"text": "eins"}))
+        wait_until(lambda: service.batcher.waiting == 2)
         with connect(address) as waiting:
             waiting.sendall(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
             waiting.settimeout(0.2)
@@ -490,6 +596,33 @@ def test_when_all_connections_are_taken_new_ones_wait_for_one_to_close(service, 
             assert heard(waiting).startswith(b"HTTP/1.1 200 ")
         held.pop().close()
     assert capfd.readouterr().err == "dragoman: all 2 connections are taken: new ones wait.\n"
+
+
+PATIENT = ConnectionLimits(connections=4, receive_s=HANG, idle_s=HANG)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nX-A: ",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"POST /detect HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ],
+    ids=["nothing", "a part of a head", "a request that is answered", "a part of a body"],
+)
+def test_connections_on_which_nothing_comes_make_room_for_new_ones(service, sent) -> None:
+    """Of the client who has most of them, the one that has been silent longest."""
+    with running(service, PATIENT) as address, contextlib.ExitStack() as opened:
+        other = opened.enter_context(connect(address, "127.0.0.3"))
+        hoard = [opened.enter_context(connect(address, "127.0.0.2")) for _ in range(2)]
+        for connection in (other, *hoard):
+            connection.sendall(sent)
+        hoard.append(opened.enter_context(connect(address, "127.0.0.2")))
+        for _ in range(6):
+            assert get(address, source="127.0.0.4") == 200
+        assert b"200 OK" not in heard(hoard[0])[-100:]  # it was hung up on
+        other.sendall(b"GET / HTTP/1.1\r\n\r\n"[:1])  # and this one was not
 
 
 def test_mistakes_of_clients_are_not_logged(service, capfd) -> None:

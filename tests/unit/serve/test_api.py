@@ -18,6 +18,7 @@ from dragoman.inspect.sentence import inspect_sentence
 from dragoman.serve import looking
 from dragoman.serve import service as service_module
 from dragoman.serve.app import create_app
+from dragoman.serve.door import FORMS, JSON
 from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Limits, Service
 
@@ -136,7 +137,8 @@ def test_models_health_and_figures(client, trained) -> None:
     client.post("/v1/attention", json={"text": "eins", "translation": "one"})
     looked = figures(client)
     assert looked["dragoman_texts_total"] == after["dragoman_texts_total"] + 1
-    assert looked["dragoman_characters_total"] == after["dragoman_characters_total"] + len("eins")
+    read = len("eins") + len("one")
+    assert looked["dragoman_characters_total"] == after["dragoman_characters_total"] + read
     counted = 'dragoman_requests_total{path="/v1/translate",status="200"}'
     assert after[counted] == before.get(counted, 0) + 1
     assert (
@@ -222,8 +224,10 @@ def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> No
 
 
 def test_a_body_of_a_megabyte_is_refused_while_it_is_read(client) -> None:
-    whole = client.post("/v1/translate", content=b'{"text": "' + b"a" * 2**20 + b'"}')
-    in_pieces = client.post("/translate", content=(b"q=" + b"a" * 1000 for _ in range(1000)))
+    raw, form = b'{"text": "' + b"a" * 2**20 + b'"}', {"Content-Type": FORMS[0]}
+    whole = client.post("/v1/translate", content=raw, headers={"Content-Type": JSON})
+    pieces = (b"q=" + b"a" * 1000 for _ in range(1000))
+    in_pieces = client.post("/translate", content=pieces, headers=form)
     for answer in (whole, in_pieces):
         assert answer.status_code == 413
         assert "20,000 bytes" in answer.json()["error"]

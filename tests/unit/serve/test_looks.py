@@ -1,0 +1,183 @@
+"""Looks into a model: one at a time, waiting outside the workers, paid for, and ended early."""
+
+import asyncio
+import threading
+
+import pytest
+
+from dragoman.decode.request import Request
+from dragoman.inspect.touch import Change, learn_once, said_anew, worth
+from dragoman.serve.batcher import StoppingError
+from tests.unit.serve.test_batcher import Shouter, ask, with_batcher
+
+
+class Look:
+    """Steps until it may end; counts how many are in the model together."""
+
+    inside = most = 0
+    lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), False
+
+    def __call__(self, on_step) -> str:
+        with Look.lock:
+            Look.inside += 1
+            Look.most = max(Look.most, Look.inside)
+        try:
+            self.begun.set()
+            while not self.may_end.is_set():
+                on_step()
+            return "seen"
+        finally:
+            with Look.lock:
+                Look.inside -= 1
+            self.ended = True
+
+
+@pytest.fixture(autouse=True)
+def none_inside():
+    Look.inside = Look.most = 0
+
+
+async def until(true) -> None:
+    while not true():
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_searches_of_others_go_on_while_many_looks_wait(workers) -> None:
+    shouter, looks = Shouter(), [Look() for _ in range(6)]
+
+    async def story(batcher) -> None:
+        tasks = [
+            asyncio.create_task(batcher.run(look, 100, f"looker {i}"))
+            for i, look in enumerate(looks)
+        ]
+        await until(looks[0].begun.is_set)
+        for i in range(5):
+            assert await ask(batcher, shouter, f"a{i}", client="honest") == [f"A{i}"]
+        assert not any(task.done() for task in tasks)
+        for look in looks:
+            look.may_end.set()
+        assert await asyncio.gather(*tasks) == ["seen"] * 6
+
+    with_batcher(story, workers=workers)
+    assert Look.most == 1
+
+
+def test_a_look_begins_only_when_one_whose_client_left_has_ended() -> None:
+    held = threading.Event()
+
+    def deaf(on_step) -> None:
+        first.begun.set()
+        held.wait(60)
+        first.ended = True
+        on_step()
+
+    first, second = Look(), Look()
+
+    async def story(batcher) -> None:
+        task = asyncio.create_task(batcher.run(deaf, 100, "one"))
+        await until(first.begun.is_set)
+        after = asyncio.create_task(batcher.run(second, 100, "two"))
+        task.cancel()
+        await asyncio.sleep(0.2)
+        assert not second.begun.is_set()
+        held.set()
+        await until(second.begun.is_set)
+        assert first.ended
+        second.may_end.set()
+        assert await after == "seen"
+
+    with_batcher(story, workers=2)
+
+
+def test_a_look_that_nobody_waits_for_is_ended_and_one_that_waits_never_begins() -> None:
+    first, second, third = Look(), Look(), Look()
+
+    async def story(batcher) -> None:
+        tasks = [asyncio.create_task(batcher.run(look, 9, "a")) for look in (first, second)]
+        await until(first.begun.is_set)
+        for task in tasks:
+            task.cancel()
+        await until(lambda: first.ended)
+        third.may_end.set()
+        assert await batcher.run(third, 9, "b") == "seen"
+        assert not second.begun.is_set()
+
+    with_batcher(story)
+
+
+def test_looks_under_way_and_waiting_hear_that_the_service_stops() -> None:
+    looks = [Look() for _ in range(3)]
+
+    async def story(batcher) -> None:
+        tasks = [asyncio.create_task(batcher.run(look, 9, "a")) for look in looks]
+        await until(looks[0].begun.is_set)
+        batcher.stop()
+        for task in tasks:
+            with pytest.raises(StoppingError):
+                await task
+        await until(lambda: looks[0].ended)
+
+    with_batcher(story)
+
+
+def test_who_has_looked_least_is_next() -> None:
+    looks = {name: Look() for name in ("greedy 1", "greedy 2", "greedy 3", "modest")}
+    order = []
+
+    async def story(batcher) -> None:
+        async def look(name: str) -> None:
+            await batcher.run(looks[name], 50, name.split()[0])
+            order.append(name)
+
+        tasks = [asyncio.create_task(look(name)) for name in looks]
+        await until(looks["greedy 1"].begun.is_set)
+        for one in looks.values():
+            one.may_end.set()
+        await asyncio.gather(*tasks)
+
+    with_batcher(story)
+    assert order.index("modest") == 1
+
+
+class LeftError(Exception):
+    pass
+
+
+def test_a_study_ends_at_any_layer_of_any_pass(trained) -> None:
+    import dragoman
+
+    translator = dragoman.load(trained, device="cpu")
+    request = Request(to="en", source_language="de")
+    source, target = translator.encode_pair("eins zwei", "one two", request)
+    engine = translator.inspector_of(source)
+    model = translator.config.model
+    layers = model.encoder_layers + model.decoder_layers
+    heads_of_layers = model.encoder_layers + 2 * model.decoder_layers
+
+    def steps(work) -> int:
+        count = 0
+
+        def on_step() -> None:
+            nonlocal count
+            count += 1
+
+        work(on_step)
+
+        def leave() -> None:
+            raise LeftError
+
+        with pytest.raises(LeftError):
+            work(leave)
+        return count
+
+    # a pass as it is, and one for each sublayer with heads
+    studied = steps(lambda on_step: worth(engine, source, target, on_step))
+    assert studied == layers * (1 + heads_of_layers)
+    # a pass before the step, and one after it
+    assert steps(lambda on_step: learn_once(engine, source, target, 0.01, on_step)) == 2 * layers
+    said = steps(lambda on_step: said_anew(engine, source, [], Change(), 5, on_step))
+    assert 1 <= said <= 5
