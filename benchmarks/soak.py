@@ -401,12 +401,62 @@ async def many_glossaries(client: Client) -> str:
     return " ".join(map(str, sorted(statuses)))
 
 
+async def names_a_charset(client: Client) -> str:
+    """Whose decoder takes time with the square of the length; no key is shown."""
+    body = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n' + b"a" * 240_000
+    kind = "multipart/form-data; boundary=x; charset=punycode"
+    return await sent(client, framed("/translate", body + b"\r\n--x--\r\n", kind, ""))
+
+
+async def odd_values(client: Client) -> str:
+    """In the name of a glossary, which would be in the list that all get."""
+    value = client.draw.choice((r'"\ud800"', r'"a\u0000"', "1" * 5000, "[" * 9000 + "]" * 9000))
+    fields = f'"name": {value}, "source_lang": "de", "target_lang": "en", "entries": "a\\tb"'
+    kind, key = "application/json", client.key
+    status = await sent(client, framed("/v2/glossaries", f"{{{fields}}}".encode(), kind, key))
+    return f"{status}, the list {await sent(client, request('/v2/glossaries', None, key, 'GET'))}"
+
+
+async def studies(client: Client) -> str:
+    question = {"text": "Der Hund schläft im Garten.", "source": "de", "target": "en"}
+    question["change"] = {"study": True}
+    return await sent(client, request("/v1/explain", question, client.key))
+
+
+async def leaves_a_stream(client: Client) -> str:
+    lines = "\n".join(f"Der Hund {digits(client, 4)} schläft." for _ in range(150))
+    question = {"model": "dragoman-de-en", "stream": True}
+    question["messages"] = [{"role": "user", "content": lines}]
+    reader, writer = await client.connect()
+    writer.write(request("/v1/chat/completions", question, client.key))
+    await reader.read(100)
+    writer.close()
+    return "left"
+
+
+async def forms_without_a_key(client: Client) -> str:
+    """Large fields that are never finished."""
+    opened = [await client.connect() for _ in range(20)]
+    part = b'--x\r\nContent-Disposition: form-data; name="f%d"\r\n\r\n' + b"a" * 900_000 + b"\r\n"
+    kind = "multipart/form-data; boundary=x"
+    whole = framed("/translate_file", b"".join(part % i for i in range(10)), kind, "")
+    with contextlib.suppress(OSError):
+        for _, writer in opened:
+            writer.write(whole)
+            await writer.drain()
+    await asyncio.sleep(1)
+    for _, writer in opened:
+        writer.transport.abort()
+    return "left"
+
+
 FILES: dict[str, bytes] = {}  # made before the clients begin: that takes longer than sending them
 ATTACKS: tuple[Callable[[Client], Awaitable[str]], ...] = (
     swelling_text, hostile_files, wide_beam, hostile_markup, as_much_as_allowed, odd_files,
     long_word_list, leaves_in_the_middle, hostile_texts, many_documents, does_not_read,
     hostile_files, slow_head, others_glossaries, huge_head, many_glossaries, another_site,
-    odd_files, forty_at_once, hostile_texts, many_connections,
+    odd_files, forty_at_once, hostile_texts, many_connections, names_a_charset, odd_values,
+    studies, leaves_a_stream, forms_without_a_key,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ SMALL = Limits(max_characters=300, max_work=10_000, max_body_bytes=5000, time_li
 ASKED = (
     "/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect", "/v1/documents",
     "/translate_file", "/suggest", "/v2/translate", "/v2/glossaries", "/v2/document",
-    "/v2/document/x", "/v2/document/x/result",
+    "/v2/document/x", "/v2/document/x/result", "/v1/chat/completions",
 )  # fmt: skip
 ROUTES = (
     "/", "/docs", "/healthz", "/readyz", "/metrics", "/v1/models", "/languages", "/openapi.json",
@@ -48,6 +48,10 @@ A_FORM = (
     b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\neins\r\n'
     b'--x\r\nContent-Disposition: form-data; name="target"\r\n\r\nen\r\n--x--\r\n'
 )
+# Of every kind of value, those at its limits.
+DIGITS, NESTED = "5,000 digits", "3,000 brackets"  # what `written` makes of them
+NUMBERS = (0, -1, 2**31, 2**63, 10**30, DIGITS, 1e300, 0.5)
+CHARSETS = (b"utf-8", b"punycode", b"utf-16", b"idna", b"unicode_escape", b"\xff", b"", b'"')
 ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Za-z ]+\r\n")
 
 
@@ -63,10 +67,17 @@ def question(draw: random.Random) -> bytes:
         draw.choice(("target_lang", "glossary_id")): draw.choice(("EN-GB", "en", "", 7)),
         "beam": draw.choice((1, 4, 16, 17, -1, "x", 1e300)), "nbest": draw.choice((1, 10, 11)),
         "alternatives": draw.randint(-1, 10), "translation": draw.choice((text, None)),
+        "change": draw.choice((None, {"study": True}, {"places": {"0": draw.choice(NUMBERS)}})),
+        "name": text, "source_lang": "de", draw.choice(TEXTS): draw.choice(NUMBERS),
+        "model": draw.choice(("dragoman", text)), "stream": draw.random() < 0.7,
+        "messages": [{"role": "user", "content": "\n".join([str(text)] * draw.randint(1, 40))}],
     }  # fmt: skip
+    swapped = draw.choice(list(fields))
+    if draw.random() < 0.1:
+        fields[swapped] = draw.choice((*NUMBERS, *TEXTS, [], {}, NESTED))
     kept = dict(list(fields.items())[: draw.randint(1, 3)])
     kept |= dict(draw.sample(list(fields.items()), draw.choice((0, 0, 1, 6))))
-    right = json.dumps(kept).encode()
+    right = written(kept)
     kinds = (
         right,
         right,
@@ -77,9 +88,24 @@ def question(draw: random.Random) -> bytes:
         b"",
         b"q=eins&target=en",
         A_FORM,
+        a_form(draw, kept),
         b"a" * 20_000,
     )
     return draw.choice(kinds)
+
+
+def written(fields: dict) -> bytes:
+    """As JSON, with what Python's own writer would refuse."""
+    text = json.dumps(fields).replace(f'"{DIGITS}"', "1" * 5000)
+    return text.replace(f'"{NESTED}"', "[" * 3000 + "]" * 3000).encode()
+
+
+def a_form(draw: random.Random, fields: dict) -> bytes:
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    ]
+    return "".join(parts).encode("utf-8", "surrogatepass") + draw.choice((A_FORM, b"--x--\r\n"))
 
 
 def chunked(draw: random.Random, body: bytes) -> bytes:
@@ -105,6 +131,7 @@ def request(draw: random.Random) -> bytes:
     more = (
         b"Content-Type: application/json", b"Content-Type: application/x-www-form-urlencoded",
         b"Content-Type: multipart/form-data; boundary=x", b"Connection: close",
+        b"Content-Type: multipart/form-data; boundary=x; charset=" + draw.choice(CHARSETS),
         b"Connection: upgrade\r\nUpgrade: h2c",
         b"Expect: 100-continue", b"X-API-Key: \xff\xfe",
         b"X-A: " + b"a" * draw.choice((10, 40_000)),

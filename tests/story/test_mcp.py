@@ -106,3 +106,47 @@ def test_the_inspector_lists_and_calls_the_tools(trained) -> None:
     call = ("--method", "tools/call", "--tool-name", "translate", "--tool-arg")
     (content,) = inspect(*call, "text=eins zwei", "to=en", "source=de")["content"]
     assert content["text"] == "one two"
+
+
+def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path) -> None:
+    """Without the protocol's client, which cannot send such strings."""
+    begun = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    }
+    calls = [
+        ("translate", {"text": "eins \ud800", "to": "en"}),
+        ("translate", {"text": "eins\0", "to": "en"}),
+        ("translate", {"text": "eins", "to": "en", "terms": {"\udfff": "a"}}),
+        ("translate_file", {"path": "a\0.txt", "to": "en"}),
+        ("translate", {"text": "eins", "to": "en", "source": "de"}),
+        ("translate", {"text": "eins \U0001f600", "to": "en", "source": "de"}),
+    ]
+    lines = [{"id": 0, "method": "initialize", "params": begun}]
+    lines.append({"method": "notifications/initialized"})
+    for number, (name, values) in enumerate(calls, 1):
+        params = {"name": name, "arguments": values}
+        lines.append({"id": number, "method": "tools/call", "params": params})
+    command = [sys.executable, "-m", "dragoman", "mcp", "--device", "cpu"]
+    command += ["--model", str(trained_onnx), "--folder", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        for line in lines:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **line}) + "\n")
+        server.stdin.flush()
+        answers = {}
+        while len(answers) < 1 + len(calls):
+            answer = json.loads(server.stdout.readline())
+            answers[answer["id"]] = answer["result"]
+        said = server.communicate(timeout=60)[1]
+    texts = {
+        number: (answers[number].get("isError", False), answers[number]["content"][0]["text"])
+        for number in range(1, 1 + len(calls))
+    }
+    assert all(texts[number][0] for number in range(1, 5)), texts
+    assert all("U+0000" in texts[number][1] for number in range(1, 5)), texts
+    assert texts[5] == (False, "one")
+    assert not texts[6][0]
+    assert "Traceback" not in said

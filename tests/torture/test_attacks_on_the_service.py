@@ -598,7 +598,7 @@ def test_when_all_connections_are_taken_new_ones_wait_for_one_to_close(
     assert capfd.readouterr().err == "dragoman: all 2 connections are taken: new ones wait.\n"
 
 
-PATIENT = ConnectionLimits(connections=4, receive_s=HANG, idle_s=HANG)
+PATIENT = ConnectionLimits(connections=6, receive_s=HANG, idle_s=HANG)
 
 
 @pytest.mark.parametrize(
@@ -614,15 +614,21 @@ PATIENT = ConnectionLimits(connections=4, receive_s=HANG, idle_s=HANG)
 def test_connections_on_which_nothing_comes_make_room_for_new_ones(service, sent) -> None:
     """Of the client who has most of them, the one that has been silent longest."""
     with running(service, PATIENT) as address, contextlib.ExitStack() as opened:
-        other = opened.enter_context(connect(address, "127.0.0.3"))
-        hoard = [opened.enter_context(connect(address, "127.0.0.2")) for _ in range(2)]
-        for connection in (other, *hoard):
+        held = [
+            opened.enter_context(connect(address, f"127.0.0.{client}"))
+            for client in (3, 2, 2, 2, 5, 5)
+        ]
+        for connection in held:
             connection.sendall(sent)
-        hoard.append(opened.enter_context(connect(address, "127.0.0.2")))
-        for _ in range(6):
+        for _ in range(3):  # each closes its own connection
             assert get(address, source="127.0.0.4") == 200
-        assert b"200 OK" not in heard(hoard[0])[-100:]  # it was hung up on
-        other.sendall(b"GET / HTTP/1.1\r\n\r\n"[:1])  # and this one was not
+        heard(held.pop(1))  # until it is hung up on
+        for connection in held:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while said := connection.recv(1000):
+                    assert said.startswith(b"HTTP/1.1 200 ")
+                raise AssertionError("another one was hung up on")
 
 
 def test_mistakes_of_clients_are_not_logged(service, capfd) -> None:

@@ -2,8 +2,10 @@
 
 import codecs
 import json
+import re
 import socket
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 from fastapi import APIRouter
@@ -113,6 +115,15 @@ def test_what_costs_something_needs_a_key_and_nothing_else_does(client) -> None:
     assert not exceptions(
         client, lambda cost, status: (status in (401, 403)) == (cost != "nothing")
     )
+
+
+def test_the_documentation_names_every_open_route(client) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"\*\*Open routes\.\*\*(.*?)\n- ", page, re.DOTALL)
+    opened = [path for _, path, described in operations(client) if described["x-cost"] == "nothing"]
+    for path in opened:
+        name = path.rpartition("/x")[2] if path.endswith(("/file", "/report")) else path
+        assert name.removesuffix("/x") in said, path
 
 
 def test_the_same_quota_of_requests_binds_every_route(client) -> None:
