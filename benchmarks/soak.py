@@ -418,15 +418,15 @@ async def odd_values(client: Client) -> str:
 
 
 async def studies(client: Client) -> str:
-    question = {"text": "Der Hund schläft im Garten.", "source": "de", "target": "en"}
-    question["change"] = {"study": True}
+    question: dict[str, object] = {"text": "Der Hund schläft im Garten.", "source": "de"}
+    question |= {"target": "en", "change": {"study": True}}
     return await sent(client, request("/v1/explain", question, client.key))
 
 
 async def leaves_a_stream(client: Client) -> str:
     lines = "\n".join(f"Der Hund {digits(client, 4)} schläft." for _ in range(150))
-    question = {"model": "dragoman-de-en", "stream": True}
-    question["messages"] = [{"role": "user", "content": lines}]
+    messages = [{"role": "user", "content": lines}]
+    question = {"model": "dragoman-de-en", "stream": True, "messages": messages}
     reader, writer = await client.connect()
     writer.write(request("/v1/chat/completions", question, client.key))
     await reader.read(100)
