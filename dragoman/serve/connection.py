@@ -10,10 +10,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+_HEARD = count()
 _PIPELINED = 16  # requests of one connection that may wait for the answer to the one before
 
 
@@ -42,7 +44,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(**given)
         self._limits, self._closed = limits, closed
         self.client_name = client
-        self.heard_at = 0.0  # when something last came, on the loop's clock
+        self.heard_at = 0  # a count of what came: the loop's clock does not tell all apart
         self._head: _Head | None = None
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
@@ -54,7 +56,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.heard_at = self.loop.time()
+        self.heard_at = next(_HEARD)
         # Without a buffer we are told of every byte that the client does not take, and `send_s`
         # runs.
         transport.set_write_buffer_limits(high=0)
@@ -78,7 +80,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:  # what is left of a connection that closes after its last answer
             return
-        self.heard_at = self.loop.time()
+        self.heard_at = next(_HEARD)
         if self._head is None and not self._in_body:
             self._begin_head()
         head = self._head
