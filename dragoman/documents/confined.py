@@ -47,9 +47,21 @@ class Confinement:
     memory_times: int = 20  # the size of the file, on top
     cpu_s: int = 20
     wall_s: float = 60.0
+    bytes_a_second: int = 20_000  # a small file gets less than `cpu_s`
+
+    def cpu_for(self, size: int) -> int:
+        """Processor seconds for a file of so many bytes.
+
+        A PDF of 172 bytes may name a font of 2**64 letters: it is not worth what a book is.
+
+        >>> Confinement().cpu_for(172), Confinement().cpu_for(2**20)
+        (4, 20)
+        """
+        return min(self.cpu_s, _LEAST_CPU_S + size // self.bytes_a_second)
 
 
-GENEROUS = Confinement(2**31, 20, 600, 3600.0)
+_LEAST_CPU_S = 4  # importing a parser takes up to one
+GENEROUS = Confinement(2**31, 20, 600, 3600.0, bytes_a_second=500)
 
 
 class Outline(NamedTuple):
@@ -74,6 +86,7 @@ class Reader:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
         )
         self._limits = Confinement()
+        self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
         self._late = False
@@ -91,6 +104,7 @@ class Reader:
     ) -> Outline:
         """Read a file; `max_characters`: the most to translate, 0 for any number."""
         self._limits, self._name, self.done, self.report = limits, name, 0, Report([])
+        self._cpu_s = limits.cpu_for(len(raw))
         self._files += 1
         memory = limits.memory_bytes + limits.memory_times * len(raw)
         message = {
@@ -98,7 +112,7 @@ class Reader:
             "format": format_,
             "options": asdict(options),
             "memory": memory,
-            "cpu": limits.cpu_s,
+            "cpu": self._cpu_s,
             "max_characters": max_characters,
         }
         answer, _ = self._exchange({"open": message}, raw)
@@ -167,7 +181,7 @@ class Reader:
         if self._late:
             return f"reading it takes longer than {self._limits.wall_s:g} s."
         if status == -getattr(signal, "SIGXCPU", 0):
-            return f"reading it takes more than {self._limits.cpu_s} s of processor time."
+            return f"reading it takes more than {self._cpu_s} s of processor time."
         return "it could not be read: its reader was ended."
 
 

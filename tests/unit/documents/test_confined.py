@@ -78,6 +78,19 @@ def test_processor_time_has_a_limit():
             reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, cpu_s=0))
 
 
+def test_a_small_file_gets_less_processor_time_than_a_large_one():
+    """This one names 999,999,999 objects, and its parser looks for each."""
+    raw = (
+        b"%PDF-1.5\n1 0 obj\n<</Type/XRef/Size 999999999/W[1 1 1]/Index[0 999999999]/Root 2 0 R"
+        b"/Length 3>>\nstream\nabc\nendstream\nendobj\n2 0 obj\n<</Type/Catalog/Pages 2 0 R>>\n"
+        b"endobj\nstartxref\n9\n%%EOF"
+    )
+    limits = Confinement(cpu_s=600, wall_s=600)
+    with Reader() as reader, pytest.raises(DocumentError, match="more than 4 s of processor time"):
+        reader.open("a.pdf", raw, "pdf", limits=limits)
+    assert limits.cpu_for(10**6) > 10 * limits.cpu_for(len(raw))
+
+
 def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
     with Reader() as reader:
         with pytest.raises(DocumentError, match="takes longer than"):
