@@ -4,7 +4,8 @@ Each gives the texts of its segments without inline markup, on one line. Segment
 translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
 pair that is asked for is taken, else the first two.
 
-Anybody may have made such a file: `parallel` reads it in a process with limits.
+Anybody may have made such a file: XML with a DTD of its own is refused, and so is an archive that
+swells.
 """
 
 import re
